@@ -11,7 +11,7 @@ import type { Backend } from './lock-contract.js';
 /** Milliseconds; so long that no lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 60_000;
 
-/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
@@ -70,7 +70,7 @@ export function inspectionContract(
       return infos.toSorted((a, b) => (a.key < b.key ? -1 : 1));
     }
 
-    test('reports holder, start, remaining time and token to other processes', async () => {
+    test('shows holder, start, remaining time and token to other processes', async () => {
       const before = Date.now();
       await using lock = await alice.acquire(['held'], once);
       const info = await bobs.inspect('held');
@@ -87,7 +87,7 @@ export function inspectionContract(
       expect(info.remaining).toBeLessThanOrEqual(TTL);
     });
 
-    test('reports the record of each node by name', async () => {
+    test('shows the vote of each node, with the name and the record of the node', async () => {
       await using lock = await alice.acquire(['votes'], once);
       await until(async () => (await backend.countKeys()) === (await upNodes()));
       const { votes } = await bobs.inspect('votes');
@@ -103,7 +103,7 @@ export function inspectionContract(
     });
 
     (queues ? test : test.skip)(
-      'shows the waiters of all processes in their order, and no key without waiters',
+      'shows the waiters of all processes in order, and omits keys without waiters',
       async () => {
         const lock = await alice.acquire(['queue'], once);
         const wait: AcquireOptions = {
@@ -135,7 +135,7 @@ export function inspectionContract(
       },
     );
 
-    test('reports a free key and a released key', async () => {
+    test('shows that a key is free, before its first lock and after a release', async () => {
       const nobody = { held: false, id: undefined, owner: undefined, since: undefined };
       const free = { ...nobody, remaining: 0, fencingToken: undefined };
       await expect(bobs.inspect('never locked')).resolves.toMatchObject({ key: 'never locked', ...free });
@@ -146,7 +146,7 @@ export function inspectionContract(
       expect(info.votes.filter(({ vote }) => vote === 'free')).toHaveLength(info.votes.length - down);
     });
 
-    test('reports each of several keys of one lock under its id', async () => {
+    test('shows the same id and token for each of several keys of one lock', async () => {
       await using lock = await alice.acquire(['{many}:1', '{many}:2'], once);
       for (const key of lock.keys) {
         const { id, fencingToken } = await bobs.inspect(key);
@@ -165,7 +165,7 @@ export function inspectionContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    test('lists all locks, those with a prefix, and no more than a limit', async () => {
+    test('lists all locks, or only locks with a prefix, or no more than a limit', async () => {
       const keys = Array.from({ length: 30 }, (_, index) => `${index % 2 ? 'odd' : 'even'}:${index}`);
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       const infos = await listed();
@@ -186,7 +186,7 @@ export function inspectionContract(
       await until(async () => (await listed()).length === 0, RELEASED_WITHIN);
     });
 
-    test('lists as far as a loop goes that ends early', async () => {
+    test('stops listing when the loop over the locks ends early', async () => {
       const keys = ['leave:a', 'leave:b'];
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       const seen: string[] = [];
@@ -198,7 +198,7 @@ export function inspectionContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    test('lists every lock that is held throughout, while others are acquired and released', async () => {
+    test('lists every lasting lock while other locks are acquired and released', async () => {
       const lasting = await Promise.all(
         Array.from({ length: 40 }, (_, index) => alice.acquire([`lasting:${index}`], once)),
       );
@@ -229,7 +229,7 @@ export function inspectionContract(
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: true, id: next.id });
     });
 
-    test('does not release a free key by force', async () => {
+    test('returns `false` for the forced release of a free key', async () => {
       await expect(bobs.forceRelease('free')).resolves.toBe(false);
     });
 
@@ -242,7 +242,7 @@ export function inspectionContract(
       expect((signal.reason as Error).message).toContain('too few nodes still store it');
     });
 
-    test('reports a forced release to the holder in the same process at once, and keeps other locks', async () => {
+    test('reports a forced release at once to the holder in the same process, and keeps other locks', async () => {
       const lock = await alice.acquire(['mine'], { ...once, renew: false });
       await using other = await alice.acquire(['mine too'], once);
       const { signal } = lock;
@@ -261,7 +261,7 @@ export function inspectionContract(
       await until(async () => !(await bobs.inspect('{pair}:2')).held, RELEASED_WITHIN);
     });
 
-    test('does not report a lapsed lock as held', async () => {
+    test('shows that a lapsed lock is not held', async () => {
       await alice.acquire(['lapsed'], { ...once, ttl: TTL / 30, renew: false, retry: OFTEN });
       await until(async () => !(await bobs.inspect('lapsed')).held);
       await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
@@ -291,13 +291,13 @@ export function inspectionContract(
         expect(new Set(seen.map(({ slot }) => slot)).size).toBe(3);
         // The fields of the key are those of the holder that ends first.
         expect(info.id).toBe(info.holders[0]?.id);
-        // The key may be listed twice while a node with another slot is asked for the right one.
+        // The key may be listed twice while the library asks one node to change a slot.
         const all = new Map((await listed()).map((each) => [each.key, each]));
         expect([...all].map(([key, { holders }]) => [key, holders.length])).toEqual([['permits', 3]]);
         await Promise.all(held.map((lock) => lock.release()));
       });
 
-      test('shows readers, and the time of the last one', async () => {
+      test('shows all readers, and names the reader that ends last', async () => {
         await using short = await alice.acquire(['readers'], { ...shared, ttl: TTL / 2 });
         await using long = await bob.acquire(['readers'], shared);
         const info = await bobs.inspect('readers');
@@ -309,7 +309,7 @@ export function inspectionContract(
       test.each([
         ['permits', permits],
         ['readers', shared],
-      ])('releases one of several %s by force, or all', async (_name, options) => {
+      ])('releases one or all of several %s by force', async (_name, options) => {
         const held = [
           await alice.acquire(['several'], options),
           await alice.acquire(['several'], options),

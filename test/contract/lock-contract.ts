@@ -89,7 +89,7 @@ export function lockContract(
       await until(async () => (await backend.countKeys()) === 0, TTL / 2);
     }
 
-    test('refuses a second caller, with the holder and the remaining time', async () => {
+    test('refuses a second caller, and the error names the holder and the remaining time', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const refusal = await bob.acquire([key], once).catch((error: unknown) => error);
@@ -102,20 +102,20 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('refuses a second lock of the same process', async () => {
+    test('refuses a second caller in the same process', async () => {
       const key = freshKey();
       await using lock = await alice.acquire([key], once);
       await expect(alice.acquire([key], once)).rejects.toBeInstanceOf(LockHeldError);
       expect(lock.isHeld()).toBe(true);
     });
 
-    test('grants locks of different keys independently', async () => {
+    test('does not prevent a lock on another key', async () => {
       await using a = await alice.acquire([freshKey()], once);
       await using b = await bob.acquire([freshKey()], once);
       expect([a.isHeld(), b.isHeld()]).toEqual([true, true]);
     });
 
-    test('acquires several keys together or not at all', async () => {
+    test('acquires either all of several keys or none of them', async () => {
       const [a, b, c] = [freshKey(), freshKey(), freshKey()];
       const both = await alice.acquire([a, b], once);
       await expect(bob.acquire([b, c], once)).rejects.toMatchObject({ keys: [b, c], owner: 'alice' });
@@ -127,7 +127,7 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('ends with its ttl when it is not renewed', async () => {
+    test('ends after its ttl when nobody renews it', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       const { signal } = lock;
@@ -173,7 +173,7 @@ export function lockContract(
         await lock.release();
       });
 
-    test('gets a longer ttl by `extend`, and never a shorter one', async () => {
+    test('gets a longer ttl from `extend`, and never a shorter one', async () => {
       const key = freshKey();
       await using lock = await alice.acquire([key], { ...once, renew: false });
       await lock.extend(4 * TTL);
@@ -193,7 +193,7 @@ export function lockContract(
       expect(mine.isHeld()).toBe(true);
     });
 
-    test('leaves no key when a signal ends the wait for it', async () => {
+    test('leaves no key when a signal aborts the wait for it', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const controller = new AbortController();
@@ -226,7 +226,7 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('gives larger fencing tokens from holder to holder, for one key and for several', async () => {
+    test('has a larger fencing token than the lock before it, on one key and on several', async () => {
       const [a, b, c] = [freshKey(), freshKey(), freshKey()];
       const tokens: number[] = [];
       for (let round = 0; round < 10; round++) {
@@ -242,7 +242,7 @@ export function lockContract(
       for (const token of tokens) expect(Number.isSafeInteger(token)).toBe(true);
     });
 
-    test('gives a larger token than that of a lapsed holder, which an extension keeps', async () => {
+    test('has a larger token than the lapsed lock before it, and keeps its token when extended', async () => {
       const key = freshKey();
       const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
@@ -257,7 +257,7 @@ export function lockContract(
       const HOLD = 4_000;
 
       if (!quick)
-        test('keeps the keys from others after the release, also beyond the ttl', async () => {
+        test('keeps the keys locked after the release, even beyond the ttl', async () => {
           const keys = [freshKey(), freshKey()];
           const started = performance.now();
           const lock = await alice.acquire(keys, { ...waiting, ttl: lapse, minHold: HOLD });
@@ -270,7 +270,7 @@ export function lockContract(
         });
 
       if (!quick)
-        test('reports to others how long the keys are kept, with any ttl', async () => {
+        test('limits the `retryAfter` of a refused caller, even with a longer ttl', async () => {
           const key = freshKey();
           await (await alice.acquire([key], { ...once, minHold: HOLD })).release();
           const refusal = (await bob.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
@@ -280,7 +280,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquisition, so that a lock that was held for longer is free at once', async () => {
+      test('counts from the acquire: a lock held for longer is free at its release', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);
@@ -308,7 +308,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('keeps no key of a refused attempt', async () => {
+      test('keeps no key when the attempt is refused', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, minHold: TTL })).rejects.toBeInstanceOf(LockHeldError);
@@ -324,7 +324,7 @@ export function lockContract(
       const ten: Tick = { ...nine, at: Date.UTC(2026, 0, 1, 10) };
       const refusal = { code: 'LOCK_HELD', owner: 'alice', ranTick: nine.at };
 
-      test('that has run does not run again, and others do', async () => {
+      test('is refused after it has run, while other ticks and keys are granted', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, tick: nine });
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject({
@@ -343,13 +343,13 @@ export function lockContract(
         await expectNoKeyLeft();
       });
 
-      test('is refused after a later tick has run, when the clock of an instance is behind', async () => {
+      test('is refused after a later tick has run', async () => {
         const key = freshKey();
         await (await alice.acquire([key], { ...once, tick: ten })).release();
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('that runs ends the wait of others at once: they learn that it has run', async () => {
+      test('ends the wait of other callers as soon as it has run', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, tick: nine });
         const started = performance.now();
@@ -365,14 +365,14 @@ export function lockContract(
         expect(performance.now() - started).toBeLessThan(MINUTE / 4);
       });
 
-      test('runs again after the lock has lapsed if the holder crashed', async () => {
+      test('runs again when its holder crashed and the lock has lapsed', async () => {
         const key = freshKey();
         await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], { ...waiting, tick: nine });
         expect(next.isHeld()).toBe(true);
       });
 
-      test('that was refused has not run', async () => {
+      test('does not count as run when it was refused', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, tick: nine })).rejects.toMatchObject({
@@ -393,7 +393,7 @@ export function lockContract(
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('is forgotten after its lifetime, counted from the release or from the acquisition', async () => {
+      test('is forgotten after its lifetime, which counts from the release or from the acquire', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const short: Tick = { ...nine, at: 0, life: lapse };
         const counted: Tick = { ...short, from: 'acquisition' };

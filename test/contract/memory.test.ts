@@ -5,7 +5,7 @@ import { type Backend, lockContract } from './lock-contract.js';
 
 function memoryBackend(): Promise<Backend> {
   const node = new MemoryStore();
-  // The processes of the contract share one node, and each process closes the node that it was given: that must do nothing.
+  // The processes of the contract share one node. Each process calls `close` at its end, which must do nothing here.
   const shared: Store = {
     name: node.name,
     connect: () => node.connect(),

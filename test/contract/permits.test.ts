@@ -4,7 +4,7 @@ import { redisBackend } from './redis-backend.js';
 
 const ONE = { mode: 'permits', permits: 1 } as const;
 
-/** A store that the processes of the contract share. Each process closes the store that it was given: that must do nothing. */
+/** A store that the processes of the contract share. Each process calls `close`, which must do nothing here. */
 class SharedStore extends MemoryStore {
   override close(): Promise<void> {
     return Promise.resolve();

@@ -39,7 +39,7 @@ async function specFor(runner: keyof typeof RUNNERS, change = (source: string): 
   return folder;
 }
 
-describe('on a table of a database', () => {
+describe('a third-party store on a database table', () => {
   let server: PostgresServer;
   let store: TableStore;
 
@@ -55,7 +55,7 @@ describe('on a table of a database', () => {
 
   storeContract({ describe, test }, 'a table', { modes: ['exclusive'], store: () => store });
 
-  test('makes two applications exclude each other, wait, and show their holders', async () => {
+  test('lets two applications exclude each other, wait for locks, and show and release them', async () => {
     const [one, another] = (await Promise.all(
       ['one', 'another'].map(async (owner) => {
         const app = await startApp(
@@ -88,7 +88,7 @@ describe('on a table of a database', () => {
   });
 });
 
-describe('the contract of a third-party store', () => {
+describe('the contract suite for a third-party store', () => {
   const env = { NO_COLOR: '1' };
   const runs = {
     vitest: (cwd: string) =>
@@ -97,7 +97,7 @@ describe('the contract of a third-party store', () => {
       runCommand(process.execPath, ['--test', '--test-reporter=tap', 'store.test.mjs'], { cwd }),
   };
 
-  test('runs in Vitest and in node:test', async () => {
+  test('passes in Vitest and in node:test', async () => {
     const [vitest, node] = await Promise.all([
       specFor('vitest').then(runs.vitest),
       specFor('node:test').then(runs['node:test']),
@@ -106,7 +106,7 @@ describe('the contract of a third-party store', () => {
     expect(node).toMatch(/# pass 2\d\n# fail 0/);
   });
 
-  test('fails in each of them for a store that breaks it, and names the test', async () => {
+  test('fails in both runners for a store with a bug, and names the failed test', async () => {
     // The broken store answers that it has extended lapsed leases.
     const breaking = (source: string): string =>
       source.replace(
@@ -121,7 +121,7 @@ describe('the contract of a third-party store', () => {
   });
 });
 
-test('docs/own-store.md shows the code that runs here', async () => {
+test('docs/own-store.md shows the same code as the files of this test', async () => {
   const page = await readFile(resolve('docs/own-store.md'), 'utf8');
   const shown = [...page.matchAll(/```(?:ts|typescript)\n(.*?)```/gs)].map(([, code]) => code);
   for (const file of ['table-store.ts', 'map-table.ts', 'sql-table.ts', 'contract.spec.ts']) {

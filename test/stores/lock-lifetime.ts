@@ -3,8 +3,8 @@ import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { until } from '../support/until.js';
 
 /**
- * Resolves when each lock has been renewed, which is seen by its remaining time: only a renewal makes that longer. Rejects when
- * a lock is not held any more.
+ * Resolves when each lock has been renewed: only a renewal makes the remaining time of a lock longer. Rejects when a
+ * lock is no longer held.
  */
 export async function renewed(locks: readonly HeldLock[]): Promise<void> {
   const left = new Map(locks.map((lock) => [lock, lock.remaining()]));

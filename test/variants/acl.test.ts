@@ -35,7 +35,7 @@ async function allow(rights: readonly string[]): Promise<void> {
   await admin.call('ACL', 'LOG', 'RESET');
 }
 
-/** Returns the commands and channels that the server denied since, such as `config|get`. */
+/** Returns the commands and channels that the server has denied since `allow`, such as `config|get`. */
 async function denied(): Promise<string[]> {
   const log = (await admin.call('ACL', 'LOG')) as string[][];
   return [...new Set(log.map((entry) => String(entry[entry.indexOf('object') + 1])))];
@@ -89,7 +89,7 @@ async function handOver(locks: LockService, retry: LockOptions['retry'], timeout
   }
 }
 
-/** Tries every command for several holders: also the next ones after a refused one. */
+/** Tries every command for several holders, and goes on after a denied command. */
 async function holdTogether(): Promise<void> {
   const [store] = nodesTo([url()]) as [RedisStore];
   try {
@@ -118,7 +118,7 @@ async function holdTogether(): Promise<void> {
 const url = (): string => `redis://locks:secret@${server.host}:${server.port}`;
 
 describe('the rights in docs/choosing-nodes.md', () => {
-  test('are enough: no command is denied, and no warning is logged', async () => {
+  test('are enough: Redis denies no command, and the library logs no warning', async () => {
     await allow(RIGHTS);
     await expect(useAll({ nodes: url() })).resolves.toEqual([]);
     await expect(denied()).resolves.toEqual([]);
@@ -132,7 +132,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('are enough for clients of the user, of ioredis 5 and 6', async () => {
+  test('are enough for clients of ioredis 5 and 6 that are passed in', async () => {
     await allow(RIGHTS);
     const clients = [new Redis(url()), new Redis6(url()) as unknown as Redis];
     for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
@@ -140,7 +140,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('have a line of their own for +client|setinfo: a server before 7.2 refuses the whole line that contains it', async () => {
+  test('have +client|setinfo on a separate line, because Redis before 7.2 refuses a line with it', async () => {
     await allow([]);
     await allow(['+get', '+client|setinfo']).catch(() => undefined);
     const users = (await admin.call('ACL', 'LIST')) as string[];
@@ -154,13 +154,13 @@ describe('the rights in docs/choosing-nodes.md', () => {
   // These tests do not wait for the heartbeat of a connection for messages, which comes late.
   const needed = RIGHTS.filter((right) => right.startsWith('+'));
 
-  test.each(needed)('need %s', async (right) => {
+  test.each(needed)('are not enough without %s: Redis denies that command', async (right) => {
     await allow(RIGHTS.filter((each) => each !== right));
     await useAll({ nodes: url() }, { wait: 2_000 }).catch(() => undefined);
     await expect(denied()).resolves.toContain(right.slice(1));
   });
 
-  test('that only shared locks and permits need are reported at start-up and by health, once each', async () => {
+  test('cause one warning when only the rights for shared locks and permits are missing', async () => {
     const missing = ['zadd', 'hset', 'zscore', 'hmget', 'pexpireat', 'hdel'];
     await allow(RIGHTS.filter((right) => !missing.includes(right.slice(1))));
     const log = new LogLines();
@@ -177,7 +177,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await app.close();
   });
 
-  test('need the channels', async () => {
+  test('are not enough without the channels: Redis denies `lock:wake:`', async () => {
     await allow(RIGHTS.filter((each) => !each.startsWith('&')));
     await useAll({ nodes: url() }, { wait: 2_000 }).catch(() => undefined);
     await expect(denied()).resolves.toContainEqual(expect.stringMatching(/^lock:wake:/));
@@ -193,7 +193,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     '+scan',
     '+client|setname',
     '&lock:*',
-  ])('locks without %s, and waiters get their turn', async (right) => {
+  ])('allow locks and waiters even without %s', async (right) => {
     await allow(RIGHTS.filter((each) => each !== right));
     const app = await startApp({}, { nodes: url() });
     const locks = app.get(LockService);

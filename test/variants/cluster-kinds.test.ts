@@ -127,7 +127,7 @@ async function nothingLeft(...servers: readonly Redis[]): Promise<void> {
   }
 }
 
-test('lets readers hold a key together and beside no writer, on every master and by every client', async () => {
+test('a Cluster lets readers share a lock and excludes writers, on every master', async () => {
   for (const key of keys) {
     const readers = await Promise.all(all.map((process) => acquire(process, key, SHARED)));
     expect(await inspect(key)).toMatchObject({ mode: 'shared', holders: { length: 3 } });
@@ -146,7 +146,7 @@ test('lets readers hold a key together and beside no writer, on every master and
   await nothingLeft(...lookers);
 });
 
-test('grants at most n permits, each with its own slot, on every master and by every client', async () => {
+test('a Cluster grants at most n permits, each with its own permit slot, on every master', async () => {
   for (const key of keys) {
     const held = await Promise.all(all.map((process) => acquire(process, key, permits(3))));
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -166,7 +166,7 @@ test('grants at most n permits, each with its own slot, on every master and by e
   await nothingLeft(...lookers);
 });
 
-test('takes permits of all keys of one slot or of none, and refuses keys of several slots', async () => {
+test('a Cluster grants permits of several keys only if the keys have a common hash tag', async () => {
   const two = await acquire(all[0]!, ['{tenant}:1', '{tenant}:2'], permits(1));
   await expectRefused(all[1]!, '{tenant}:2', permits(1));
   await expectRefused(all[2]!, '{tenant}:1', SHARED);
@@ -176,13 +176,13 @@ test('takes permits of all keys of one slot or of none, and refuses keys of seve
   await nothingLeft(...lookers);
 });
 
-describe('gives waiters their turn by a message, on every master', () => {
+describe('every master of a Cluster', () => {
   test.each<[string, LockKind, LockKind, number]>([
-    ['readers behind a writer', EXCLUSIVE, SHARED, 1],
-    ['a writer behind readers', SHARED, EXCLUSIVE, 2],
-    ['a permit behind other permits', permits(2), permits(2), 2],
-    ['a reader behind permits', permits(2), SHARED, 2],
-  ])('%s', async (_what, holding, waiting, holders) => {
+    ['readers that wait for a writer', EXCLUSIVE, SHARED, 1],
+    ['a writer that waits for readers', SHARED, EXCLUSIVE, 2],
+    ['a caller that waits for a permit', permits(2), permits(2), 2],
+    ['a reader that waits for permits', permits(2), SHARED, 2],
+  ])('wakes %s by a message', async (_what, holding, waiting, holders) => {
     for (const key of keys) {
       const held = await Promise.all(all.slice(0, holders).map((process) => acquire(process, key, holding)));
       const behind = all.slice(holders);
@@ -199,7 +199,7 @@ describe('gives waiters their turn by a message, on every master', () => {
   });
 });
 
-test('keeps renewed locks of each kind beyond their ttl, and frees only the hold that is not renewed', async () => {
+test('a Cluster keeps renewed readers and permits beyond their ttl, and drops unrenewed ones', async () => {
   // A stall of three seconds delays a renewal and does not end the lock.
   const ttl = 5_000;
   const short = { ...once, ttl };
@@ -221,7 +221,7 @@ test('keeps renewed locks of each kind beyond their ttl, and frees only the hold
   await nothingLeft(...lookers);
 });
 
-test('keeps readers and permits when a master dies, and its replica grants them to waiters', async () => {
+test('a Cluster keeps readers and permits when a master dies, and its replica serves the waiters', async () => {
   const [read, limited] = [keys[0]!, `{${keys[0]!}}:permits`];
   const readers = await Promise.all(all.map((process) => acquire(process, read, SHARED)));
   const held = await Promise.all([0, 1].map((index) => acquire(all[index]!, limited, permits(2))));

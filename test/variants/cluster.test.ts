@@ -85,7 +85,7 @@ describe('a Cluster of three masters', () => {
     return queues.flat().length;
   }
 
-  test('stores locks on all masters, and excludes over ioredis 5 and 6', async () => {
+  test('stores locks on all masters, and grants each to one holder over ioredis 5 and 6', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const locks = await Promise.all(keys.map((key) => five.acquire(key, once)));
     const spread = await held();
@@ -99,21 +99,24 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test.each(['five', 'six'])('locks several keys of one slot as one lock (ioredis %s)', async (version) => {
-    const [locks, others] = version === 'five' ? [five, six] : [six, five];
-    const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
-    await expect(others.tryAcquire('{orders}:2', { ttl: TTL })).resolves.toBeNull();
-    await lock.release();
-    await expect(held()).resolves.toEqual([0, 0, 0]);
-  });
+  test.each(['five', 'six'])(
+    'locks several keys of one hash slot as one lock (ioredis %s)',
+    async (version) => {
+      const [locks, others] = version === 'five' ? [five, six] : [six, five];
+      const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
+      await expect(others.tryAcquire('{orders}:2', { ttl: TTL })).resolves.toBeNull();
+      await lock.release();
+      await expect(held()).resolves.toEqual([0, 0, 0]);
+    },
+  );
 
-  test.each(['five', 'six'])('refuses keys of several slots (ioredis %s)', async (version) => {
+  test.each(['five', 'six'])('refuses a lock on keys of several hash slots (ioredis %s)', async (version) => {
     const locks = version === 'five' ? five : six;
     await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('gives waiters their turn by a message, over ioredis 5 and 6 and on every master', async () => {
+  test('wakes waiters by a message on every master, over ioredis 5 and 6', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => five.acquire(key, once)));
     const inTime = { ttl: TTL, retry: { timeout: TTL, delay: TTL } };
@@ -127,7 +130,7 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('runs a tick once, over ioredis 5 and 6 and on every master', async () => {
+  test('runs a tick only once on every master, over ioredis 5 and 6', async () => {
     @Injectable()
     class Yearly {
       @Cron('0 0 0 1 1 *', { timeZone: 'UTC' })
@@ -180,7 +183,7 @@ describe('a Cluster of three masters', () => {
     expect(logs).toEqual([[], [], [], []]);
   });
 
-  test('refuses the keys of a master that dies until its replica takes over, which keeps the replicated locks', async () => {
+  test('refuses the keys of a dead master until its replica takes over with the replicated locks', async () => {
     const [master, , , replica] = servers as [RedisServer, RedisServer, RedisServer, RedisServer];
     const slotOf = async (key: string): Promise<number> =>
       (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)) as number;

@@ -17,10 +17,10 @@ import { setFailOverAfter } from '../support/fail-over-after.js';
 /** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
 const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
-/** A waiter that gets its lock soon has got a message: it polls late. */
+/** A waiter polls late: when it gets its lock soon, it has received a message. */
 const IN_TURN = { ttl: TTL, retry: { timeout: PATIENCE, delay: PATIENCE / 2 } };
 
-describe('createSentinel', () => {
+describe('a client of createSentinel', () => {
   let group: SentinelGroup;
   let app: INestApplication;
   let ours: INestApplication;
@@ -40,7 +40,7 @@ describe('createSentinel', () => {
     await Promise.all([app, ours].map((each) => each.close()));
   });
 
-  test('excludes holders over a connection of the library, many at a time, and notifies waiters', async () => {
+  test('locks 50 keys against another application, and wakes its own waiters', async () => {
     const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     await expect(others.tryAcquire('key:7', { ttl: TTL })).resolves.toBeNull();
@@ -57,7 +57,7 @@ describe('createSentinel', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('refuses locks after the master dies until the replica is master, which keeps the replicated locks', async () => {
+  test('gets no lock after the master dies until the replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const looker = replica.client();
     const held = await locks.acquire('held', { ttl: PATIENCE });
@@ -86,7 +86,7 @@ describe('createSentinel', () => {
   });
 });
 
-test('createSentinel: subscribes at the new master when the old one dies during a subscription', async () => {
+test('a client of createSentinel subscribes at the new master when the old master dies during a subscription', async () => {
   const group = await startSentinelGroup();
   const { master, replica } = group;
   const proxy = await startTcpProxy(master);
@@ -127,7 +127,7 @@ test('createSentinel: subscribes at the new master when the old one dies during 
   ends = true;
 });
 
-describe('createCluster', () => {
+describe('a client of createCluster', () => {
   let masters: RedisServer[];
   let replica: RedisServer;
   let lookers: Redis[];
@@ -149,7 +149,7 @@ describe('createCluster', () => {
     await Promise.all(apps.map((each) => each.close()));
   });
 
-  test('stores locks on all masters; locks several keys of one slot, and refuses keys of several slots', async () => {
+  test('stores locks on all masters, and locks several keys together only in one hash slot', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const spread = await Promise.all(lookers.map(countLocks));
@@ -169,7 +169,7 @@ describe('createCluster', () => {
     await expect(Promise.all(lookers.map(countLocks))).resolves.toEqual([0, 0, 0]);
   });
 
-  test('gives waiters their turn by a message, on every master', async () => {
+  test('wakes waiters by a message, on every master', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const waiting = keys.map((key) => others.acquire(key, IN_TURN));
@@ -182,7 +182,7 @@ describe('createCluster', () => {
     expect(performance.now() - start).toBeLessThan(PATIENCE / 4);
   });
 
-  test('refuses the keys of a master that dies until its replica takes over, which keeps the replicated locks', async () => {
+  test('keeps replicated locks when a master dies and its replica takes over', async () => {
     const [master] = masters as [RedisServer];
     const keys: string[] = [];
     for (let i = 0; keys.length < 2; i++) {

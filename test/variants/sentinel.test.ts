@@ -37,7 +37,7 @@ function ioredis6(group: SentinelGroup): Redis6 {
 
 describe('a master that a Sentinel watches', () => {
   let group: SentinelGroup;
-  /** The first has a connection of the library, by ioredis 5; the second has a client that is passed in, of ioredis 6. */
+  /** The first application has a connection of the library (ioredis 5), the second a passed-in client of ioredis 6. */
   let apps: INestApplication[];
   let five: LockService;
   let six: LockService;
@@ -55,14 +55,14 @@ describe('a master that a Sentinel watches', () => {
     await Promise.all(apps.map((app) => app.close()));
   });
 
-  test('excludes holders over ioredis 5 and 6', async () => {
+  test('grants a lock to one holder at a time, over ioredis 5 and 6', async () => {
     const lock = await five.acquire('key', { ttl: LONG });
     await expect(six.tryAcquire('key', { ttl: LONG })).resolves.toBeNull();
     await lock.release();
     await (await six.acquire('key', once)).release();
   });
 
-  test('refuses locks after the master dies until the replica is master, which keeps the replicated locks', async () => {
+  test('refuses locks after it dies until its replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);
@@ -98,7 +98,7 @@ describe('a master that a Sentinel watches', () => {
   });
 });
 
-describe('a requested fail-over, after which the old master remains a master', () => {
+describe('a requested fail-over that leaves the old master a master', () => {
   const TTL = 12_000;
 
   let group: SentinelGroup;
@@ -145,7 +145,7 @@ describe('a requested fail-over, after which the old master remains a master', (
     return lock;
   }
 
-  test('renews a lock over a connection of the library at the new master before it lapses there', async () => {
+  test('lets the library renew a lock at the new master before the lock lapses there', async () => {
     const lock = await hold(await locksOver());
     await failOver();
     const others = await locksOver();
@@ -162,7 +162,7 @@ describe('a requested fail-over, after which the old master remains a master', (
     await lock.release();
   });
 
-  test('tells waiters of a release at the new master', async () => {
+  test('lets a release at the new master wake a waiter by a message', async () => {
     const lock = await hold(await locksOver());
     const waiting = (await locksOver()).acquire('key', { retry: { timeout: PATIENCE } });
     await until(async () => (await newMaster.zcard('lock:{key}:q')) === 1);
@@ -176,7 +176,7 @@ describe('a requested fail-over, after which the old master remains a master', (
     await (await waiting).release();
   });
 
-  test('over a client that is passed in, the holder learns of the loss before another caller acquires, and gets no lock until the client reconnects', async () => {
+  test('ends a lock over a passed-in client before others acquire it, and the client must reconnect', async () => {
     const locks = await locksOver(ioredis6(group));
     const lock = await hold(locks);
     await failOver();

@@ -63,7 +63,7 @@ const to = (server: 'open' | 'mutual', tls: RedisOptions['tls']): RedisOptions =
   tls,
 });
 
-test('locks with a certificate of a private authority', async () => {
+test('a lock over TLS works with a certificate of a private authority', async () => {
   const lock = await lockOver(to('open', { ca: cert }));
   await expect(countLocks(servers.open.redis.client())).resolves.toBe(1);
   await lock.extend();
@@ -71,7 +71,7 @@ test('locks with a certificate of a private authority', async () => {
   await expect(countLocks(servers.open.redis.client())).resolves.toBe(0);
 });
 
-test('sends waiters a message over TLS', async () => {
+test('a release over TLS wakes a waiter by a message', async () => {
   const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
   const looker = servers.mutual.redis.client();
   const next = app!.get(LockService).acquire('key', { retry: { timeout: 60_000, delay: 60_000 } });
@@ -85,7 +85,7 @@ test('sends waiters a message over TLS', async () => {
   expect(performance.now() - start).toBeLessThan(30_000);
 });
 
-test('locks with a client certificate', async () => {
+test('a lock over TLS works with a client certificate', async () => {
   const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
   await expect(countLocks(servers.mutual.redis.client())).resolves.toBe(1);
   await lock.release();
@@ -94,7 +94,7 @@ test('locks with a client certificate', async () => {
 test.each([
   ['ioredis 5', (options: RedisOptions) => new Redis(options)],
   ['ioredis 6', (options: RedisOptions) => new Redis6(options as object) as unknown as Redis],
-])('locks over a client of %s that is passed in', async (_version, connect) => {
+])('a lock over TLS works with a client of %s that is passed in', async (_version, connect) => {
   const client = connect(to('mutual', { ca: cert, cert, key }));
   cleanUpAfterTests(async () => client.disconnect());
   const lock = await lockOver(client);
@@ -117,7 +117,7 @@ describe('a rediss:// URL', () => {
     expect(stdout).toBe('locked key');
   });
 
-  test('is refused when Node does not trust it, and the log and the error give the reason', async () => {
+  test('fails when Node does not trust the certificate, and the log and the error say why', async () => {
     const log = new LogLines();
     const refused = lockOver(`rediss://127.0.0.1:${servers.open.port}`, log);
     await expect(refused).rejects.toThrow(/not connected \(self-signed certificate\)/);
@@ -126,6 +126,6 @@ describe('a rediss:// URL', () => {
   });
 });
 
-test('a server that requires a client certificate refuses a client without one, and grants no lock', async () => {
+test('a server that requires client certificates grants no lock to a client without one', async () => {
   await expect(lockOver(to('mutual', { ca: cert }))).rejects.toBeInstanceOf(LockUnavailableError);
 });

@@ -52,7 +52,7 @@ async function openStore(options: EtcdOptions): Promise<EtcdStore> {
   return store;
 }
 
-/** Hands a lock over to another process that waits for it: that uses all requests of a lock. `true` if its token is larger. */
+/** Hands a lock over to a waiting process, which uses every request of a lock. `true` if the token grows. */
 async function handsOver(options: EtcdOptions): Promise<boolean> {
   const store = await openStore(options);
   const [one, other] = [store, await openStore(options)].map((each) => redlockOver([each], PATIENT)) as [
@@ -77,7 +77,7 @@ async function locksWith(redlock: Redlock): Promise<boolean> {
   return lock.fencingToken > 0;
 }
 
-ifEtcd('over TLS, where clients need a certificate', () => {
+ifEtcd('an etcd store over TLS, with client certificates required', () => {
   const own = selfSigned();
   const client = selfSigned();
   let secure: string;
@@ -97,33 +97,33 @@ ifEtcd('over TLS, where clients need a certificate', () => {
     });
   });
 
-  test('grants, refuses and hands over with an authority and a certificate of its own', async () => {
+  test('grants, refuses and hands over a lock with `ca`, `cert` and `key` in `tls`', async () => {
     expect(await handsOver({ endpoints: secure, tls: { ...client, ca: own.cert } })).toBe(true);
   });
 
   test.each([
-    ['that is not trusted', () => ({ endpoints: secure, tls: client }), /self-signed certificate/],
     [
-      'that gets no certificate of the client',
-      () => ({ endpoints: secure, tls: { ca: own.cert } }),
-      /certificate/,
+      'the certificate of the server is not trusted',
+      () => ({ endpoints: secure, tls: client }),
+      /self-signed certificate/,
     ],
+    ['the client gives no certificate', () => ({ endpoints: secure, tls: { ca: own.cert } }), /certificate/],
     [
-      'with TLS that is asked over http',
+      'the URL has http:// and the server expects TLS',
       () => ({ endpoints: secure.replace('https', 'http') }),
       /is its URL https:\/\/\?/,
     ],
     [
-      'without TLS that is asked over https',
+      'the URL has https:// and the server has no TLS',
       () => ({ endpoints: server.url.replace('http', 'https'), tls: { ca: own.cert } }),
       /is its URL http:\/\/\?/,
     ],
-  ] as const)('reports the reason for a server %s', async (_, options, message) => {
+  ] as const)('fails to connect, and the error says why: %s', async (_, options, message) => {
     await expect(newStore(options()).connect()).rejects.toThrow(message);
   });
 });
 
-ifEtcd('with users', () => {
+ifEtcd('an etcd store with a user and a password', () => {
   const NAME = 'locks';
   const SECRET = 'open sesame';
   let server: EtcdServer;
@@ -176,22 +176,22 @@ ifEtcd('with users', () => {
     await server.call('auth/enable', {});
   });
 
-  test('acquires when `auth` is enabled after the start of the store', async () => {
+  test('acquires a lock after etcd enables `auth` while the store is connected', async () => {
     const redlock = redlockOver([early], PATIENT);
     await expect(locksWith(redlock)).resolves.toBe(true);
     await redlock.close();
   });
 
-  test('grants, refuses and hands over with a role that may read and write keys of the prefix', async () => {
+  test('grants, refuses and hands over a lock when its role has rights to the prefix alone', async () => {
     expect(await handsOver(login())).toBe(true);
   });
 
-  test('logs in again when its token has expired, once for all requests, and keeps its locks', async () => {
+  test('keeps its locks when its auth token expires, and many requests share one new login', async () => {
     const [redlock, idle] = [redlockOver([await openStore(login())], PATIENT), await openStore(login())];
     const key = freshKey();
     const held = await redlock.acquire([key], { ...waiting, ttl: 9_000 });
     const next = redlock.acquire([key], waiting);
-    // The renewal comes after a third of the ttl, when the token has expired.
+    // The renewal comes after a third of the ttl, when the auth token has expired.
     await renewed([held]);
     await held.release();
     await (await next).release();
@@ -206,7 +206,7 @@ ifEtcd('with users', () => {
     await Promise.all(leases.map((lease) => releaseOn(idle, lease)));
   });
 
-  test('logs in again when a change of users or roles ends all tokens', async () => {
+  test('logs in again after a new role invalidates all auth tokens', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/role/add', { name: 'another' });
     await expect(locksWith(redlock)).resolves.toBe(true);
@@ -218,7 +218,7 @@ ifEtcd('with users', () => {
     ['an unknown user', { username: 'nobody', password: SECRET }, /does not let nobody log in/],
     ['no user', {}, /user name is empty.*give `username` and `password`/],
     [
-      'a role that may not write there',
+      'a role that may not write keys with the prefix',
       { username: NAME, password: SECRET, prefix: 'other/' },
       /permission denied.*keys that begin with `prefix`/,
     ],
@@ -227,7 +227,7 @@ ifEtcd('with users', () => {
       { username: NAME, password: () => Promise.reject(new Error('no vault')) },
       /`password` failed: no vault\. Correct the function that you gave as `password`/,
     ],
-  ])('is refused at start-up, and by health, with %s', async (_, options, message) => {
+  ])('fails to connect and reports the state unfit with %s', async (_, options, message) => {
     const store = newStore({ endpoints: server.url, ...options });
     const error: unknown = await store.connect().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(UnfitStoreError);
@@ -235,11 +235,11 @@ ifEtcd('with users', () => {
     expect(await store.check()).toMatchObject({ state: 'unfit', reason: expect.stringMatching(message) });
   });
 
-  test('is healthy with rights to its prefix alone', async () => {
+  test('reports no warning when its role has rights to the prefix alone', async () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('reports a password that has become wrong, and recovers when it is right', async () => {
+  test('rejects locks while its password is wrong, and recovers with the right one', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({

@@ -14,10 +14,10 @@ import { until } from '../../support/until.js';
 /** Milliseconds. The time limit of a release or an extension is a tenth of it, which a busy machine does not use up. */
 const TTL = 40_000;
 
-/** Milliseconds; below the ttl, so that no key that should have been deleted passes by expiring. */
+/** Milliseconds; below the ttl, so that a test cannot pass because a key expired instead of being deleted. */
 const DELETED_WITHIN = 0.75 * TTL;
 
-/** Answer to a renewal, of a leader that does not have the lease in memory, or of a deposed leader for a lease of the next term. */
+/** The answer of a leader without the lease in memory, or of a deposed leader to a lease of the next term. */
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
 const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
@@ -43,7 +43,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     return store;
   }
 
-  /** Returns the ids of the etcd leases that exist, of those that are granted through the gateway from now on. */
+  /** Returns a set of ids: the etcd leases that the gateway grants from now on and that are not revoked. */
   function followLeases(
     also: (request: GatewayRequest) => string | undefined = () => undefined,
   ): Set<string> {
@@ -76,8 +76,8 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
 
   const newLease = (ttl = TTL): Lease => new Lease([freshKey()], 'me', ttl);
 
-  describe('a leader that does not know a lease of etcd', () => {
-    test('does not end a lock whose key exists: the result of its renewal is unknown', async () => {
+  describe('a leader that says that a lease does not exist', () => {
+    test('makes a renewal fail, but does not end a lock whose key exists', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -88,7 +88,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, lease);
     });
 
-    test('does not prevent the deletion of an unanswered acquisition', async () => {
+    test('does not prevent the store from deleting the key of an unanswered acquire', async () => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -113,12 +113,12 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  describe('an answer', () => {
+  describe('the store', () => {
     test.each([
-      ['that is no object', 'null'],
-      ['that is not an answer of etcd', '{}'],
-      ['that is no JSON', '<html>'],
-    ])('%s leaves an acquisition unknown: its key is deleted', async (_, answer) => {
+      ['`null`', 'null'],
+      ['an empty object', '{}'],
+      ['HTML', '<html>'],
+    ])('rejects an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -133,7 +133,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, neighbour);
     });
 
-    test("with an error to a renewal is reported in etcd's words", async () => {
+    test("rejects a renewal with etcd's own words when etcd answers with an error", async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -144,7 +144,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, lease);
     });
 
-    test('that is no longer awaited does not mark a member as failed', async () => {
+    test('does not mark a member as failed when a request times out before it is sent', async () => {
       const terms = newTerms();
       const store = await openStore(terms);
       const first = Array.from({ length: 64 }, () => newLease());
@@ -171,7 +171,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   });
 
   describe('the etcd lease of one lock', () => {
-    test('is used again when the attempt ended before its request', async () => {
+    test('is used for the next attempt when the first attempt failed before it stored a key', async () => {
       const store = await openStore();
       await acquireOn(store, newLease());
       await server.call('kv/deleterange', { key: Buffer.from('nestjs-redlock/base').toString('base64') });
@@ -184,7 +184,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       expect([spare, again.size]).toEqual([expect.any(String), 0]);
     });
 
-    test('is revoked when enough leases are ready for later attempts', async () => {
+    test('is revoked after a refused attempt if a spare lease is ready for later attempts', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
@@ -196,12 +196,12 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, holder);
     });
 
-    test('lasts for the whole ttl, though it was granted for an earlier attempt', async () => {
+    test('lasts for the whole ttl when a later attempt uses it', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
       expect(await acquireOn(store, new Lease(holder.keys, 'me', TTL))).toMatchObject({ granted: false });
-      // Without a renewal the lock would end too early by this time.
+      // If the store did not renew the spare lease, the lock would end too early by this time.
       await delay(500);
       await releaseOn(store, holder);
       const asked = performance.now();
@@ -211,8 +211,8 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  describe('a lock with an extended ttl', () => {
-    test('leaves nothing when it is released during the extension', async () => {
+  describe('a lock whose ttl is extended', () => {
+    test('leaves no key when it is released during the extension', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease);
@@ -238,7 +238,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       expect(await holds(lease)).toBe(false);
     });
 
-    test('leaves nothing when the result of several extensions is unknown', async () => {
+    test('leaves no key after its release when two extensions got invalid answers', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease);
@@ -259,7 +259,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   });
 
   describe('a release', () => {
-    test('without an answer is sent again, one request at a time', async () => {
+    test('is sent again when it gets no answer, one request at a time', async () => {
       const store = await openStore();
       // The time limit of a release is a tenth of this ttl.
       const lease = newLease(20_000);
@@ -281,7 +281,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await until(async () => !(await holds(lease)), 12_000);
     });
 
-    test('is abandoned when the ttl of the lock is over', async () => {
+    test('is sent again only until the ttl of the lock has passed', async () => {
       const store = await openStore();
       const lease = newLease(4_000);
       await acquireOn(store, lease);
@@ -291,7 +291,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
         return path === 'lease/revoke' ? NO_LEADER : undefined;
       };
       await expect(releaseOn(store, lease)).rejects.toThrow('no leader');
-      // A release is sent again after half a second. Many short waits in a row cannot all be late.
+      // A failed release is sent again after half a second. The loop ends after twenty short waits without a request.
       for (let [quiet, before] = [0, count]; quiet < 20; quiet++) {
         await delay(100);
         if (count !== before) [quiet, before] = [0, count];
@@ -300,7 +300,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  test('ends a lock without renewal, though others acquire and release locks of its ttl', async () => {
+  test('expires an unrenewed lock while others acquire and release locks with the same ttl', async () => {
     const store = await openStore();
     const forgotten = newLease(2_000);
     const began = performance.now();
@@ -316,7 +316,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     expect(performance.now() - began).toBeGreaterThanOrEqual(2_000);
   });
 
-  test('grants each permit of a key in one round trip, up to the limit, and grants released permits again', async () => {
+  test('grants each permit in one round trip up to the limit, and grants released permits again', async () => {
     const store = await openStore();
     const kind = { mode: 'permits', permits: 100 } as const;
     const key = freshKey();

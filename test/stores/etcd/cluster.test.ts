@@ -30,7 +30,7 @@ const waiting: AcquireOptions = {
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };
 
-(hasEtcd() ? describe : describe.skip)('a cluster of three', () => {
+(hasEtcd() ? describe : describe.skip)('an etcd cluster of three members', () => {
   let servers: EtcdServer[];
   let nextKey = 0;
 
@@ -93,7 +93,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('grants a lock to no other caller within its validity, though the leader was paused', async () => {
+  test('grants a lock to another caller only after its validity, even if the leader is paused', async () => {
     const first = await leader();
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();
@@ -113,7 +113,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('renews over another member when the current one cannot be reached', async () => {
+  test('renews a lock over another member when the current member cannot be reached', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 12_000 });
@@ -125,7 +125,7 @@ const waiting: AcquireOptions = {
     await proxy.close();
   });
 
-  test('grants and renews nothing over a member without a majority, and reports it', async () => {
+  test('grants and renews no lock over a member without a majority: LOCK_UNAVAILABLE', async () => {
     const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);
@@ -172,7 +172,7 @@ const waiting: AcquireOptions = {
         },
       ],
       [
-        'random members cannot be reached for a while',
+        'a random member cannot be reached for a while',
         async (ways) => {
           const way = ways[Math.floor(Math.random() * ways.length)];
           way?.blackHole();
@@ -183,7 +183,7 @@ const waiting: AcquireOptions = {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 1))(
-      'never overlap, and their tokens are in order, when %s',
+      'never hold a lock together, and get growing tokens, when %s',
       async (name, fault) => {
         const ways = await Promise.all(servers.map((server) => startTcpProxy(server)));
         const processes = await Promise.all(

@@ -4,7 +4,7 @@ import { etcd, type EtcdOptions } from '../../../lib/etcd/index.js';
 const endpoints = 'http://10.0.0.1:2379';
 const secure = 'https://etcd.example:2379';
 
-test('accepts one URL or several, with and without TLS and a user', () => {
+test('etcd() accepts one URL or several, with and without TLS and a user', () => {
   for (const options of [
     { endpoints },
     { endpoints: [endpoints, 'http://[::1]:2379/'] },
@@ -53,11 +53,11 @@ test.each([
   ],
   [{ endpoints, hosts: ['a'] }, /Unknown option `hosts` in `etcd`\. Give `endpoints`/],
   [{ endpoints, ttl: 5 }, /Unknown option `ttl` in `etcd`\. The options are `endpoints`/],
-] as const)('throws at once for the options %j', (options, message) => {
+] as const)('etcd() throws at once for the options %j', (options, message) => {
   expect(() => etcd(options as unknown as EtcdOptions)).toThrow(message);
 });
 
-test('shows no password', () => {
+test('etcd() shows no password in its errors', () => {
   for (const options of [
     { endpoints: 'http://app:secret@db/path' },
     { endpoints: 'redis://app:secret@db' },

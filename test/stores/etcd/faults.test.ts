@@ -28,7 +28,7 @@ const LONG = process.env['FAULTS'] === 'long';
 
 const TTL = 60_000;
 
-/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
@@ -42,7 +42,7 @@ interface Address {
   readonly port: number;
 }
 
-/** A gateway to etcd that can keep transactions, close their connections, and deliver them when their client has given up. */
+/** A gateway to etcd that can keep transactions, close their connections, and deliver them after the client gave up. */
 async function startLateGateway(server: EtcdServer) {
   const kept: string[] = [];
   let isKeeping = false;
@@ -103,14 +103,14 @@ async function startLateGateway(server: EtcdServer) {
     return (await server.holders()).some((name) => name.startsWith(`nestjs-redlock/lock/lock:${key}\0`));
   }
 
-  describe('the connection', () => {
+  describe('a store over a broken connection', () => {
     test.each([true, false])(
-      'deletes the stored key and keeps other keys when a reply is lost (renew: %p)',
+      'deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
       async (renew) => {
         const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
-        // The refusal leaves an etcd lease for the next lock without renewal, whose only request then stores the key.
+        // The refusal leaves a spare etcd lease. The next unrenewed lock uses it, so its only request stores the key.
         const refused = redlock.acquire([kept], { ...once, renew });
         await expect(refused).rejects.toMatchObject({ code: 'LOCK_HELD' });
         proxy.dropReplies();
@@ -129,7 +129,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     test.each([true, false])(
-      'stores nothing when it delivers an acquisition after its release (S16, renew: %p)',
+      'stores nothing when an acquire arrives after its release (S16, renew: %p)',
       async (renew) => {
         const late = await startLateGateway(server);
         const other = await startFakeGateway(server);
@@ -160,7 +160,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('loses no lock when it is cut repeatedly: the lock is renewed over the next connection', async () => {
+    test('loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
       const redlock = await newProcess(proxy);
       const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
       for (let time = 0; time < 2; time++) {
@@ -172,7 +172,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('lets waiters acquire though its watch falls behind a compaction', async () => {
+    test('lets a waiter acquire although etcd compacted revisions that its watch missed', async () => {
       const redlock = await newProcess(proxy);
       const other = await newProcess(server);
       const key = freshKey();
@@ -195,7 +195,7 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   describe('an etcd lease', () => {
-    test('that someone else revokes: the next renewal reports the loss, and the next lock has another lease', async () => {
+    test('ends its lock with LockLostError when another client revokes it; the key is then free', async () => {
       const redlock = await newProcess(server);
       const key = freshKey();
       const lock = await redlock.acquire([key], { ...waiting, ttl: 6_000 });
@@ -210,7 +210,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('is shared by all renewed locks of a ttl, and separate for each other lock', async () => {
+    test('is shared by renewed locks with the same ttl, and by no other lock', async () => {
       const redlock = await newProcess(server);
       const keys = Array.from({ length: 6 }, freshKey);
       const options: AcquireOptions[] = [
@@ -234,7 +234,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('counts from its last confirmation: a lock is not valid for longer than its lease', async () => {
+    test('limits the validity of a lock that joins the lease later', async () => {
       const redlock = await newProcess(server);
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
@@ -247,7 +247,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('that is renewed for others keeps no unrenewed lock beyond its ttl', async () => {
+    test('keeps no unrenewed lock beyond its ttl, even if another lock renews the lease', async () => {
       const store = await openStore(server);
       const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
@@ -266,7 +266,7 @@ async function startLateGateway(server: EtcdServer) {
       await releaseOn(store, leases[1]!);
     });
 
-    test('ends with its process: waiters are notified when etcd expires it', async () => {
+    test('expires when nobody renews it, and a waiter then acquires the lock', async () => {
       const dying = await openStore(proxy);
       const key = freshKey();
       await acquireOn(dying, new Lease([key], 'me', 2_000), { renewed: true });
@@ -279,7 +279,7 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   describe('a server', () => {
-    test('that is killed and restarted has kept every lock, and continues with larger tokens', async () => {
+    test('keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const redlock = redlockOver([store], PATIENT);
@@ -298,7 +298,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('that is away for longer than a ttl: unreleased locks expire, while other locks of the same process continue', async () => {
+    test('expires a lock whose release failed during an outage, though its process acquires other locks', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const ttl = 4_000;
@@ -325,7 +325,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('still gives larger tokens after the base for tokens was deleted', async () => {
+    test('continues with larger tokens after the stored base for tokens is deleted', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const before = await redlock.acquire([freshKey()], once);
@@ -337,9 +337,9 @@ async function startLateGateway(server: EtcdServer) {
     });
   });
 
-  (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('an older copy that is restored', () => {
-    test.each(['an acquisition', 'a release'])(
-      'forgets locks, but tokens still increase, when %s is the first to notice the copy',
+  (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('a restored older copy of the data', () => {
+    test.each(['an acquire', 'a release'])(
+      'has no newer locks, but gives larger tokens, when %s is the first request',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
@@ -356,7 +356,7 @@ async function startLateGateway(server: EtcdServer) {
         tokens.push(forgotten.fencingToken);
         await mine.restore(copy);
         if (first === 'a release') await forgotten.release();
-        // The first process to ask notices the copy, the second has what it read at its start, and the third knows nothing.
+        // The first process notices the copy. The second process has the base from its start. The third starts later.
         tokens.push(await locks(busy), await locks(idle));
         const late = await newProcess(mine);
         tokens.push(await locks(late));
@@ -370,11 +370,11 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('is refused as another cluster until the process restarts; tokens after the restart are larger', async () => {
+    test('is refused as a new cluster until the process restarts, and then gives larger tokens', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const copy = await mine.copy();
-      // Both the base and the revisions are those of the copy, so these tokens must not be given again.
+      // The copy has an older base and older revisions. The restored etcd must not give these tokens again.
       const tokens: number[] = [];
       for (let count = 0; count < 30; count++) {
         const lock = await redlock.acquire([freshKey()], once);
@@ -394,19 +394,19 @@ async function startLateGateway(server: EtcdServer) {
     });
   });
 
-  describe('many contenders during faults', () => {
+  describe('many contenders', () => {
     const DURATION = LONG ? 10_000 : 5_500;
 
     const faults: readonly (readonly [string, (to: EtcdServer, way: TcpProxy) => Promise<unknown>])[] = [
       [
-        'it is killed and restarted',
+        'the server is killed and restarted',
         async (to) => {
           await delay(2_000);
           await to.restart();
         },
       ],
       [
-        'it hangs for longer than a ttl',
+        'the server hangs for longer than a ttl',
         async (to) => {
           await delay(1_500);
           await to.pause();
@@ -424,7 +424,7 @@ async function startLateGateway(server: EtcdServer) {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 2))(
-      'never overlap, have tokens in order and leave no orphan when %s',
+      'never hold a lock together, get growing tokens and leave no orphaned lock when %s',
       async (_, fault) => {
         const mine = await startEtcd();
         const way = await startTcpProxy(mine);
@@ -443,11 +443,11 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    // The tests above can fail: their judge sees overlaps when the server forgets locks.
-    test('overlap when their keys are deleted (control)', async () => {
+    // This test shows that the tests above can fail: the judge sees overlaps when the server forgets locks.
+    test('hold a lock together when its key is deleted (control)', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
-      // The next process can acquire before the holder ends, also on a busy machine.
+      // Each hold is long, so that another process acquires during it even on a busy machine.
       const terms = { ...contentionFor(3_000), hold: () => 500 };
       const { overlaps } = await contend(processes, terms, async () => {
         for (const end = performance.now() + 2_800; performance.now() < end; await delay(40)) {

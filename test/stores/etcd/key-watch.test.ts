@@ -14,7 +14,7 @@ const WAITER = 'process:1';
 const put = (key: string, value: string) => ({ type: 'PUT', kv: { key: base64(key), value: base64(value) } });
 const removed = (key: string) => ({ type: 'DELETE', kv: { key: base64(key) } });
 
-test('wakes a waiter again when one message acquires and releases a lock', async () => {
+test('a KeyWatch wakes a waiter when one message has both an acquire and its release', async () => {
   let message: ((message: unknown) => void) | undefined;
   const gateway = {
     stream: (_path: string, _body: object, onMessage: (message: unknown) => void) => {
@@ -41,7 +41,7 @@ test('wakes a waiter again when one message acquires and releases a lock', async
   expect(told).toEqual([undefined]);
   const { id } = new Lease([KEY], 'other', 2_000);
   const name = holderName(KEY, 'exclusive', id);
-  // Both events come in one message. The waiter would ask between two messages, and would be refused.
+  // Both events come in one message. Between two messages the waiter would ask, and would be refused.
   message?.({ result: { events: [put(name, holderValue('other', 0, 0)), removed(name)] } });
   expect(told).toEqual([undefined, id]);
   watch.close();

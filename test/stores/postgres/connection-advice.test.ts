@@ -33,7 +33,7 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
       /getaddrinfo \w+ nosuch\.invalid; check the name of the host\. Trying again/,
     ],
     [
-      'a database that is not there',
+      'a database that does not exist',
       async () => ({ connectionString: urlWith((url) => (url.pathname = '/other')) }),
       /database "other" does not exist; create the database, or name one that is there/,
     ],
@@ -42,7 +42,7 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
       async () => ({ connectionString: server.url, ssl: true }),
       /The server does not support SSL connections; leave out `ssl`/,
     ],
-  ])('is reported with its own advice: %s', async (_, options, warning) => {
+  ])('is logged with advice for the cause: %s', async (_, options, warning) => {
     const lines = new LogLines();
     const app = await startApp({}, { nodes: postgres(await options()) }, { logger: lines });
     const [line] = lines.of('warn');
@@ -82,13 +82,13 @@ describe('an error of a connection', () => {
     ],
     ['', 'Connection terminated unexpectedly', 'check that the server at that address is PostgreSQL'],
     ['ECONNREFUSED', '', 'ECONNREFUSED; check the port'],
-  ])('%s %s: says what to do', (code, message, advice) => {
+  ])('says what to do: %s %s', (code, message, advice) => {
     const error = withAdvice(Object.assign(new Error(message), { code }));
     expect(error.message).toContain(advice);
     expect(error.message.startsWith(message)).toBe(true);
   });
 
-  test('that includes advice, or is temporary, is left unchanged', () => {
+  test('stays unchanged when it includes advice or is temporary', () => {
     const unfit = new UnfitStoreError('cannot be used for locks: no answer');
     const starting = Object.assign(new Error('the database system is starting up'), { code: '57P03' });
     expect(withAdvice(unfit)).toBe(unfit);

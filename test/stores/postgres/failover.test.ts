@@ -106,7 +106,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  test('grants no lock that the standby does not have', async () => {
+  test('grants no lock before the standby has stored it', async () => {
     const both = await startPair('synchronous');
     const [alice, bob] = [await newProcess(both, 1_000), await newProcess(both)];
     both.link.blackHole();
@@ -118,7 +118,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  test('lets contenders never overlap, and keeps their tokens in order', async () => {
+  test('never lets two contenders hold a lock together, and their tokens grow', async () => {
     const both = await startPair('synchronous');
     // The ttl outlasts the fail-over, so that holders at the death of the primary still hold their locks after it.
     const [hold, ttl] = [1_200, 4_000];
@@ -137,7 +137,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
 });
 
 // No client can prevent this; docs/postgres.md warns of it. The test also shows that the tests above can fail.
-test('a fail-over to an asynchronous standby without the last grant makes two holders, and the first sees the loss when it extends', async () => {
+test('a fail-over to an asynchronous standby that lacks a grant allows two holders for a time', async () => {
   const both = await startPair('asynchronous');
   const [alice, bob] = [await newProcess(both), await newProcess(both)];
   both.link.blackHole();

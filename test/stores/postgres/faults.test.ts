@@ -23,7 +23,7 @@ import { contendOver, DURATION, LEAST, orphansOn } from './contention.js';
 
 const TTL = 60_000;
 
-/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
@@ -71,8 +71,8 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
   return (await looker.query(sql, [`lock:${key}`])).rowCount === 1;
 }
 
-describe('a cut or stalled connection', () => {
-  test('leaves no orphan when it is cut while an acquisition waits for a row', async () => {
+describe('a store over a broken connection', () => {
+  test('leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -98,7 +98,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('leaves no orphan when the statement of a cut connection runs after the release (S6)', async () => {
+  test('leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
     // Other stores have connections to the server, too, which may be ending.
@@ -127,7 +127,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('makes an attempt without a reply fail, and its lock is released over the next connection', async () => {
+  test('rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess(proxy, 3_000);
@@ -141,7 +141,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('loses no lock when it is cut briefly: the lock is renewed over the next connection', async () => {
+  test('loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
     const redlock = await newProcess();
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
     for (let time = 0; time < 2; time++) {
@@ -153,7 +153,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('does not let the delayed release of a lapsed lease affect the next holder (S7)', async () => {
+  test('releases a lapsed lease late, without effect on the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -167,7 +167,7 @@ describe('a cut or stalled connection', () => {
     expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
   });
 
-  test('lets waiters acquire when it delivers no more messages', async () => {
+  test('lets a waiter acquire when the server has closed the connection for messages', async () => {
     const redlock = await newProcess();
     const other = await newProcess(server);
     const key = freshKey();
@@ -190,7 +190,7 @@ describe('a cut or stalled connection', () => {
 });
 
 describe('a server', () => {
-  test('that is killed and restarted has kept every lock, and continues with larger tokens', async () => {
+  test('keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('that hangs for longer than a ttl: the loss is reported in time, and no late statement leaves a lock', async () => {
+  test('ends a lock in time, and keeps no late lock, when it hangs', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -246,7 +246,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('that is a standby is refused', async () => {
+  test('is refused when it is a standby', async () => {
     const primary = await startPostgresServer();
     await primary.shutDown();
     const standby = await startPostgresServer({ copyOf: primary, standby: true });
@@ -259,12 +259,12 @@ describe('a server', () => {
     await Promise.all([primary.stop(), standby.stop()]);
   });
 
-  test('that has become read-only is not used until it accepts writes again, and acquisitions fail with the reason', async () => {
+  test('is not used while it is read-only, and acquires fail with the reason', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
     const looker = await mine.client();
-    // The connections can only read from now on, as those to a primary that became a standby.
+    // From now on the connections can only read, like connections to a primary that became a standby.
     await looker.query(`alter role postgres set default_transaction_read_only = on`);
     await looker.query(`alter database postgres set default_transaction_read_only = on`);
     await looker.query(
@@ -295,7 +295,7 @@ describe('a full disk', () => {
     return;
   }
 
-  test('refuses locks with a message, and recovers when there is room', async () => {
+  test('makes acquires fail with LOCK_UNAVAILABLE until there is room again', async () => {
     const full = await startPostgresServer({
       volume: 130,
       settings: ['min_wal_size=32MB', 'max_wal_size=32MB'],
@@ -339,10 +339,10 @@ function canMount(): boolean {
   }
 }
 
-describe('many contenders during faults of the server', () => {
+describe('many contenders', () => {
   const faults: readonly (readonly [string, (to: PostgresServer) => Promise<unknown>])[] = [
     [
-      'is killed and back, twice',
+      'is killed and restarted twice',
       async (to) => {
         for (let time = 0; time < 2; time++) {
           await delay(1_500);
@@ -351,7 +351,7 @@ describe('many contenders during faults of the server', () => {
       },
     ],
     [
-      'hangs for longer than a ttl, twice',
+      'hangs twice for longer than a ttl',
       async (to) => {
         for (let time = 0; time < 2; time++) {
           await delay(1_000);
@@ -375,7 +375,7 @@ describe('many contenders during faults of the server', () => {
   ];
 
   test.each(faults)(
-    'never overlap, have tokens in order and leave no orphan when it %s',
+    'never hold a lock together, get growing tokens and leave no orphaned lock when the server %s',
     async (_, fault) => {
       const mine = await startPostgresServer();
       const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
@@ -389,8 +389,8 @@ describe('many contenders during faults of the server', () => {
     },
   );
 
-  // The tests above can fail: their judge sees overlaps when the server forgets locks.
-  test('overlap when the server forgets its locks (control)', async () => {
+  // This test shows that the tests above can fail: the judge sees overlaps when the server forgets locks.
+  test('hold a lock together when the server forgets its locks (control)', async () => {
     const mine = await startPostgresServer();
     const { overlaps } = await contendOver(
       () => newProcess(mine),
@@ -399,7 +399,7 @@ describe('many contenders during faults of the server', () => {
         for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(40))
           await looker.query(`update redlock.locks set state = 'free'`).catch(() => undefined);
       },
-      // The next process can acquire before the holder ends, also on a busy machine.
+      // Each hold is long, so that another process acquires during it even on a busy machine.
       { hold: 500, ttl: 2_000 },
     );
     expect(overlaps.length).toBeGreaterThan(0);

@@ -16,15 +16,15 @@ beforeAll(async () => {
 
 afterEach(() => messages?.close());
 
-test('messages are delivered that arrived while the thread was blocked past their time limit', async () => {
+test('a test message counts as delivered if it arrives while the thread is blocked', async () => {
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
     {
       send: (channel, text) => {
         const sent = sender.query('select pg_notify($1, $2)', [channel, text]);
-        // The statement has been sent before the thread is blocked, and its message is unread after that. The server has
-        // much time to answer.
+        // The thread is blocked after the statement was sent, so that its message stays unread. The server has enough
+        // time to answer.
         void turn().then(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 4_000));
         return sent;
       },
@@ -36,7 +36,7 @@ test('messages are delivered that arrived while the thread was blocked past thei
   expect(messages.ready).toBe(true);
 });
 
-test('messages that do not arrive are reported', async () => {
+test('a test message that does not arrive is reported as undelivered', async () => {
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
@@ -47,7 +47,7 @@ test('messages that do not arrive are reported', async () => {
   expect(messages.ready).toBe(false);
 });
 
-test('messages that do not arrive are tested again at once on a new connection, but not at every check', async () => {
+test('an undelivered test message is sent again on a new connection, not at every check', async () => {
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },
@@ -59,6 +59,6 @@ test('messages that do not arrive are tested again at once on a new connection, 
   await sender.query(
     "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listens'",
   );
-  // The limit is less than half a minute, after which messages are tested again on the same connection.
+  // The limit is below half a minute: after that time the store tests messages again on the same connection.
   await until(() => sent === 2, 20_000);
 });

@@ -41,7 +41,7 @@ function throughPgBouncer(): void {
   lockContract('PostgreSQL behind PgBouncer in transaction mode', backend);
   inspectionContract('PostgreSQL behind PgBouncer in transaction mode', backend, { queues: false });
 
-  describe('behind PgBouncer in transaction mode', () => {
+  describe('PgBouncer in transaction mode', () => {
     const waiting: AcquireOptions = {
       ttl: 60_000,
       renew: true,
@@ -67,7 +67,7 @@ function throughPgBouncer(): void {
       return { redlock: redlockOver([store], PATIENT), store, warnings: terms.warnings };
     }
 
-    test('logs at start-up that no message arrives, and waiters poll', async () => {
+    test('delivers no messages: the store logs this at start-up, and waiters poll', async () => {
       const { redlock, store, warnings } = await open();
       expect(warnings).toEqual([
         expect.stringMatching(
@@ -83,7 +83,7 @@ function throughPgBouncer(): void {
       await redlock.close();
     });
 
-    test('messages arrive by a URL that bypasses it', async () => {
+    test('does not stop messages over a `listenConnectionString` that bypasses it', async () => {
       const [a, b] = await Promise.all([
         open({ listenConnectionString: server.url }),
         open({ listenConnectionString: server.url }),
@@ -105,7 +105,7 @@ function throughPgBouncer(): void {
     });
 
     // The reason why locks are rows; see docs/postgres.md.
-    test('session advisory locks are not exclusive, and outlive their holders', async () => {
+    test('lets two clients hold the same session advisory lock, which outlives them', async () => {
       const [a, b] = await Promise.all([client(), client()]);
       const ask = async (who: Client, sql: string): Promise<unknown> =>
         Object.values(((await who.query(sql)).rows as object[])[0] ?? {})[0];
@@ -117,7 +117,7 @@ function throughPgBouncer(): void {
       expect(await ask(direct, 'select pg_try_advisory_lock(42)')).toBe(false);
     });
 
-    test('a lock that is a row is exclusive, and ends', async () => {
+    test('does not affect locks that are rows: they are exclusive, and end with their ttl', async () => {
       const [a, b] = await Promise.all([open(), open()]);
       const often = { ...waiting, retry: { ...waiting.retry, delay: 10 } };
       const lock = await a.redlock.acquire(['row'], { ...often, ttl: 3_000, renew: false });

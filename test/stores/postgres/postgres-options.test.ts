@@ -3,7 +3,7 @@ import { postgres, type PostgresOptions } from '../../../lib/postgres/index.js';
 
 const url = 'postgres://app:secret@db:5432/app';
 
-test('accepts a URL, or a host', () => {
+test('postgres() accepts a URL or a host', () => {
   expect(() => postgres({ connectionString: url })).not.toThrow();
   expect(() => postgres({ connectionString: 'postgresql://%2Fvar%2Frun/app' })).not.toThrow();
   expect(() => postgres({ host: 'db', port: 5_432, password: () => 'secret', ssl: true })).not.toThrow();
@@ -32,11 +32,11 @@ test.each([
     /Unknown option `ttl` in `postgres`\. The options are `connectionString`/,
   ],
   [url, /to be an object such as `\{ connectionString: url \}`, got a string/],
-] as const)('throws at once for the options %j', (options, message) => {
+] as const)('postgres() throws at once for the options %j', (options, message) => {
   expect(() => postgres(options as unknown as PostgresOptions)).toThrow(message);
 });
 
-test('shows no password', () => {
+test('postgres() shows no password in its errors', () => {
   for (const connectionString of ['redis://app:secret@db', 'postgres://app:secret@:x'])
     expect(() => postgres({ connectionString })).toThrow(/^((?!secret).)*$/s);
 });

@@ -77,8 +77,8 @@ async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
   return sent.filter((text) => !HOUSEKEEPING.test(text));
 }
 
-describe('round trips and connections', () => {
-  test('takes one round trip to acquire and one to release, also for several keys', async () => {
+describe('the store', () => {
+  test('takes one round trip to acquire several keys and one to release them', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey(), freshKey(), freshKey()]);
     const sent = await statementsOf(async () => {
@@ -88,7 +88,7 @@ describe('round trips and connections', () => {
     expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
   });
 
-  test('sends acquisitions, renewals and releases that are requested together in one statement', async () => {
+  test('sends simultaneous acquires, renewals and releases in one statement', async () => {
     const store = await openStore();
     const [held, ended] = [leaseOn([freshKey()]), leaseOn([freshKey()])];
     await Promise.all([held, ended].map((lease) => acquireOn(store, lease)));
@@ -100,7 +100,7 @@ describe('round trips and connections', () => {
     expect(sent).toHaveLength(1);
   });
 
-  test('sends many renewals in few statements, and each has its own answer', async () => {
+  test('sends many renewals in few statements, and answers each one separately', async () => {
     const store = await openStore();
     const leases = Array.from({ length: 300 }, (_, index) =>
       leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
@@ -115,27 +115,27 @@ describe('round trips and connections', () => {
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
-  test('has two connections of its own, with its name', async () => {
+  test('opens two connections with its application name', async () => {
     await openStore({ applicationName: 'the two' });
     expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
   });
 });
 
-describe('tokens', () => {
-  test('are on the scale of the clock, as in every store', async () => {
+describe('fencing tokens', () => {
+  test('follow the clock at the same scale as in every store', async () => {
     const store = await openStore();
     const { token } = grantOf(await acquireOn(store, leaseOn([freshKey()])));
     expect(Math.abs(token / 2 ** 20 - Date.now() / 1_000)).toBeLessThan(60);
   });
 
-  test('are larger than the last one of the key, also when the clock is behind it', async () => {
+  test('are larger than the last token of the key even when the clock is behind it', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [`lock:${a}`, 2 ** 52]);
     expect(grantOf(await acquireOn(store, leaseOn([a, b]))).token).toBe(2 ** 52 + 1);
   });
 
-  test('end with the largest exact number: nothing is granted after it', async () => {
+  test('never exceed Number.MAX_SAFE_INTEGER: the next acquire of the key fails', async () => {
     const store = await openStore();
     const [key, other] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [
@@ -153,8 +153,8 @@ describe('tokens', () => {
   });
 });
 
-describe('one request', () => {
-  test('asked twice is granted once, by the same token; and not again once it has ended', async () => {
+describe('a request', () => {
+  test('gets the same token when it is sent twice, and fails after its release', async () => {
     const store = await openStore();
     for (const kind of [undefined, SHARED, PERMITS]) {
       const lease = leaseOn([freshKey()], kind);
@@ -165,7 +165,7 @@ describe('one request', () => {
     }
   });
 
-  test('with an invalid key does not prevent other grants', async () => {
+  test('fails for an invalid key, without effect on other requests', async () => {
     const store = await openStore();
     const [nul, long, good] = await Promise.allSettled([
       acquireOn(store, leaseOn(['a\0b'])),
@@ -182,7 +182,7 @@ describe('one request', () => {
     await releaseOn(store, leaseOn(['a\0b']));
   });
 
-  test('that arrives after its time limit does nothing (S16)', async () => {
+  test('does nothing when it arrives after its time limit (S16)', async () => {
     const proxy = await startTcpProxy(server);
     const store = await openStore({
       connectionString: `postgres://postgres@${proxy.host}:${proxy.port}/postgres`,
@@ -196,7 +196,7 @@ describe('one request', () => {
     expect(await count(`redlock.locks where key = 'lock:${key}' and state <> 'free'`)).toBe(0);
   });
 
-  test('that is cancelled before it could be sent is not sent (S15)', async () => {
+  test('fails when its caller gives up before it is sent (S15)', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey()]);
     const first = acquireOn(store, leaseOn([freshKey()]));
@@ -207,7 +207,7 @@ describe('one request', () => {
   });
 });
 
-describe('batches with the same keys in another order', () => {
+describe('batches of the same keys in different orders', () => {
   test('do not deadlock', async () => {
     const stores = await Promise.all([openStore(), openStore(), openStore()]);
     const keys = Array.from({ length: 20 }, freshKey);
@@ -227,7 +227,7 @@ describe('batches with the same keys in another order', () => {
 });
 
 describe('shared locks', () => {
-  test('are held together with one token, and exclude writers', async () => {
+  test('have one token for all readers, and exclude writers', async () => {
     const store = await openStore();
     const key = freshKey();
     const [one, two] = [leaseOn([key], SHARED), leaseOn([key], SHARED, 2 * TTL)];
@@ -241,7 +241,7 @@ describe('shared locks', () => {
     expect(grantOf(await acquireOn(store, leaseOn([key]))).token).toBeGreaterThan(first.token);
   });
 
-  test('each end with their own ttl (S23)', async () => {
+  test('expire separately, each after its own ttl (S23)', async () => {
     const store = await openStore();
     const key = freshKey();
     const [short, long] = [leaseOn([key], SHARED, 200), leaseOn([key], SHARED)];
@@ -254,7 +254,7 @@ describe('shared locks', () => {
     expect(await extendOn(store, long, TTL)).toBe(true);
   });
 
-  test('of newcomers are refused while a waiter in another mode is marked (S22)', async () => {
+  test('are refused to new readers while a mark of a waiting writer is set (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -269,7 +269,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('a mark that cannot be set yet locks no row (S22)', async () => {
+  test('lock no row for a second writer while the mark of the first writer is set (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -295,7 +295,7 @@ async function lengthenMark(key: string): Promise<void> {
 }
 
 describe('permits', () => {
-  test('are limited, each with its own slot and tokens (S20)', async () => {
+  test('are granted up to the limit, each with its own slot and token (S20)', async () => {
     const store = await openStore();
     const key = freshKey();
     const leases = [leaseOn([key], PERMITS), leaseOn([key], PERMITS), leaseOn([key], PERMITS, 2 * TTL)];
@@ -325,7 +325,7 @@ describe('permits', () => {
     });
   });
 
-  test('of several keys take a slot of each, or none', async () => {
+  test('take a slot of each of several keys, or no slot', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await acquireOn(store, leaseOn([a], PERMITS));
@@ -334,7 +334,7 @@ describe('permits', () => {
     expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
   });
 
-  test('search from the preferred slot, or take exactly the required one', async () => {
+  test('take another slot if the preferred slot is held, but none if the required slot is held', async () => {
     const store = await openStore();
     const key = freshKey();
     const wish = { slots: [1], exactly: false };
@@ -373,7 +373,7 @@ describe('waiters', () => {
   test.each([
     ['exclusive locks', undefined],
     ['permits', { mode: 'permits', permits: 1 } as LockKind],
-  ])('acquire in order of arrival, by a message: %s', async (_, kind) => {
+  ])('acquire %s in order of arrival, each woken by a message', async (_, kind) => {
     const processes = await Promise.all(['a', 'b', 'c'].map(newProcess));
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
@@ -395,7 +395,8 @@ describe('waiters', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // A store learns of a call behind another one only when that one is served, by the time for which it has waited.
+      // A process has one call in the queue. Only when this call is served, the store learns how long the next call
+      // has waited.
       await delay(TURN);
     }
     const begun = performance.now();
@@ -410,7 +411,7 @@ describe('waiters', () => {
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });
 
-  test('acquire together as adjacent readers, and after a writer as a reader behind it', async () => {
+  test('acquire together if they are adjacent readers, while a reader behind a writer waits', async () => {
     const redlock = await newProcess('a');
     const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
     const key = freshKey();
@@ -429,7 +430,7 @@ describe('waiters', () => {
     await (await late).release();
   });
 
-  test('are not delayed by a dead waiter', async () => {
+  test('are not delayed by a waiter of a dead process', async () => {
     const [alive, redlock] = await Promise.all([newProcess('alive'), newProcess('holder')]);
     const key = freshKey();
     const held = await redlock.acquire([key], options);
@@ -442,7 +443,7 @@ describe('waiters', () => {
     const released = performance.now();
     await held.release();
     await (await next).release();
-    // The place of the dead waiter lasts for a minute.
+    // The entry of the dead waiter lasts for a minute.
     expect(performance.now() - released).toBeLessThan(30_000);
   });
 
@@ -473,7 +474,7 @@ describe('waiters', () => {
     return (rows as { channel: string }[])[0]!.channel;
   }
 
-  test('do not depend on a pool that locked methods have exhausted', async () => {
+  test("acquire even when locked methods have exhausted the application's own pool", async () => {
     const { Pool } = await import('pg');
     const pool = new Pool({ connectionString: server.url, max: 1 });
     const redlock = await newProcess('a');
@@ -493,13 +494,13 @@ describe('waiters', () => {
   });
 });
 
-describe('its tables', () => {
+describe('the tables of the store', () => {
   async function database(name: string): Promise<string> {
     await looker.query(`create database ${name}`);
     return server.urlOf('postgres', name);
   }
 
-  test('are created at start-up, also by ten processes at the same time', async () => {
+  test('are created at start-up, even by ten processes at the same time', async () => {
     const connectionString = await database('ten');
     const stores = await Promise.all(Array.from({ length: 10 }, () => openStore({ connectionString })));
     const leases = stores.map(() => leaseOn(['one']));
@@ -507,7 +508,7 @@ describe('its tables', () => {
     expect(replies.filter(({ granted }) => granted)).toHaveLength(1);
   });
 
-  test('are in the given schema, and locks of two schemas are independent', async () => {
+  test('are in the given schema, so that locks of two schemas are independent', async () => {
     const [a, b] = await Promise.all([openStore({ schema: 'one' }), openStore({ schema: 'Two' })]);
     for (const store of [a, b])
       expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
@@ -522,7 +523,7 @@ describe('its tables', () => {
     expect(rows).toEqual([{ version: 4 }]);
   });
 
-  test('keep locks through a migration, and stay as they are when they are newer than a process needs', async () => {
+  test('keep locks during a migration, and are never changed to an older version', async () => {
     const connectionString = await database('upgraded');
     const client = await server.client(connectionString);
     const store = await openStore({ connectionString });
@@ -540,7 +541,7 @@ describe('its tables', () => {
     expect(rows).toEqual([{ version: 99 }]);
   });
 
-  test('serve a role with no other rights, and only the named roles', async () => {
+  test('serve a role with the rights of the migration alone, and refuse other roles', async () => {
     const connectionString = await database('rights');
     const owner = await server.client(connectionString);
     await owner.query(
@@ -587,7 +588,7 @@ describe('its tables', () => {
     );
   });
 
-  test('keep the rights of a role when any user recreates the functions', async () => {
+  test('keep the rights of a role when a later migration recreates a function', async () => {
     const owner = await server.client(await database('kept_rights'));
     await owner.query('create role early login');
     await owner.query(schemaSql('redlock', 'early'));
@@ -606,7 +607,7 @@ describe('its tables', () => {
     expect(rows).toEqual([{ early: true, everybody: false, pg_get_function_result: 'boolean' }]);
   });
 
-  test('that a role may not create cause an error that says how to create them', async () => {
+  test('cause an error that says how to create them when the role may not create them', async () => {
     const connectionString = await database('bare');
     await looker.query('create role poor login');
     const terms = newTerms();
@@ -621,7 +622,7 @@ describe('its tables', () => {
     expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
   });
 
-  test('lose only unneeded rows by the clean-up statement of docs/postgres.md', async () => {
+  test('lose only unneeded rows when the clean-up statement of docs/postgres.md runs', async () => {
     const page = await readFile('docs/postgres.md', 'utf8');
     const [statement = ''] = /^delete from redlock\.locks[^;]*;/m.exec(page) ?? [];
     const connectionString = await database('deleted_by_hand');
@@ -646,7 +647,7 @@ describe('its tables', () => {
     expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
-  test('lose only rows that ended an hour ago, for which the clock gives larger tokens', async () => {
+  test('lose in the sweep only rows with an old end and an old token', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);
@@ -694,11 +695,11 @@ describe('its tables', () => {
 });
 
 describe('a server', () => {
-  test('that is fit is reported as fit', async () => {
+  test('is reported as voting, without warnings, when it is fit', async () => {
     await expect((await openStore()).check()).resolves.toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('with an isolation level that reads old snapshots is refused, with the remedy', async () => {
+  test('is refused, with the remedy, when its default isolation level is serializable', async () => {
     await looker.query(
       `create role frozen login superuser; alter role frozen set default_transaction_isolation = 'serializable'`,
     );
@@ -707,7 +708,7 @@ describe('a server', () => {
     );
   });
 
-  test('that is read-only is refused', async () => {
+  test('is refused when it is read-only', async () => {
     await looker.query(
       `create role reader login superuser; alter role reader set default_transaction_read_only = on`,
     );
@@ -716,7 +717,7 @@ describe('a server', () => {
     );
   });
 
-  test('with a database in another encoding is refused', async () => {
+  test('is refused when the encoding of its database is not UTF8', async () => {
     await looker.query(
       `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
     );
@@ -725,7 +726,7 @@ describe('a server', () => {
     );
   });
 
-  test('that may lose confirmed data gets a warning', async () => {
+  test('gets a warning when it may lose confirmed data', async () => {
     await looker.query(
       `create role careless login superuser; alter role careless set synchronous_commit = off`,
     );
@@ -736,7 +737,7 @@ describe('a server', () => {
     });
   });
 
-  test('is named without user and password', () => {
+  test('has a name without user and password', () => {
     const store = newStore({ connectionString: 'postgres://app:secret@db:5432/app?sslmode=require' });
     expect(store.name).toBe('PostgreSQL at db:5432/app');
   });

@@ -37,10 +37,10 @@ const TTL = 15_000;
 
 // A renewal takes `each` milliseconds: a batch takes longer than the time limit of a node.
 test.each([
-  ['all', { count: 600, each: 6 }],
-  ['one batch', { count: 260, each: 13 }],
+  ['all locks', { count: 600, each: 6 }],
+  ['one batch of locks', { count: 260, each: 13 }],
 ])(
-  'keeps all locks, and grants new ones, when the server needs longer than its time limit to renew %s',
+  'the store loses no lock when the renewal of %s takes longer than the time limit',
   async (_what, { count, each }) => {
     const store = new PostgresStore({ connectionString: server.url }, newTerms());
     cleanUpAfterTests(() => store.close());

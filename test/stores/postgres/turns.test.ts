@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
 import { bundled } from '../../support/bundle.js';
 
-test('answers a request that came during a statement, and later requests, after a listener threw', async () => {
+test('the store answers pending and later requests after a listener throws', async () => {
   const program = await bundled('test/stores/postgres/throwing-listener.ts');
   // A request that is never answered does not keep the process alive: it then prints nothing.
   const { stdout } = await promisify(execFile)(process.execPath, [program]);

@@ -75,11 +75,11 @@ async function keyOn(master: RedisServer): Promise<string> {
   }
 }
 
-describe('start-up refuses one Cluster that is given several times (S17)', () => {
+describe('start-up fails when one Cluster is given several times (S17)', () => {
   test.each([
     ['5', Cluster],
     ['6', Cluster6 as unknown as typeof Cluster],
-  ])('by clients of ioredis %s', async (_version, Client) => {
+  ])('by several clients of ioredis %s', async (_version, Client) => {
     const [a, b] = masters as [RedisServer, RedisServer];
     const nodes = await Promise.all([[a], [b], [a]].map((start) => clientOf(start, {}, Client)));
     await expect(startApp({}, { nodes })).rejects.toThrow(
@@ -87,12 +87,12 @@ describe('start-up refuses one Cluster that is given several times (S17)', () =>
     );
   });
 
-  test('beside one of its masters', async () => {
+  test('as a Cluster and as one of its masters', async () => {
     const nodes = [await clientOf(masters), evicting.url, durable.url];
     await expect(startApp({}, { nodes })).rejects.toThrow('it is a node of a Redis Cluster');
   });
 
-  test('beside one of its masters, when they are Valkey', async () => {
+  test('as a Cluster and as one of its masters, on Valkey', async () => {
     const cluster = await clientOf(masters);
     for (const master of cluster.nodes('master')) likeValkey(master);
     const plain = evicting.client();
@@ -104,7 +104,7 @@ describe('start-up refuses one Cluster that is given several times (S17)', () =>
   });
 });
 
-test('names each master with weaker locks, in the log and by checkNodes (S13, S14)', async () => {
+test('the log and checkNodes name each master of a Cluster with weaker locks (S13, S14)', async () => {
   const weak = await startMasters([], EVICTING);
   const fleet = newFleet();
   await nodeOf(await clientOf(weak), fleet);
@@ -126,7 +126,7 @@ test('names each master with weaker locks, in the log and by checkNodes (S13, S1
   expect(nodes[0]!.warnings).toHaveLength(2);
 });
 
-test('logs one warning for a user that may not run INFO, and the Cluster votes', async () => {
+test('a Cluster whose user may not run INFO votes, with one warning', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-info');
   }
@@ -139,7 +139,7 @@ test('logs one warning for a user that may not run INFO, and the Cluster votes',
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
 });
 
-test('lets the other masters vote when one does not answer, and checks that one when it answers', async () => {
+test('a Cluster grants locks while one master does not answer, and checks that master later', async () => {
   const client = await clientOf(masters);
   // The client is connected to both masters.
   await Promise.all(client.nodes('master').map((master) => master.ping()));
@@ -153,7 +153,7 @@ test('lets the other masters vote when one does not answer, and checks that one 
   expect([...fleet.runIds.keys()].toSorted()).toEqual((await Promise.all(masters.map(runIdOf))).toSorted());
 });
 
-test('grants locks on the other masters although one has been silent for long', async () => {
+test('a Cluster grants locks on other masters although one master has been silent for long', async () => {
   const node = await nodeOf(await clientOf(masters));
   const [here, there] = [await keyOn(durable), await keyOn(evicting)];
   pause(evicting);
@@ -163,7 +163,7 @@ test('grants locks on the other masters although one has been silent for long', 
   await (await redlockOver([node], PATIENT).acquire([here], once)).release();
 });
 
-test('checks a master that joins, and frees the run id of one that leaves', async () => {
+test('a store checks a master that joins the Cluster, and forgets a master that leaves', async () => {
   const servers = await startMasters(DURABLE.args!, DURABLE.args!);
   const fleet = newFleet();
   const node = await nodeOf(await clientOf(servers), fleet);
@@ -178,7 +178,7 @@ test('checks a master that joins, and frees the run id of one that leaves', asyn
   const slot = (await clients[0]!.call('CLUSTER', 'KEYSLOT', 'lock:{k}')) as number;
   const owner = slot < 8_192 ? 0 : 1;
   const oldId = await clients[owner]!.call('CLUSTER', 'MYID');
-  /** Moves the slot. The target announces it first, because the others believe the target. */
+  /** Moves the slot. The target announces the move first, because the other servers believe the target. */
   const move = async (to: unknown, from: unknown, [source, target]: [number, number]): Promise<void> => {
     await clients[target]!.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(from));
     await clients[source]!.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(to));

@@ -37,7 +37,7 @@ async function clusterNode(fleet = newFleet()): Promise<RedisStore> {
   return node;
 }
 
-test('acquires, excludes, extends and releases on a Cluster as on one node', async () => {
+test('a lock on a Cluster can be acquired, excludes others, and can be extended and released', async () => {
   const redlock = redlockOver([await clusterNode()], PATIENT);
   const lock = await redlock.acquire(['k'], once);
   await expect(redlock.acquire(['k'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
@@ -46,19 +46,19 @@ test('acquires, excludes, extends and releases on a Cluster as on one node', asy
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('acquires several keys with a common hash tag as one lock', async () => {
+test('a lock on a Cluster can have several keys with a common hash tag', async () => {
   const lock = await redlockOver([await clusterNode()], PATIENT).acquire(['{orders}:1', '{orders}:2'], once);
   await expect(countLocks(looker)).resolves.toBe(2);
   await lock.release();
 });
 
-test('refuses several keys in different slots, and the error says what to do (CROSSSLOT)', async () => {
+test('a lock on keys in different slots is refused, and the error says what to do (CROSSSLOT)', async () => {
   await expect(redlockOver([await clusterNode()], PATIENT).acquire(['a', 'b'], once)).rejects.toThrow(
     'give them a common hash tag, such as {orders}:1 and {orders}:2',
   );
 });
 
-test('inspects, lists and releases locks of a Cluster by force', async () => {
+test('locks on a Cluster can be inspected, listed and released by force', async () => {
   const node = await clusterNode();
   const redlock = redlockOver([node], PATIENT);
   const inspection = new LockInspector([node], PATIENT, redlock.held);
@@ -73,7 +73,7 @@ test('inspects, lists and releases locks of a Cluster by force', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('rejects when it lists the locks of a Cluster that cannot be reached', async () => {
+test('list and inspect reject when the Cluster cannot be reached', async () => {
   const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
   nobody.on('error', () => undefined);
   const nodes = [new RedisStore(nobody, false, newFleet())];
@@ -86,7 +86,7 @@ test('rejects when it lists the locks of a Cluster that cannot be reached', asyn
   nobody.disconnect();
 });
 
-test('logs once that the restart guard does not work on a Cluster, which still votes', async () => {
+test('a Cluster votes with a restart guard, and logs once that the guard does not work', async () => {
   const fleet = newFleet(true);
   const redlock = redlockOver([await clusterNode(fleet)], { ...PATIENT, guard: 60_000 });
   await (await redlock.acquire(['k'], once)).release();
@@ -96,7 +96,7 @@ test('logs once that the restart guard does not work on a Cluster, which still v
   ]);
 });
 
-test('stores nothing when an acquire arrives late (S16)', async () => {
+test('an acquire on a Cluster stores nothing when it arrives late (S16)', async () => {
   const node = await clusterNode();
   const redlock = redlockOver([node], { nodeTimeout: 100 });
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
@@ -107,10 +107,10 @@ test('stores nothing when an acquire arrives late (S16)', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('counts a vote against within the time limit, and leaves no key, when the Cluster is down (CLUSTERDOWN)', async () => {
+test('an acquire fails within the time limit and leaves no key when the Cluster is down (CLUSTERDOWN)', async () => {
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
-  // The client repeats the command for longer than that.
+  // The client repeats the command for longer than the time limit.
   await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
@@ -122,7 +122,7 @@ test('counts a vote against within the time limit, and leaves no key, when the C
   await lock.release();
 });
 
-test('follows a slot that has moved to another server (MOVED)', async () => {
+test('a store follows a slot that has moved to another server (MOVED)', async () => {
   const second = await startRedis({
     args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });

@@ -21,7 +21,7 @@ function listenersOf(client: EventEmitter): Record<string, number> {
 }
 
 test.each(Object.entries(CLIENTS))(
-  'leaves no listener on a passed-in client when the application cannot start: %s',
+  'an application that cannot start leaves no listener on a passed-in client: %s',
   async (_, open) => {
     const client = open();
     const before = listenersOf(client);
@@ -32,7 +32,7 @@ test.each(Object.entries(CLIENTS))(
       },
       inject: [LockService],
     };
-    // Nest calls no hook then, in which listeners could be removed.
+    // Nest then calls no hook in which the module could remove listeners.
     await expect(startApp({ providers: [broken] }, { nodes: client })).rejects.toThrow('no start');
     expect(listenersOf(client)).toEqual(before);
   },

@@ -5,7 +5,7 @@ import { markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key
 
 const requestOf = (...keys: string[]): { lease: Lease } => ({ lease: new Lease(keys, 'owner', 10_000) });
 
-test('names the Redis keys lease by lease, of each kind in turn', () => {
+test('LeaseNames lists the Redis keys lease by lease, and within a lease kind by kind', () => {
   const names = new LeaseNames([recordKey, queueKey]);
   expect(names.of([requestOf('a', 'b'), requestOf('c')], 'lock:')).toEqual([
     'lock:{a}',
@@ -17,7 +17,7 @@ test('names the Redis keys lease by lease, of each kind in turn', () => {
   ]);
 });
 
-test('names the keys of the requested leases after any earlier request', () => {
+test('LeaseNames lists the keys of the present request after any earlier request', () => {
   const names = new LeaseNames([markKey]);
   const [a, b, c] = [requestOf('a'), requestOf('b'), requestOf('c')];
   const named = (prefix: string, ...requests: (typeof a)[]): string => names.of(requests, prefix).join(' ');
@@ -30,7 +30,7 @@ test('names the keys of the requested leases after any earlier request', () => {
   expect(named('lock:')).toBe('');
 });
 
-test('makes the names once for nodes that are asked for the same leases, in lists and requests of their own', () => {
+test('LeaseNames makes each name only once for five nodes', () => {
   const nameOf = jest.fn(recordKey);
   const names = new LeaseNames([nameOf]);
   const leases = [requestOf('a'), requestOf('b')];

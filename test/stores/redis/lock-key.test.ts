@@ -18,11 +18,11 @@ test.each([
   ['', 'a', '{a}'],
   // Keys with a common hash tag stay in one slot: here the tag is "{user:1".
   ['lock:', '{user:1}:cart', 'lock:{{user:1}:cart}'],
-])('joins the prefix %p and the key %p to %p in Redis (S19)', (prefix, key, redisKey) => {
+])('the prefix %p and the key %p give the Redis key %p (S19)', (prefix, key, redisKey) => {
   expect(recordKey(prefix, key)).toBe(redisKey);
 });
 
-test('gives all keys of a lock one hash tag, and so one slot of a Cluster (S19)', () => {
+test('all Redis keys of a lock have one hash tag, and so one slot of a Cluster (S19)', () => {
   // Redis Cluster takes the text between the first opening brace and the next closing one.
   const tagOf = (redisKey: string): string | undefined => /^[^{]*\{([^}]+)\}/.exec(redisKey)?.[1];
   for (const prefix of PREFIXES) {
@@ -40,7 +40,7 @@ test('gives all keys of a lock one hash tag, and so one slot of a Cluster (S19)'
   }
 });
 
-test('gives records, queues, ticks and the marker different Redis keys', () => {
+test('records, queues, ticks and the marker have different Redis keys', () => {
   for (const prefix of PREFIXES) {
     const all = KEYS.flatMap((key) => [
       recordKey(prefix, key),
@@ -53,7 +53,7 @@ test('gives records, queues, ticks and the marker different Redis keys', () => {
   }
 });
 
-test('gives a process one channel for all keys, and on a Cluster one for each key, in the slot of its queue', () => {
+test('a process has one channel for all keys, and on a Cluster one channel for each key', () => {
   const process = '0123456789abcdef';
   expect(wakeChannel('lock:', false, 'a', process)).toBe(`${channelBase('lock:')}${process}`);
   expect(wakeChannel('lock:', false, 'b', process)).toBe(wakeChannel('lock:', false, 'a', process));
@@ -65,11 +65,11 @@ test.each([
   ['', '', '{*}'],
   ['a*b?', '[x]', String.raw`a\*b\?{\[x\]*}`],
   ['back\\slash', '', String.raw`back\\slash{*}`],
-])('escapes the prefix %p and the start %p of a key in the pattern %p', (prefix, start, pattern) => {
+])('the prefix %p and the start %p of a key give the escaped pattern %p', (prefix, start, pattern) => {
   expect(lockPattern(prefix, start)).toBe(pattern);
 });
 
-test('reads a key from its Redis key', () => {
+test('the key of a lock can be read from its Redis key', () => {
   for (const prefix of PREFIXES) {
     for (const key of KEYS) expect(keyOfLock(prefix, recordKey(prefix, key))).toBe(key);
   }

@@ -58,7 +58,7 @@ async function calls(client: Redis, command: string): Promise<number> {
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
 }
 
-test('finds 10,000 locks among as many other keys by SCAN, without KEYS, in few round trips', async () => {
+test('a list finds 10,000 locks among as many other keys, by few SCAN commands', async () => {
   const id = (index: number): string => index.toString(16).padStart(32, '0');
   const fill = looker.pipeline();
   for (let index = 0; index < 10_000; index++) {
@@ -78,7 +78,7 @@ test('finds 10,000 locks among as many other keys by SCAN, without KEYS, in few 
   expect(await calls(looker, 'evalsha')).toBeLessThan(60);
 });
 
-describe('many readers', () => {
+describe('a lock with many readers', () => {
   const TTL = 600_000;
 
   function reader(ttl = TTL): Lease {
@@ -129,7 +129,7 @@ describe('many readers', () => {
     return state.holders.map(({ id }) => id);
   }
 
-  test('shows 10,000 readers, each once, about a thousand in a command', async () => {
+  test('shows each of 10,000 readers once, about 1,000 in a command', async () => {
     const { node, inspection } = await nodeAndOther(() => Promise.resolve());
     const leases = Array.from({ length: 10_000 }, () => reader());
     for (let at = 0; at < leases.length; at += 500) await acquireAll(node, leases.slice(at, at + 500));
@@ -142,7 +142,7 @@ describe('many readers', () => {
     }
   });
 
-  test('shows every permanent reader, and none twice, while others acquire, release and renew', async () => {
+  test('shows every permanent reader exactly once while other readers acquire, release and renew', async () => {
     const staying = Array.from({ length: 3_000 }, () => reader());
     const leaving = Array.from({ length: 1_000 }, () => reader());
     const coming: Lease[] = [];
@@ -183,7 +183,7 @@ describe('many readers', () => {
     expect(found.filter((id) => !mayBe.has(id))).toEqual([]);
   });
 
-  test('shows only the writer that acquired during the read', async () => {
+  test('shows only a writer that acquired during the read', async () => {
     const leases = Array.from({ length: 1_500 }, () => reader());
     const writer = new Lease(['k'], 'me', TTL);
     const { node, other } = await nodeAndOther(async (others, page) => {
@@ -195,7 +195,7 @@ describe('many readers', () => {
     await expect(idsAt(node)).resolves.toEqual([writer.id]);
   });
 
-  test('shows the readers of each of several locks', async () => {
+  test('shows only its own readers when one command reads several locks', async () => {
     const { node } = await nodeAndOther(() => Promise.resolve());
     const keys = ['free', 'k1', 'k2', 'written', 'k3', 'k4'];
     const leases = keys.map((key) => {
@@ -212,9 +212,9 @@ describe('many readers', () => {
   });
 });
 
-describe('a client with a prefix of its own', () => {
+describe('a client with a keyPrefix', () => {
   test.each(['app:', 'a*[b]?\\', 'lock:'])(
-    'inspects, lists and releases under the prefix %p',
+    'inspects, lists and releases locks under the prefix %p',
     async (keyPrefix) => {
       const client = server.client({ keyPrefix });
       const inspection = await over(client);
@@ -229,7 +229,7 @@ describe('a client with a prefix of its own', () => {
   );
 });
 
-test('reads locks through a client that returns numbers as strings', async () => {
+test('inspect and forceRelease work with a client that returns numbers as strings', async () => {
   const stringNumbers: RedisOptions = { stringNumbers: true };
   const inspection = await over(server.client(stringNumbers));
   const lock = await redlockOver(nodes, PATIENT).acquire(['k'], once);
@@ -239,7 +239,7 @@ test('reads locks through a client that returns numbers as strings', async () =>
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('reports a value that is not a lock, and neither lists nor deletes it (S19)', async () => {
+test('inspect and forceRelease fail on a value that is not a lock, and keep it (S19)', async () => {
   const inspection = await over(server.client());
   await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
   await expect(inspection.inspect('k')).rejects.toThrow(
@@ -250,7 +250,7 @@ test('reports a value that is not a lock, and neither lists nor deletes it (S19)
   await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
 });
 
-test('reports a key of another type, which hides no other lock (S19)', async () => {
+test('inspect and forceRelease fail on a key of another type, which a list leaves out (S19)', async () => {
   const inspection = await over(server.client());
   await looker.rpush('lock:{list}', 'not a lock');
   await redlockOver(nodes, PATIENT).acquire(['k'], once);
@@ -260,7 +260,7 @@ test('reports a key of another type, which hides no other lock (S19)', async () 
   expect((await listed(inspection)).map(({ key }) => key)).toEqual(['k']);
 });
 
-test('works after SCRIPT FLUSH, at any time', async () => {
+test('inspect, list and forceRelease work after SCRIPT FLUSH', async () => {
   const inspection = await over(server.client());
   await redlockOver(nodes, PATIENT).acquire(['k'], once);
   await looker.script('FLUSH');
@@ -271,14 +271,14 @@ test('works after SCRIPT FLUSH, at any time', async () => {
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('keeps the last token after a forced release', async () => {
+test('a forced release keeps the last token of the key', async () => {
   const inspection = await over(server.client());
   const { fencingToken } = await redlockOver(nodes, PATIENT).acquire(['k'], once);
   await inspection.forceRelease('k');
   expect(parseRecord((await looker.get('lock:{k}'))!)).toMatchObject({ fencingToken });
 });
 
-test('counts a server that hangs as a missing answer within the time limit, and sends it no more requests', async () => {
+test('a server that hangs counts as a missing answer, and gets no more requests', async () => {
   const hanging = await startRedis();
   nodes = nodesTo([hanging.url]);
   const inspection = await overNodes(2_000);
@@ -295,7 +295,7 @@ test('counts a server that hangs as a missing answer within the time limit, and 
   await hanging.stop();
 });
 
-test('rejects with two of three nodes killed, and the error names them', async () => {
+test('inspect, forceRelease and list reject when two of three nodes are killed, and name both', async () => {
   const servers = await startRedisNodes(3);
   nodes = nodesTo(servers.map(({ url }) => url));
   const inspection = await overNodes();

@@ -12,7 +12,7 @@ const TTL = 60_000;
 
 const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
 
-test("counts no answer to a user's client of a master that a Sentinel replaced before the answer came", async () => {
+test('an answer of a master does not count after a Sentinel has replaced that master', async () => {
   const server = await startRedis();
   const sentinel = await startRedis({
     args: ['--sentinel'],

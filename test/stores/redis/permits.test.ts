@@ -90,7 +90,7 @@ interface Terms {
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
-  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
+  /** Seconds that the waiter has waited. They decide the order, and differ by more than a busy machine is late. */
   readonly waited?: number;
   /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
@@ -231,12 +231,12 @@ async function takenOf(key = 'k'): Promise<string> {
   return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
 
-/** Makes a lease look as after its ttl; it must not be the only one. */
+/** Makes a lease look as if its ttl had passed. It must not be the only lease of the key. */
 async function lapse(lease: Lease, key = 'k'): Promise<void> {
   await redis.zadd(holdersKey(PREFIX, key), Date.now() - 60_000, lease.id);
 }
 
-/** Makes all holders look as after their ttl. */
+/** Makes all holders look as if their ttl had passed. */
 async function lapseAll(key = 'k'): Promise<void> {
   await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
@@ -256,7 +256,7 @@ async function remainingOf(lease: Lease, key = 'k'): Promise<number> {
   return Number(await redis.zscore(holdersKey(PREFIX, key), lease.id)) - Date.now();
 }
 
-/** Expects every key in Redis, except the marker, to expire within the linger. */
+/** Expects every key in Redis, except the marker, to expire within `LINGER_MS`. */
 async function expectNothingAfterLinger(): Promise<void> {
   for (const key of await redis.keys('*')) {
     if (key === MARKER) continue;
@@ -301,14 +301,14 @@ function together<T extends readonly unknown[] | []>(send: () => T) {
 }
 
 test.each(Object.entries({ ACQUIRE_PERMITS, RAISE_PERMITS, EXTEND_PERMITS, RELEASE_PERMITS }))(
-  "the hash of %s equals the server's",
+  'the hash of the script %s equals the hash that Redis computes',
   async (_name, { lua, sha }) => {
     await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
   },
 );
 
-describe('ACQUIRE_PERMITS', () => {
-  test('grants one slot to each of n holders, the lowest first, and refuses one more', async () => {
+describe('the ACQUIRE_PERMITS script', () => {
+  test('grants one slot to each of n holders, the lowest slot first, and refuses the next caller', async () => {
     const leases = Array.from({ length: 3 }, () => leaseFor());
     const slots = [];
     for (const lease of leases) slots.push((await granted(lease)).slot);
@@ -323,14 +323,14 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('grants slot 0 with one permit, and stores the holder in the record alone', async () => {
+  test('grants slot 0 if n is 1, and stores the holder in the record alone', async () => {
     const lease = await hold('k', { permits: 1, owner: 'host:1' });
     const { holder } = await refused(leaseFor('k', { permits: 1 }));
     expect(holder).toMatchObject({ id: lease.id, owner: 'host:1', slot: 0, mode: 'permits' });
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('stores the first holder in the record alone, and deletes the set and the hash with the last of several', async () => {
+  test('adds a set and a hash for several holders, and deletes both with the last release', async () => {
     const [a, b] = [await hold(), await hold()];
     await expect(redis.dbsize()).resolves.toBe(3);
     await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
@@ -344,7 +344,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expectNothingAfterLinger();
   });
 
-  test('reports at most ten holders, sorted by their end', async () => {
+  test('names at most ten holders in a refusal, sorted by their end', async () => {
     const leases = [];
     for (let index = 0; index < 12; index++)
       leases.push(await hold('k', { permits: 12, ttl: TTL + (12 - index) * 1_000 }));
@@ -358,7 +358,7 @@ describe('ACQUIRE_PERMITS', () => {
     );
   });
 
-  test('refuses a permit during an exclusive lock, and the reverse; the record names the holder that ends last', async () => {
+  test('refuses a permit during an exclusive lock, and an exclusive lock during permits', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const { holder } = await refused(leaseFor());
@@ -377,9 +377,9 @@ describe('ACQUIRE_PERMITS', () => {
   });
 
   test.each([
-    ['kept', 'K'],
+    ['kept for minHold', 'K'],
     ['held by readers', 'S'],
-  ])('refuses permits of a key whose record is %s', async (_name, state) => {
+  ])('refuses a permit while the key is %s', async (_name, state) => {
     const record = `${state}-${'1'.padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', TTL + LINGER_MS);
     expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
@@ -387,7 +387,7 @@ describe('ACQUIRE_PERMITS', () => {
     await granted(leaseFor());
   });
 
-  test('keeps the slot of a held lease, with any other holders', async () => {
+  test('keeps the slot of a held lease while other leases are granted and released', async () => {
     const keeper = leaseFor('k', { permits: 5 });
     const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
     const { slot, token } = await granted(keeper);
@@ -399,7 +399,7 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('takes the next free slot from the preferred one, cyclically', async () => {
+  test('grants the preferred slot or the next free slot after it, cyclically', async () => {
     const permits = 5;
     expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 3 });
     expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 4 });
@@ -409,7 +409,7 @@ describe('ACQUIRE_PERMITS', () => {
     await refused(leaseFor('k', { permits }), from(2));
   });
 
-  test('takes exactly the required slot, or is refused by its holder', async () => {
+  test('grants exactly the required slot, or names the holder of that slot', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
     // The holder is named from the record alone, and then from the set.
@@ -421,7 +421,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('frees another slot first when one slot is required, also when that is refused', async () => {
+  test('frees the present slot of a lease that requires another slot, even if that slot is held', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
@@ -444,7 +444,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
 
-  test('grants a slot of each of several keys, or none', async () => {
+  test('grants one slot of each of several keys, or no slot', async () => {
     const keys = ['a', 'b', 'c'];
     await hold('b');
     expect(await granted(leaseFor(keys))).toMatchObject({ slots: [0, 1, 0] });
@@ -460,7 +460,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf('a')).resolves.toBe('110');
   });
 
-  test('grants slots below n of the request, and stores the larger n of others while a slot is held', async () => {
+  test('grants each request a slot below its own n when requests have different n', async () => {
     const few = () => leaseFor('k', { permits: 2 });
     const many = () => leaseFor('k', { permits: 4 });
     const slots = [];
@@ -471,7 +471,7 @@ describe('ACQUIRE_PERMITS', () => {
     await refused(many());
   });
 
-  test('refuses a request whose slots are taken, though slots above its n are free', async () => {
+  test('refuses a request when all slots below its n are taken, even if a higher slot is free', async () => {
     const leases = [];
     for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
     await release(leases[3]!);
@@ -482,7 +482,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect((await recordOf())!.slice(70, 74)).toBe('0004');
   });
 
-  test('adds slots for a larger n, cyclically from the preferred one', async () => {
+  test('adds slots for a request with a larger n, and grants the preferred slot first', async () => {
     await hold('k', { permits: 1 });
     await refused(leaseFor('k', { permits: 1 }));
     expect(await granted(leaseFor('k', { permits: 4 }), from(2))).toMatchObject({ slot: 2 });
@@ -505,7 +505,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'a'))).resolves.toBe(2);
   });
 
-  test('fails when it runs again for an ended lease: released, kept or lapsed, alone or among several', async () => {
+  test('fails when it runs again for a lease that was released, is kept or has lapsed', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const [released, kept, lapsed] = ['a', 'b', 'c'].map((key) => leaseFor(key)) as [Lease, Lease, Lease];
@@ -525,7 +525,7 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('does not grant a partly stored lease again', async () => {
+  test('does not grant a lease again when one of its keys is gone', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -543,7 +543,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('refuses while the data is younger than the guard, and returns the remaining time (S12)', async () => {
+  test('refuses while the data is younger than the restart guard, and returns the remaining time (S12)', async () => {
     const wait = tooYoungFor(await ask(leaseFor(), { guard: TTL }))!;
     expect(wait).toBeGreaterThan(TTL - PATIENCE);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
@@ -553,10 +553,10 @@ describe('ACQUIRE_PERMITS', () => {
     ['short', 'P'],
     ['long', 'P'.repeat(200)],
     [
-      'like a record of permits without their bits',
+      'like a record of permits without its slots',
       `P-${'1'.repeat(16)}:${'e'.repeat(32)}:1700000000000:0000`,
     ],
-  ])('fails on a foreign value, %s, and overwrites nothing (S19)', async (_name, value) => {
+  ])('fails on a value that is not a lock (%s), and overwrites nothing (S19)', async (_name, value) => {
     await redis.set('lock:{b}', value, 'PX', LINGER_MS);
     await expect(ask(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
@@ -566,27 +566,31 @@ describe('ACQUIRE_PERMITS', () => {
   test.each([
     ['the record', recordKey(PREFIX, 'k'), 0],
     ['the mark', markKey(PREFIX, 'k'), 0],
-    ['the set of holders, with the second one', holdersKey(PREFIX, 'k'), 1],
-    ['the hash of what is told, with the second one', detailsKey(PREFIX, 'k'), 1],
-    ['the set of holders, with the third one', holdersKey(PREFIX, 'k'), 2],
-    ['the hash of what is told, with the third one', detailsKey(PREFIX, 'k'), 2],
-  ])('fails on a key of another type at %s, and overwrites nothing (S19)', async (_name, key, held) => {
-    for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
-    await redis.del(key);
-    await redis.rpush(key, 'not a lock');
-    const record = await redis.dump(recordKey(PREFIX, 'k'));
-    const asking = held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
-    await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
-    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
-    await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
-  });
+    ['the set of holders, for the second holder', holdersKey(PREFIX, 'k'), 1],
+    ['the hash of holders, for the second holder', detailsKey(PREFIX, 'k'), 1],
+    ['the set of holders, for the third holder', holdersKey(PREFIX, 'k'), 2],
+    ['the hash of holders, for the third holder', detailsKey(PREFIX, 'k'), 2],
+  ])(
+    'fails on a key of another type in place of %s, and overwrites nothing (S19)',
+    async (_name, key, held) => {
+      for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
+      await redis.del(key);
+      await redis.rpush(key, 'not a lock');
+      const record = await redis.dump(recordKey(PREFIX, 'k'));
+      const asking =
+        held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
+      await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
+      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
+      await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
+    },
+  );
 
   test('fails on an invalid mark', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');
     await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
   });
 
-  test('stores nothing when memory is short (S9)', async () => {
+  test('stores nothing when Redis is out of memory (S9)', async () => {
     await hold('b');
     await hold('c');
     await hold('c');
@@ -601,7 +605,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
   });
 
-  test('refuses without the set and the hash of several while the record has taken slots', async () => {
+  test('grants no slot that is taken in the record, even without the set and the hash', async () => {
     await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
     await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
     await refused(leaseFor('k', { permits: 2 }));
@@ -658,7 +662,7 @@ describe('ACQUIRE_PERMITS', () => {
 describe('permits on free keys', () => {
   const wishes = [2, 0, 1].map((slot): SlotWish => ({ slots: [slot], exactly: false }));
 
-  test('take as many commands as exclusive locks, and one more for all marks, whatever their slots', async () => {
+  test('need one GET and one SET for each key, and one EXISTS for all marks', async () => {
     const keys = ['a', 'b', 'c'];
     for (const key of keys) await release(await hold(key));
     await redis.config('RESETSTAT');
@@ -680,7 +684,7 @@ describe('permits on free keys', () => {
       await expect(takenOf(key)).resolves.toBe(['001', '100', '010'][index]);
   });
 
-  test('get their preferred slots beside a held one', async () => {
+  test('get their preferred slots, or the next free slot of a key with a holder', async () => {
     await hold('b');
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await askAll(leases.map((lease, index) => requestFor(lease, { wish: wishes[index] })));
@@ -688,15 +692,15 @@ describe('permits on free keys', () => {
     expect(slots).toMatchObject([{ slots: [2] }, { slots: [1] }, { slots: [1] }]);
   });
 
-  test('never have a slot beyond the last', async () => {
+  test('get an existing slot when the preferred slot is too large', async () => {
     const wish = { slots: [4], exactly: false };
     expect(await granted(leaseFor(), { wish })).toMatchObject({ slot: 1 });
     await expect(takenOf()).resolves.toBe('010');
   });
 });
 
-describe('the tokens of permits', () => {
-  test('follow the clock, or the proposal', async () => {
+describe('the fencing tokens of permits', () => {
+  test('follow the clock, or equal the proposed token', async () => {
     const before = Date.now();
     const { token } = await granted(leaseFor());
     expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
@@ -707,7 +711,7 @@ describe('the tokens of permits', () => {
     }
   });
 
-  test('increase for each slot alone: tokens of other slots do not raise them', async () => {
+  test('increase for each slot separately', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
@@ -729,7 +733,7 @@ describe('the tokens of permits', () => {
     await expect(tokenOf()).resolves.toBe(far + 1);
   });
 
-  test('increase with each grant of a slot, sent at once, while others hold theirs', async () => {
+  test('increase with each of many pipelined grants of one slot while another slot is held', async () => {
     await hold();
     const leases = Array.from({ length: 100 }, () => leaseFor());
     const answers = await together(() => leases.flatMap((lease) => [ask(lease), release(lease)]));
@@ -744,7 +748,7 @@ describe('the tokens of permits', () => {
   });
 
   test.each(['H', 'S', 'F', 'K'])(
-    'of all slots begin above the token of a phase in state %s',
+    'begin in every slot above the token of an earlier record in state %s',
     async (state) => {
       const far = tokenAhead();
       const record = `${state}-${String(far).padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
@@ -755,7 +759,7 @@ describe('the tokens of permits', () => {
     },
   );
 
-  test('of all slots are smaller than the token of the next exclusive lock, whichever slot had the largest or the last token', async () => {
+  test('are in every slot smaller than the token of the next exclusive lock', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
@@ -770,7 +774,7 @@ describe('the tokens of permits', () => {
     expect(await tokenAlone()).toBe(far + 3);
   });
 
-  test('of several keys are one, larger than those of the slots and of the floors', async () => {
+  test('are equal for several keys, and larger than all earlier tokens of their slots', async () => {
     const far = tokenAhead();
     const lease = await hold('b');
     await hold('b');
@@ -782,14 +786,14 @@ describe('the tokens of permits', () => {
     await expect(tokenOf('a')).resolves.toBe(far + 1);
   });
 
-  test('never exceed the largest exact JavaScript number', async () => {
+  test('never exceed Number.MAX_SAFE_INTEGER', async () => {
     const record = `F-${Number.MAX_SAFE_INTEGER}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
     await expect(ask(leaseFor())).rejects.toThrow('fencing token out of range');
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('start above the marker, and raise it when they are ahead of the clock by more than the lead', async () => {
+  test('are larger than the token in the marker, and raise the marker if necessary', async () => {
     const high = tokenAhead();
     await redis.set(
       MARKER,
@@ -801,9 +805,9 @@ describe('the tokens of permits', () => {
   });
 });
 
-describe('RAISE_PERMITS', () => {
+describe('the RAISE_PERMITS script', () => {
   test.each([false, true])(
-    'raises the token of the slot and of the record; with several holders: %s',
+    'raises the token of the slot and of the record (several holders: %p)',
     async (many) => {
       const lease = leaseFor(['a', 'b']);
       const { token } = await granted(lease);
@@ -816,7 +820,7 @@ describe('RAISE_PERMITS', () => {
     },
   );
 
-  test('ignores and keeps a larger token of another slot', async () => {
+  test('raises the token of a slot even if another slot has a larger token, which stays', async () => {
     const [a, b] = [await hold(), await hold()];
     const { token } = await granted(a);
     const far = tokenAhead();
@@ -827,7 +831,7 @@ describe('RAISE_PERMITS', () => {
     await expect(tokenOf()).resolves.toBe(far);
   });
 
-  test('refuses a lease that is released, kept, lapsed, in another slot, or not held, and changes nothing', async () => {
+  test('changes nothing for a lease that is released, kept, lapsed, in another slot or not held', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcde') await hold(key, { ttl: 2 * TTL });
@@ -855,7 +859,7 @@ describe('RAISE_PERMITS', () => {
     }
   });
 
-  test('raises the marker when the token is ahead of the clock; refuses such a token without a marker', async () => {
+  test('raises a token far ahead of the clock only together with the marker', async () => {
     const lease = await hold();
     const far = tokenAhead();
     await expect(raise(lease, far)).resolves.toBe(0);
@@ -868,8 +872,8 @@ describe('RAISE_PERMITS', () => {
   });
 });
 
-describe('EXTEND_PERMITS', () => {
-  test('extends only the holder, alone and among several (S23)', async () => {
+describe('the EXTEND_PERMITS script', () => {
+  test('extends only the given lease, alone or among several holders (S23)', async () => {
     const a = await hold();
     await expect(extend(2 * TTL, a)).resolves.toBe('1');
     await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
@@ -906,12 +910,12 @@ describe('EXTEND_PERMITS', () => {
       apart.slots = [2];
       await expect(extend(9 * TTL, released, kept, lapsed, apart)).resolves.toBe('0000');
       for (const key of 'abcd') expect(await lifeOf(recordKey(PREFIX, key))).toBeLessThan(3 * TTL);
-      // The extension has freed the slot of the lease that is in another one.
+      // The extension has freed the stored slot, because the lease expects another slot.
       await expect(granted(leaseFor('d'))).resolves.toMatchObject({ slot: many ? 1 : 0 });
     }
   });
 
-  test('extends only a lease in the slots that it knows', async () => {
+  test('extends a lease in its own slots, and refuses a lease that was never granted', async () => {
     const lease = leaseFor(['a', 'b']);
     lease.slots = (await granted(lease)).slots;
     await hold('b');
@@ -919,7 +923,7 @@ describe('EXTEND_PERMITS', () => {
     for (const key of 'ab') await expectLife(recordKey(PREFIX, key), 2 * TTL + LINGER_MS);
   });
 
-  test('changes nothing when one of its keys is missing or of another type', async () => {
+  test('extends nothing when one key of the lease is missing or has another type', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -929,7 +933,7 @@ describe('EXTEND_PERMITS', () => {
     await expectLife(recordKey(PREFIX, 'a'), TTL + LINGER_MS);
   });
 
-  test('works when memory is short, alone and among several, by a little and by a lot (S9)', async () => {
+  test('works when Redis is out of memory, alone or among several holders (S9)', async () => {
     const single = await hold('a');
     const [b, c] = [await hold('k', { ttl: 10 * TTL }), await hold()];
     await withoutMemory(async () => {
@@ -957,8 +961,8 @@ describe('EXTEND_PERMITS', () => {
   });
 });
 
-describe('RELEASE_PERMITS', () => {
-  test('frees only the slots of the lease, once (S7)', async () => {
+describe('the RELEASE_PERMITS script', () => {
+  test('frees only the slot of its lease, and has no effect a second time (S7)', async () => {
     const [a, b, c] = [await hold(), await hold(), await hold()];
     await expect(release(b)).resolves.toBe(0);
     await expect(takenOf()).resolves.toBe('101');
@@ -971,7 +975,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('frees a lapsed lease too, and does not affect a later phase and other modes', async () => {
+  test('frees a lapsed lease, and does not affect later holders in any mode', async () => {
     const [a, b] = [await hold('k', { ttl: 2 * TTL }), await hold()];
     await lapse(b);
     await release(b);
@@ -990,7 +994,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('110');
   });
 
-  test('frees the slot of a lapsed lease after its own ttl, which shortens no other lease (S23)', async () => {
+  test('is not needed for a lapsed lease: its slot is free after its own ttl (S23)', async () => {
     const long = await hold('k', { permits: 2 });
     const short = leaseFor('k', { permits: 2, ttl: 3_000 });
     await granted(short);
@@ -1007,7 +1011,7 @@ describe('RELEASE_PERMITS', () => {
     await refused(leaseFor('k', { permits: 2 }));
   });
 
-  test('keeps the slot for minHold, alone and among several; no call extends or ends it', async () => {
+  test('keeps the slot for minHold, and no later call extends or frees it', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const others = many ? [await hold('k', { permits: 2, ttl: 10_000 })] : [];
@@ -1034,7 +1038,7 @@ describe('RELEASE_PERMITS', () => {
     }
   });
 
-  test('keeps the slot also for less than the remaining time', async () => {
+  test('keeps the slot only for minHold when the ttl is longer', async () => {
     const [a, b] = [await hold('a', { ttl: 9 * TTL }), await hold('b', { ttl: 9 * TTL })];
     const other = await hold('b', { ttl: 2 * TTL });
     for (const lease of [a, b]) lease.acquired(performance.now(), TTL);
@@ -1044,7 +1048,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(acquireAlone(alone('b'))).resolves.toMatchObject({ holder: { id: other.id } });
   });
 
-  test('frees and keeps when memory is short, and for good (S9)', async () => {
+  test('frees slots, or keeps them for minHold, when Redis is out of memory (S9)', async () => {
     const single = await hold('a');
     const [b, c, d] = [await hold(), await hold(), await hold()];
     const kept = await hold('kept');
@@ -1060,7 +1064,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(extend(9 * TTL, single, b, c, d, kept)).resolves.toBe('00000');
   });
 
-  test('does not change a foreign value, and fails on a key of another type', async () => {
+  test('does not change a value that is not a lock, and fails on a key of another type', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     const lease = leaseFor(['a', 'b', 'c']);
@@ -1179,9 +1183,9 @@ class RandomWalk {
   }
 }
 
-describe('random schedules', () => {
+describe('the scripts for permits', () => {
   test.each([1, 2, 3, 4, 5, 6])(
-    'never have more than n holders, or two in one slot, whichever leases lapse (%i)',
+    'never grant more than n permits, or one slot twice, in a random schedule (seed %i)',
     async (seed) => {
       const walk = new RandomWalk(seed);
       for (let step = 0; step < 400; step++) await walk.step();
@@ -1189,7 +1193,7 @@ describe('random schedules', () => {
     },
   );
 
-  test('grants a thousand at once, and removes a thousand lapsed ones', async () => {
+  test('grant 1,000 permits of a key, and grant them again after 999 holders have lapsed', async () => {
     const leases = Array.from({ length: 1_000 }, () => leaseFor('k', { permits: 1_000 }));
     const slots = new Set<number>();
     for (let at = 0; at < 1_000; at += 100)
@@ -1219,7 +1223,7 @@ function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): Waite
   return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
 }
 
-describe('the queue of a key', () => {
+describe('the queue of a key with permits', () => {
   interface Listener {
     readonly channel: string;
     readonly waiter: WaiterId;
@@ -1237,7 +1241,7 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told };
   }
 
-  /** The messages of each since the last call. */
+  /** For each listener, its messages since the last call. */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -1262,7 +1266,7 @@ describe('the queue of a key', () => {
 
   const fill = () => Promise.all([hold(), hold(), hold()]);
 
-  test('contains refused callers in order of arrival, and sets a flag in the record', async () => {
+  test('contains refused callers in order of arrival, and sets the flag `w` in the record', async () => {
     await fill();
     const [late, early] = [waiterOf('a'), waiterOf('b')];
     expect(showsWaiters(await wait(late, 10))).toBe(true);
@@ -1273,7 +1277,7 @@ describe('the queue of a key', () => {
     await expect(takenOf()).resolves.toBe('111');
   });
 
-  test('notifies the first waiter at once when a permit is freed, and the next waiter when another permit is freed', async () => {
+  test('notifies the first waiter when a permit is freed, and the next waiter at the next release', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1312,7 +1316,7 @@ describe('the queue of a key', () => {
     await expect(queue()).resolves.toEqual([all[3]!.name]);
   });
 
-  test('lets callers pass only when more slots are free than waiters are ahead', async () => {
+  test('lets a caller acquire only if more slots are free than waiters are in front of it', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1329,7 +1333,7 @@ describe('the queue of a key', () => {
     expect(readAcquirePermitsReply(await wait(a.waiter, 1_000))).toMatchObject({ granted: true });
   });
 
-  test('drops waiters of dead processes, and those that miss their turn', async () => {
+  test('drops waiters of dead processes, and waiters that miss their turn', async () => {
     const [hung, next] = [await listener('a'), await listener('b')];
     const [x] = await fill();
     await wait(waiterOf('9'), 1_500);
@@ -1342,7 +1346,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
   });
 
-  test('begins a turn when a holder lapsed without a message', async () => {
+  test('notifies the first waiter at the next request after a holder has lapsed', async () => {
     const first = await listener('a');
     const [x] = await fill();
     await wait(first.waiter, 900);
@@ -1355,7 +1359,7 @@ describe('the queue of a key', () => {
     });
   });
 
-  test('lets a waiter in another mode go first while its mark is set (S22)', async () => {
+  test('lets a waiting writer acquire before later callers while its mark is set (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');
     const came = Date.now() - 500_000;
@@ -1378,7 +1382,7 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('refuses later callers of a free key with a mark, whatever else their command requests', async () => {
+  test('refuses later callers of a free key with a mark, but not of other keys', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1398,7 +1402,7 @@ describe('the queue of a key', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('stores the previous token as the floor of a phase, however the phase starts', async () => {
+  test('keeps the last token before the first permit in the record', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1409,7 +1413,7 @@ describe('the queue of a key', () => {
     }
   });
 
-  test('applies marks for a user that may not check all of them at once', async () => {
+  test('respects a mark even if the user may not run EXISTS', async () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');
@@ -1425,19 +1429,19 @@ describe('the queue of a key', () => {
     await redis.call('ACL', 'DELUSER', 'few');
   });
 
-  test('grants permits of a key with a mark for permits', async () => {
+  test('grants permits while the mark of a waiter for permits is set', async () => {
     await hold();
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
     await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
   });
 
-  test('lets no caller pass an earlier waiter in another mode on a free key, and notifies that waiter of the last release', async () => {
+  test('lets no caller pass a waiting writer on a free key, and notifies the writer', async () => {
     const writer = await listener('x', 'x');
     const held = await fill();
     await waitAlone(writer.waiter, 900);
     await releaseAll(held);
     expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
-    // Without the turn in the queue, the next request begins one.
+    // The stored turn is deleted, so the next request begins a new turn.
     await redis.zremrangebyscore(queueKey(PREFIX, 'k'), -1, -1);
     const refusal = [-4, writer.name, expect.any(Number)];
     await expect(
@@ -1447,7 +1451,7 @@ describe('the queue of a key', () => {
     await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
   });
 
-  test('sets the mark of the first waiter in another mode when a phase begins', async () => {
+  test('sets the mark of a waiting writer when the first permit is granted', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1459,7 +1463,7 @@ describe('the queue of a key', () => {
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('refuses later requests of the same command after a mark is set', async () => {
+  test('refuses later requests of the command whose first grant has set the mark of a writer', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1472,7 +1476,7 @@ describe('the queue of a key', () => {
     expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('notifies the first in line when a request frees its slot for another one', async () => {
+  test('notifies the first waiter when a request for another slot frees the present slot', async () => {
     const first = await listener('a');
     const [x, y] = await fill();
     await wait(first.waiter, 900);
@@ -1481,17 +1485,17 @@ describe('the queue of a key', () => {
     expect(x.ended).toBe(false);
   });
 
-  test('queues the next waiter of the process when the one before is granted, and returns if it is first', async () => {
+  test('queues the next waiter of a process when the waiter before it is granted', async () => {
     const me = await listener('a');
     const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
     expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true, nextIsFirst: true, slots: [0] });
     await expect(queue()).resolves.toEqual([me.name]);
-    // Slots are free, so that it is notified.
+    // Slots are free, so the waiter is notified.
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 
-  test('notifies waiters when minHold has passed', async () => {
+  test('tells the first waiter to try again when minHold ends', async () => {
     const first = await listener('a');
     const lease = await hold('k', { permits: 1 });
     await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });
@@ -1501,7 +1505,7 @@ describe('the queue of a key', () => {
     expect(Number(text.split(' ')[0])).toBeGreaterThan(TTL - PATIENCE);
   });
 
-  test('leaves nothing behind after the last release and the linger', async () => {
+  test('leaves only a record that expires within LINGER_MS after the last release', async () => {
     const all = await Promise.all(['a', 'b'].map((letter) => listener(letter)));
     const held = await Promise.all([hold('k', { ttl: 9 * TTL }), hold(), hold()]);
     const leases = [leaseFor(), leaseFor('k', { ttl: 20 * TTL })];
@@ -1517,7 +1521,7 @@ describe('the queue of a key', () => {
   });
 });
 
-test('accepts a reply whose numbers are strings, as some clients return them', () => {
+test('readAcquirePermitsReply accepts numbers as strings, as some clients return them', () => {
   const details = `0000000000000005:0002:1700000000000:them`;
   expect(readAcquirePermitsReply(['0', '000000000000000700010003', '2'])).toEqual({
     granted: true,
@@ -1542,7 +1546,7 @@ test('accepts a reply whose numbers are strings, as some clients return them', (
 });
 
 test.each(['no number', '', null, undefined, 0, -1, '0'.repeat(20), '0000000000000007', '9'.repeat(20)])(
-  'refuses a reply of %p as a fencing token with a slot',
+  'readAcquirePermitsReply rejects %p as a fencing token with a slot',
   (reply) => {
     expect(readAcquirePermitsReply(reply)).toBeInstanceOf(Error);
     expect(readAcquirePermitsReply([0, reply, 1])).toBeInstanceOf(Error);

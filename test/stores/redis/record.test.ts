@@ -25,7 +25,7 @@ function recordOf(lease: Lease, since: number, token: number): string {
   return `${STATE.held}-${String(token).padStart(16, '0')}:${leasePart(request)}`;
 }
 
-test.each(OWNERS)('writes token, id, start and owner into a record: %p', (owner) => {
+test.each(OWNERS)('a record contains token, id, start and the owner %p', (owner) => {
   const lease = new Lease(['k'], owner, 100);
   for (const token of [1, 1_782_579_200_000_000, Number.MAX_SAFE_INTEGER]) {
     expect(parseRecord(recordOf(lease, 1_700_000_000_123, token))).toEqual({
@@ -37,7 +37,7 @@ test.each(OWNERS)('writes token, id, start and owner into a record: %p', (owner)
   }
 });
 
-test('writes every field but the owner at the offset that the scripts use', () => {
+test('a record has every field before the owner at the offset that the scripts read', () => {
   const lease = new Lease(['k'], '', 100);
   const record = recordOf(lease, Date.now(), 1_782_579_200_000_000);
   // Positions in Lua begin with 1 and include the last.
@@ -51,14 +51,14 @@ test('writes every field but the owner at the offset that the scripts use', () =
     expect(record[position]).toBe(':');
 });
 
-test('gives each state a first character of its own, which shows the mode', () => {
+test('a record begins with a letter for its state, which shows the mode', () => {
   const { held, free, kept, shared, permits } = RECORD;
   expect([held, free, kept, shared, permits]).toEqual([...'HFKSP'].map((letter) => letter.charCodeAt(0)));
   const modes = Object.values(STATE).map(modeOfRecord);
   expect(modes).toEqual(['exclusive', 'exclusive', 'exclusive', 'shared', 'permits']);
 });
 
-test.each(OWNERS)('reads token, start and owner from the entry of a reader: %p', (owner) => {
+test.each(OWNERS)('the hash entry of a reader contains token, start and the owner %p', (owner) => {
   expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
     fencingToken: 42,
     since: 1_700_000_000_123,
@@ -66,33 +66,27 @@ test.each(OWNERS)('reads token, start and owner from the entry of a reader: %p',
   });
 });
 
-test.each(OWNERS)(
-  'writes time and owner into the mark of a tick, so that marks sort by time: %p',
-  (owner) => {
-    const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
-    const lease = new Lease(['k'], owner, 100, tick);
-    const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
-    expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
-    expect(marks.toSorted()).toEqual(marks);
-    expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
-  },
-);
+test.each(OWNERS)('the mark of a tick begins with its time and contains the owner %p', (owner) => {
+  const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
+  const lease = new Lease(['k'], owner, 100, tick);
+  const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
+  expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
+  expect(marks.toSorted()).toEqual(marks);
+  expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
+});
 
-test.each(OWNERS)(
-  'begins the name of a waiter with its process, and writes the owner into it: %p',
-  (owner) => {
-    const process = '0123456789abcdef';
-    for (const number of [1, 42]) {
-      const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
-      expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
-      // A message ends with this number, by which a process finds its waiter.
-      expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
-      expect(ownerOfWaiter(name)).toBe(owner);
-      const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
-        waiterName({ keys: ['k'], mode, process, number, owner }),
-      );
-      const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
-      expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
-    }
-  },
-);
+test.each(OWNERS)('the name of a waiter contains process, number, mode and the owner %p', (owner) => {
+  const process = '0123456789abcdef';
+  for (const number of [1, 42]) {
+    const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
+    expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
+    // A message ends with this number, by which a process finds its waiter.
+    expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
+    expect(ownerOfWaiter(name)).toBe(owner);
+    const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
+      waiterName({ keys: ['k'], mode, process, number, owner }),
+    );
+    const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
+    expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
+  }
+});

@@ -18,7 +18,7 @@ import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 
 const once: AcquireOptions = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** Milliseconds; far below the ttl of the locks that wait for a release, so that none passes by expiring. */
+/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = 30_000;
 
 let server: RedisServer;
@@ -51,12 +51,12 @@ async function borrowNode(client: Redis): Promise<RedisStore> {
   return node;
 }
 
-/** Waits for as long as a busy machine may take. */
+/** Locks that wait for an answer for as long as a busy machine may take. */
 function redlockOn(node: RedisStore): Redlock {
   return redlockOver([node], PATIENT);
 }
 
-/** Gives up soon; for requests without an answer. */
+/** Locks that give up soon, for requests without an answer. */
 function hastyRedlockOn(node: RedisStore): Redlock {
   return redlockOver([node], { nodeTimeout: 100 });
 }
@@ -68,8 +68,8 @@ async function commandCounts(): Promise<Record<string, number>> {
   return Object.fromEntries(ours.map(([, name, calls]) => [name, Number(calls)]));
 }
 
-describe('round trips', () => {
-  test('takes one command and one round trip for an uncontended acquire, and for its release', async () => {
+describe('a store of one Redis', () => {
+  test('sends one command for an uncontended acquire, and one for its release', async () => {
     const node = await openNode();
     await (await redlockOn(node).acquire(['warm'], once)).release();
     await looker.config('RESETSTAT');
@@ -84,7 +84,7 @@ describe('round trips', () => {
     });
   });
 
-  test('sends an unknown script once', async () => {
+  test('sends the text of each script only once', async () => {
     const node = await openNode();
     await looker.config('RESETSTAT');
     for (let round = 0; round < 3; round++) await (await redlockOn(node).acquire(['k'], once)).release();
@@ -92,7 +92,7 @@ describe('round trips', () => {
   });
 });
 
-test('grants a permit in the slot of the sent command, though its attempt requests another one later (S20)', async () => {
+test('a permit has the slot of the sent command, even if its request changes later (S20)', async () => {
   const node = await openNode();
   const lease = new Lease(['k'], 'me', 30_000, undefined, { mode: 'permits', permits: 5 });
   const request = { lease, since: Date.now(), limit: 10_000, guard: 0, proposal: 0, position: undefined };
@@ -102,8 +102,8 @@ test('grants a permit in the slot of the sent command, though its attempt reques
   expect(await reply).toMatchObject({ granted: true, slots: [3] });
 });
 
-describe('after the server has lost its scripts (SCRIPT FLUSH)', () => {
-  test('acquires, extends and releases in this order', async () => {
+describe('a store whose server has lost its scripts (SCRIPT FLUSH)', () => {
+  test('still acquires, extends and releases', async () => {
     const redlock = redlockOn(await openNode());
     for (let round = 0; round < 20; round++) {
       await looker.script('FLUSH');
@@ -177,30 +177,33 @@ describe('no key is left', () => {
   test.each([
     ['a node that confirmed the longer ttl', false],
     ['a node whose confirmation was lost', true],
-  ])('by a release of an extended lock after the ttl it was acquired with: %s (S6)', async (_what, lost) => {
-    const proxy = await startTcpProxy(server);
-    ends.push(() => proxy.close());
-    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
-    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
-    const redlock = redlockOn(await openNode(proxy.url));
-    const warm = await redlock.acquire(['warm'], once);
-    await warm.extend();
-    await warm.release();
-    const ttl = 2_500;
-    const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
-    if (lost) proxy.dropReplies();
-    const extending = lock.extend(60_000).catch((error: Error) => error);
-    await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
-    if (!lost) await extending;
-    proxy.cut();
-    proxy.refuse();
-    await extending;
-    await lock.release();
-    await delay(ttl + 100);
-    await expect(countLocks(looker)).resolves.toBe(1);
-    proxy.heal();
-    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
-  });
+  ])(
+    'by a pending release of an extended lock after its first ttl has passed: %s (S6)',
+    async (_what, lost) => {
+      const proxy = await startTcpProxy(server);
+      ends.push(() => proxy.close());
+      // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
+      const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+      const redlock = redlockOn(await openNode(proxy.url));
+      const warm = await redlock.acquire(['warm'], once);
+      await warm.extend();
+      await warm.release();
+      const ttl = 2_500;
+      const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
+      if (lost) proxy.dropReplies();
+      const extending = lock.extend(60_000).catch((error: Error) => error);
+      await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
+      if (!lost) await extending;
+      proxy.cut();
+      proxy.refuse();
+      await extending;
+      await lock.release();
+      await delay(ttl + 100);
+      await expect(countLocks(looker)).resolves.toBe(1);
+      proxy.heal();
+      await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
+    },
+  );
 
   test('by a release while the server was down, though the wall clock jumps forward (S6)', async () => {
     const proxy = await startTcpProxy(server);
@@ -218,9 +221,9 @@ describe('no key is left', () => {
   });
 
   test.each([
-    ['a key for the rest of minHold', 20_000],
-    ['a freed record, when minHold has passed,', 100],
-  ])('except %s, which a pending release keeps on a server that was down', async (_what, minHold) => {
+    ['a key that is kept for minHold', 20_000],
+    ['a freed record after minHold', 100],
+  ])('except %s, after a release while the server was down', async (_what, minHold) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const redlock = redlockOn(await openNode(proxy.url));
@@ -236,7 +239,7 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(left > 0 ? 1 : 0);
   });
 
-  test('except a tick that ran while the server was down, which is stored later, also long after the ttl', async () => {
+  test('except the mark of a tick, which a pending release stores even after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
@@ -253,7 +256,7 @@ describe('no key is left', () => {
     await until(async () => (await looker.get('lock:{k}:t:s')) === '0000000000000005:me');
   });
 
-  test('by a client that is passed in with an offline queue: a connection that is not ready votes against at once (S15)', async () => {
+  test('by an acquire over a passed-in client with an offline queue that is not connected (S15)', async () => {
     // By default ioredis has an offline queue, and sends commands in flight again.
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
@@ -270,7 +273,7 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('by a client that is passed in and resends pending commands after the connection was cut (S15)', async () => {
+  test('by an acquire that a passed-in client sends again after its connection was cut (S15)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -290,7 +293,7 @@ describe('no key is left', () => {
   });
 });
 
-test('resends and reports a release that the server refuses (NOREPLICAS)', async () => {
+test('a store sends a release again when the server refuses it, and logs the refusal (NOREPLICAS)', async () => {
   const fleet = newFleet();
   const [node] = nodesTo([server.url], fleet) as [RedisStore];
   ends.push(() => node.close());
@@ -304,10 +307,10 @@ test('resends and reports a release that the server refuses (NOREPLICAS)', async
   await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
 });
 
-test("retries an acquire once when the estimate of the server's clock is behind (S16)", async () => {
+test("a store acquires even if its estimate of the server's clock is behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
-  // From now on the server has the script of a first connection, so that the slow connection needs two replies only.
+  // From now on the server has the script for new connections, so that the slow connection needs two replies only.
   await openNode();
   const client = new Redis(proxy.url);
   client.on('error', () => {});
@@ -321,7 +324,7 @@ test("retries an acquire once when the estimate of the server's clock is behind 
   await lock.release();
 });
 
-test('accepts a client that returns numbers as strings', async () => {
+test('a store works with a client that returns numbers as strings', async () => {
   const client = new Redis(server.url, { stringNumbers: true });
   const redlock = redlockOn(await borrowNode(client));
   const lock = await redlock.acquire(['k'], once);
@@ -331,7 +334,7 @@ test('accepts a client that returns numbers as strings', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('counts no grant over a new connection of a client that is passed in before its server is checked (S12, S17)', async () => {
+test('a grant does not count if a passed-in client reconnected before the answer (S12, S17)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -352,8 +355,8 @@ async function commandCountOf(command: string): Promise<number> {
   return (await commandCounts())[command] ?? 0;
 }
 
-describe('connections', () => {
-  test('uses a server again that comes back', async () => {
+describe('a store', () => {
+  test('grants locks again after its server has restarted', async () => {
     const node = await openNode();
     const redlock = redlockOn(node);
     await server.kill();
@@ -375,9 +378,9 @@ describe('connections', () => {
   });
 
   test.each([
-    ['a connection', {}],
-    ['a connection with a commandTimeout', { commandTimeout: 3_000 }],
-  ])('replaces %s in a black hole', async (_what, options) => {
+    ['a dead connection', {}],
+    ['a dead connection with a commandTimeout', { commandTimeout: 3_000 }],
+  ])('replaces %s, on which no packets arrive any more', async (_what, options) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode({ host: proxy.host, port: proxy.port, ...options });
@@ -402,7 +405,7 @@ describe('connections', () => {
     );
   });
 
-  test("rejects a connect that waits for a user's client when the store is closed, and a connect after that", async () => {
+  test('rejects pending and later connects over a passed-in client when the store is closed', async () => {
     const client = new Redis({ host: '127.0.0.1', port: 1, retryStrategy: () => 20 });
     client.on('error', () => undefined);
     ends.push(() => client.disconnect());
@@ -414,7 +417,7 @@ describe('connections', () => {
     await expect(node.connect()).rejects.toMatchObject(closed);
   });
 
-  test("adds no listeners to a user's client when the store was closed before", async () => {
+  test('adds no listeners to a passed-in client after the store was closed', async () => {
     const client = server.client();
     const listeners = client.listenerCount('ready');
     const node = new RedisStore(client, false, newFleet());
@@ -423,7 +426,7 @@ describe('connections', () => {
     expect(client.listenerCount('ready')).toBe(listeners);
   });
 
-  test('rejects a connect of its own connection when the store is closed, and a connect after that', async () => {
+  test('rejects pending and later connects over its own connection when the store is closed', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     proxy.blackHole();
@@ -467,7 +470,7 @@ describe('connections', () => {
     [{ host: 'h', port: 1, password: 'secret' }, 'h:1'],
     [{ path: '/tmp/redis.sock' }, '/tmp/redis.sock'],
     [{ sentinels: [{ host: 's', port: 2 }], name: 'main' }, 'sentinel:main via s:2'],
-  ])('names %j %s, without credentials', (target, name) => {
+  ])('has a name without credentials: %j gives %s', (target, name) => {
     expect(new RedisStore(openClient(target), true, newFleet()).name).toBe(name);
   });
 
@@ -475,12 +478,12 @@ describe('connections', () => {
     [['redis://user:secret@a:7000', 'redis://b:7001'], 'cluster a:7000'],
     [[{ host: 'a', port: 7000, password: 'secret' }], 'cluster a:7000'],
     [[7000], 'cluster localhost:7000'],
-  ])('names a Cluster of %j %s, without credentials', (startupNodes, name) => {
+  ])('has a name without credentials for a Cluster: %j gives %s', (startupNodes, name) => {
     const cluster = new Cluster(startupNodes, { lazyConnect: true });
     expect(new RedisStore(cluster, false, newFleet()).name).toBe(name);
   });
 
-  test('gives different names to nodes with the same address', () => {
+  test('has a unique name, even if several nodes have the same address', () => {
     const group = { sentinels: [{ host: 's' }], name: 'main' };
     const nodes = [group, group, 'redis://h', 'redis://h', 'redis://h'];
     const fleet = newFleet();
@@ -494,7 +497,7 @@ describe('connections', () => {
   });
 });
 
-test('reports that a lock without an expiry never ends by itself', async () => {
+test('an acquire reports that a lock without an expiry never ends by itself', async () => {
   await looker.set('lock:{k}', recordOf('somebody'));
   const error = await redlockOn(await openNode())
     .acquire(['k'], once)
@@ -503,7 +506,7 @@ test('reports that a lock without an expiry never ends by itself', async () => {
   expect((error as Error).message).toContain('without an expiry');
 });
 
-test('fails on a value that is not a lock of this package, and keeps it (S19)', async () => {
+test('an acquire fails on a value that is not a lock, and keeps the value (S19)', async () => {
   await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
   await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow(
     'the key has a value that is not a lock of this package',
@@ -511,7 +514,7 @@ test('fails on a value that is not a lock of this package, and keeps it (S19)', 
   await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
 });
 
-test('reports a key of another type (S19)', async () => {
+test('an acquire fails with WRONGTYPE on a key of another type (S19)', async () => {
   await looker.rpush('lock:{k}', 'a list');
   await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow('WRONGTYPE');
 });

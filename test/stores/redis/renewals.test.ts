@@ -58,7 +58,7 @@ async function scriptsRun(looker: Redis): Promise<number> {
   return [...lines].reduce((sum, [, calls]) => sum + Number(calls), 0);
 }
 
-describe('on one server', () => {
+describe('many locks on one server', () => {
   let server: RedisServer;
   let looker: Redis;
   let node: RedisStore;
@@ -75,7 +75,7 @@ describe('on one server', () => {
   });
   beforeEach(() => looker.config('RESETSTAT'));
 
-  test('renews 1,000 locks with a few commands a second', async () => {
+  test('are renewed with less than one command for ten locks', async () => {
     const locks = await acquireMany([node], 1_000, 'many');
     await looker.config('RESETSTAT');
     await renewed(locks);
@@ -88,7 +88,7 @@ describe('on one server', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('sends at most 100 keys in a command, so that other commands run in between', async () => {
+  test('are extended with at most 100 keys in a command', async () => {
     const locks = await acquireMany([node], 250, 'part', { renew: false });
     await looker.config('RESETSTAT');
     await expect(extendAll(node, locks)).resolves.toEqual(locks.map(() => true));
@@ -96,7 +96,7 @@ describe('on one server', () => {
     await release(locks);
   });
 
-  test('resends a script that the server has lost, but not for a lease that has ended (S15)', async () => {
+  test('are extended after SCRIPT FLUSH, but not when one of them ends meanwhile (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,
@@ -111,7 +111,7 @@ describe('on one server', () => {
   });
 });
 
-describe('on three servers', () => {
+describe('many locks on three servers', () => {
   let servers: RedisServer[];
   let nodes: RedisStore[];
 
@@ -125,7 +125,7 @@ describe('on three servers', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('reports the loss of a lock at the next renewal, and of no other in its batch (S9)', async () => {
+  test('lose at the next renewal only the lock whose records are gone (S9)', async () => {
     const locks = await acquireMany(nodes, 50, 'gone');
     const gone = locks[20]!;
     const others = renewed(locks.filter((lock) => lock !== gone));
@@ -137,7 +137,7 @@ describe('on three servers', () => {
     await release(locks);
   });
 
-  test('loses no lock when one server is stopped (SIGSTOP) (S9)', async () => {
+  test('are all renewed when one server is stopped (SIGSTOP) (S9)', async () => {
     const locks = await acquireMany(nodes, 100, 'minority');
     servers[2]!.pause();
     try {
@@ -149,7 +149,7 @@ describe('on three servers', () => {
     await release(locks);
   });
 
-  test('reports each loss by the end of validity when a majority is stopped (SIGSTOP) (S10)', async () => {
+  test('are reported as lost by the end of their validity when a majority is stopped (SIGSTOP) (S10)', async () => {
     await until(
       async () => (await Promise.all(servers.map((server) => server.client().ping()))).length === 3,
     );
@@ -179,7 +179,7 @@ describe('on three servers', () => {
   });
 });
 
-test('renews each lock by its own command on a Cluster, as their keys are in different slots', async () => {
+test('the loss of one lock on a Cluster does not affect the renewal of the others', async () => {
   const server = await startRedis({
     args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });

@@ -22,7 +22,7 @@ import { until } from '../../support/until.js';
 /** Milliseconds until a client sends a command again. A test gives up the call before that. */
 const SENT_AGAIN_AFTER_MS = 500;
 
-/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = 30_000;
 
 /** A server behind a proxy, and clients that connect through the proxy. */
@@ -105,7 +105,7 @@ describe.each<[string, () => Promise<Setup>]>([
     setup = await setUp();
   });
 
-  /** Cuts the connection, whose requests are held, when the client has written the commands of this turn. */
+  /** Cuts the connection when the client has written the commands of this turn, which the proxy holds. */
   async function cut(client: Cluster | Redis, lost: string): Promise<void> {
     await turn();
     // `once` of node:events would reject with the error that the client emits first.
@@ -119,7 +119,7 @@ describe.each<[string, () => Promise<Setup>]>([
   const wasStored = async (key: string): Promise<boolean> =>
     (await setup.looker.exists(`lock:{${key}}`)) === 1;
 
-  test('leaves no lock when the caller aborts before the client sends the acquire again', async () => {
+  test('keeps no lock when the caller aborts before the client sends the acquire again', async () => {
     const { client, lost } = await setup.connect();
     const node = new RedisStore(client, false, newFleet());
     await node.connect();
@@ -142,7 +142,7 @@ describe.each<[string, () => Promise<Setup>]>([
     client.disconnect();
   });
 
-  test('leaves no lock when the application has shut down', async () => {
+  test('keeps no lock after the application has shut down', async () => {
     const { client, lost } = await setup.connect();
     const app = await startApp({}, { nodes: client });
     const locks = app.get(LockService);
@@ -161,7 +161,7 @@ describe.each<[string, () => Promise<Setup>]>([
 });
 
 /** node-redis looks for the master and sends a command again (`maxCommandRediscovers`) while the server answers READONLY. */
-describe('a master behind a Sentinel with node-redis, which is a replica for a moment', () => {
+describe('a master that is a replica for a moment, with node-redis and a Sentinel', () => {
   const terms = { ttl: 60_000, retry: NO_RETRY, renew: false };
   let looker: Redis;
   let client: ReturnType<typeof nodeRedisSentinel>;
@@ -187,7 +187,7 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     return Number(/errorstat_READONLY:count=(\d+)/.exec(await looker.info('errorstats'))?.[1] ?? 0);
   }
 
-  test('leaves no lock when the caller aborts before the resend', async () => {
+  test('keeps no lock when the caller aborts before node-redis sends the acquire again', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
     const redlock = redlockOver([store], PATIENT);
@@ -204,10 +204,10 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     await redlock.close();
   });
 
-  test('stores nothing when it is sent again after its time limit (S16)', async () => {
+  test('stores nothing when node-redis sends an acquire again after its time limit (S16)', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
-    // Much longer than the client takes to send the command again.
+    // The time limit is much longer than the client takes to send the command again.
     const redlock = redlockOver([store], { nodeTimeout: 2_000 });
     await until(() =>
       redlock.acquire(['second'], { ...terms, signals: [] }).then(
@@ -218,7 +218,8 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     await refuse();
     const before = await refusals();
     const failed = failureOf(redlock.acquire(['late'], { ...terms, signals: [] }));
-    // The time limit of the attempt may end it, or the script: after the deadline it writes nothing, so that a replica runs it.
+    // Either the time limit ends the attempt, or the script does: after the deadline the script writes nothing, so that
+    // a replica runs it.
     expect(await failed).toMatch(/within 2000 ms|too late/);
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();
@@ -228,7 +229,7 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     expect(await wasStored('late')).toBe(false);
   });
 
-  test('leaves no lock when the application has shut down', async () => {
+  test('keeps no lock after the application has shut down', async () => {
     const app = await startApp({}, { nodes: client });
     const locks = app.get(LockService);
     await (await locks.acquire('third')).release();

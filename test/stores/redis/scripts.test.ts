@@ -82,7 +82,7 @@ interface Terms {
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
-  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
+  /** Seconds that the waiter has waited. They decide the order, and differ by more than a busy machine is late. */
   readonly waited?: number;
   /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
@@ -199,7 +199,7 @@ async function write(
     : redis.set(recordKey(PREFIX, key), record, 'PX', life));
 }
 
-/** Makes records look as after the ttl: they expire within the linger. */
+/** Makes records look as if their ttl had passed: they expire within `LINGER_MS`. */
 async function lapse(...keys: readonly string[]): Promise<void> {
   for (const key of keys) await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
@@ -248,14 +248,14 @@ function together<T extends readonly unknown[] | []>(send: () => T) {
 }
 
 test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, WAITING, FORCE_RELEASE }))(
-  "the hash of %s equals the server's",
+  'the hash of the script %s equals the hash that Redis computes',
   async (_name, { lua, sha }) => {
     await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
   },
 );
 
-describe('ACQUIRE', () => {
-  test('stores one record with an expiry of ttl and linger', async () => {
+describe('the ACQUIRE script', () => {
+  test('stores one record that expires after the ttl plus LINGER_MS', async () => {
     const lease = leaseFor('k', { owner: 'host:1' });
     const request = requestFor(lease);
     const [token] = await acquireAll([request]);
@@ -270,7 +270,7 @@ describe('ACQUIRE', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('names the first key that refuses, its holder and its remaining ttl, and stores nothing', async () => {
+  test('stores nothing if a key is held, and returns the key, its holder and its remaining ttl', async () => {
     const theirs = leaseFor('b', { owner: 'them' });
     await granted(theirs);
     const answer = await acquire(leaseFor(['a', 'b', 'c']));
@@ -283,15 +283,15 @@ describe('ACQUIRE', () => {
   });
 
   test.each<[string, Written, boolean]>([
-    ['is held, and expires later than the linger', { life: LINGER_MS + PATIENCE }, false],
+    ['is held, and expires later than LINGER_MS from now', { life: LINGER_MS + PATIENCE }, false],
     ['has no expiry', { life: Infinity }, false],
     [
-      'is kept for minHold, and expires later than the linger',
+      'is kept for minHold, and expires later than LINGER_MS from now',
       { state: 'K', life: LINGER_MS + PATIENCE },
       false,
     ],
-    ['was held, and expires within the linger', { life: LINGER_MS }, true],
-    ['was kept, and expires within the linger', { state: 'K', life: LINGER_MS }, true],
+    ['was held, and expires within LINGER_MS', { life: LINGER_MS }, true],
+    ['was kept for minHold, and expires within LINGER_MS', { state: 'K', life: LINGER_MS }, true],
     ['is free, however late it expires', { state: 'F', life: LINGER_MS + PATIENCE }, true],
     ['is free and has no expiry', { state: 'F', life: Infinity }, true],
   ])(
@@ -328,14 +328,14 @@ describe('ACQUIRE', () => {
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(records);
   });
 
-  test('returns the token of the records when it runs again for a raised lease', async () => {
+  test('returns the raised token when it runs again for a lease whose token was raised', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await raise(lease, token + 7);
     await expect(acquire(lease)).resolves.toBe(token + 7);
   });
 
-  test('fails when it runs again for a released, kept or lapsed lease, and changes nothing', async () => {
+  test('fails when it runs again for a lease that was released, is kept or has lapsed', async () => {
     const [released, kept, lapsed] = [leaseFor('released'), leaseFor('kept'), leaseFor('lapsed')];
     for (const lease of [released, kept, lapsed]) await granted(lease);
     kept.acquired(performance.now(), TTL);
@@ -350,7 +350,7 @@ describe('ACQUIRE', () => {
     await expect(acquire(leaseFor('released'))).resolves.toEqual(expect.any(Number));
   });
 
-  test('does not grant a partly stored lease again', async () => {
+  test('does not grant a lease again when one of its keys is gone', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -369,21 +369,21 @@ describe('ACQUIRE', () => {
     ['like a free record, but cut short', `F-${'1'.repeat(16)}:${THEIRS}:170000000000`],
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
-  ])('fails on a foreign value, %s, and does not overwrite it (S19)', async (_name, value) => {
-    // A record that expires within the linger has lapsed, and would be overwritten.
+  ])('fails on a value that is not a lock (%s), and keeps it (S19)', async (_name, value) => {
+    // A record that expires within `LINGER_MS` has lapsed, and would be overwritten.
     await redis.set('lock:{b}', value, 'PX', LINGER_MS);
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
     await expect(recordOf('b')).resolves.toBe(value);
   });
 
-  test('fails on a key of another type, and does not report it as held for ever (S19)', async () => {
+  test('fails with WRONGTYPE on a key of another type (S19)', async () => {
     await redis.rpush('lock:{b}', 'not a lock');
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow('WRONGTYPE');
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
   });
 
-  test('stores nothing when memory is short (S9)', async () => {
+  test('stores nothing when Redis is out of memory (S9)', async () => {
     await withoutMemory(async () => {
       await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow('OOM');
       await expect(acquire(leaseFor('a'), { marked: true })).rejects.toThrow('OOM');
@@ -400,7 +400,7 @@ describe('ACQUIRE', () => {
     await granted(leaseFor('k'), { deadline: PATIENCE });
   });
 
-  test('refuses while the data is younger than the guard, and returns the remaining time (S12)', async () => {
+  test('refuses while the data is younger than the restart guard, and returns the remaining time (S12)', async () => {
     await redis.config('RESETSTAT');
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
     expect(wait).toBeGreaterThan(TTL - PATIENCE);
@@ -412,7 +412,7 @@ describe('ACQUIRE', () => {
     await expect(readMarker()).resolves.toEqual({ born: born - TTL - 1, high: 0 });
   });
 
-  test('reports a holder, and grants a duplicate, while the data is younger than the guard', async () => {
+  test('names a holder, and grants a repeated request, while the data is younger than the guard', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(acquire(lease, { guard: TTL })).resolves.toBe(token);
@@ -423,7 +423,7 @@ describe('ACQUIRE', () => {
     ]);
   });
 
-  test('restarts the guard when the marker is from the future, and keeps its token (S12)', async () => {
+  test('restarts the guard if the time in the marker is in the future (S12)', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() + 3_600_000, high);
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
@@ -435,7 +435,7 @@ describe('ACQUIRE', () => {
 });
 
 describe('the fencing token that ACQUIRE gives', () => {
-  test('follows the clock without a stored token, so that tokens increase after a loss of data', async () => {
+  test('follows the clock when no token is stored, so that tokens increase after a loss of data', async () => {
     const before = Date.now();
     const token = await granted(leaseFor('k'));
     expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
@@ -445,8 +445,8 @@ describe('the fencing token that ACQUIRE gives', () => {
   test.each<[string, Written]>([
     ['was released', { state: 'F', life: LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
-    ['was kept', { state: 'K', life: LINGER_MS }],
-  ])('is one larger than the last of a key that %s, when the clock is not larger', async (_name, record) => {
+    ['was kept for minHold', { state: 'K', life: LINGER_MS }],
+  ])('is the last token plus one if the clock is behind, for a key that %s', async (_name, record) => {
     const last = tokenAhead();
     await write('k', { ...record, token: last });
     await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
@@ -466,7 +466,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     for (const [index, token] of tokens.entries()) expect(token).toBeGreaterThan(tokens[index - 1] ?? 0);
   });
 
-  test('counts from the largest token of its keys, and is stored at each of them', async () => {
+  test('is larger than the last token of each of its keys, and is stored at all of them', async () => {
     const last = tokenAhead();
     await write('a', { state: 'F', token: last - 5 });
     await write('b', { state: 'F', token: last });
@@ -475,7 +475,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     for (const key of 'abcd') await expect(tokenOf(key)).resolves.toBe(last + 1);
   });
 
-  test('starts at the proposal, but not behind the clock and not ahead of it by more than the lead', async () => {
+  test('is the proposed token, but never behind the clock or more than LEAD_MS ahead of it', async () => {
     const soon = tokenAhead(LEAD_MS - 100);
     await expect(acquire(leaseFor('a'), { proposal: soon })).resolves.toBe(soon);
     const behind = await granted(leaseFor('b'), { proposal: 5 });
@@ -487,19 +487,19 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(ahead).toBeLessThanOrEqual(tokenAt(Date.now() + 1 + LEAD_MS));
   });
 
-  test('is larger than the last, with any proposal', async () => {
+  test('is larger than the last token, even if a smaller token is proposed', async () => {
     const last = tokenAhead();
     await write('k', { state: 'F', token: last });
     await expect(acquire(leaseFor('k'), { proposal: last - 1_000 })).resolves.toBe(last + 1);
   });
 
-  test('is stored as a whole number in 16 digits, unlike the default of Lua', async () => {
+  test('is stored with 16 digits, not in the default format of Lua', async () => {
     await write('k', { state: 'F', token: 9007199254740000 });
     await expect(acquire(leaseFor('k'))).resolves.toBe(9007199254740001);
     expect((await recordOf('k'))!.slice(2, 19)).toBe('9007199254740001:');
   });
 
-  test('never exceeds the largest exact JavaScript number', async () => {
+  test('never exceeds Number.MAX_SAFE_INTEGER', async () => {
     await write('k', { state: 'F', token: Number.MAX_SAFE_INTEGER });
     const record = await recordOf('k');
     await expect(acquire(leaseFor(['a', 'k']), { marked: true })).rejects.toThrow(
@@ -510,7 +510,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect((await readMarker()).high).toBe(0);
   });
 
-  test('starts above the marker, which raises the minimum of every key', async () => {
+  test('is larger than the token in the marker, for every key', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(high + 1);
@@ -520,7 +520,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(await granted(leaseFor('c'), { marked: true })).toBeGreaterThan(high);
   });
 
-  test('raises the marker when it is ahead of the clock by more than the lead, as its record will expire', async () => {
+  test('raises the marker when it is more than LEAD_MS ahead of the clock', async () => {
     const born = Date.now() - TTL;
     const last = tokenAhead();
     await writeMarker(born);
@@ -532,7 +532,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: last + 2 });
   });
 
-  test('does not change the marker when it is ahead of the clock by less than the lead', async () => {
+  test('does not change the marker when it is less than LEAD_MS ahead of the clock', async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const soon = tokenAhead(LEAD_MS - 100);
@@ -540,7 +540,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test('is granted to no lease of the command when the marker cannot be raised', async () => {
+  test('is not granted when it must raise the marker and Redis is out of memory', async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -562,7 +562,7 @@ describe('the fencing token that ACQUIRE gives', () => {
   });
 });
 
-describe('ACQUIRE for a tick of a schedule', () => {
+describe('the ACQUIRE script for a tick of a schedule', () => {
   const AT = 1_700_000_000_000;
 
   function ticking(at: number, keys: string | readonly string[] = 'k'): Lease {
@@ -574,7 +574,7 @@ describe('ACQUIRE for a tick of a schedule', () => {
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
 
-  test('refuses a tick that has run, or an earlier one, and returns the owner that ran it and the life of its mark', async () => {
+  test('refuses a tick that has run and earlier ticks, and returns the owner that ran it', async () => {
     await ran(AT);
     for (const at of [AT, AT - 1]) {
       const reply = readAcquireReply(await acquire(ticking(at)));
@@ -585,13 +585,13 @@ describe('ACQUIRE for a tick of a schedule', () => {
     await granted(ticking(AT + 1, ['k', 'l']));
   });
 
-  test('refuses a tick of a schedule without instants, while any mark is stored', async () => {
+  test('refuses a tick without a time while the schedule has a mark', async () => {
     await granted(ticking(0, 'other'));
     await ran(0);
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
   });
 
-  test('fails for the lease with a mark of another type, and not for others in the command', async () => {
+  test('fails for a lease whose mark has another type, and grants the other leases of the command', async () => {
     await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
     const [first, refused, last] = await acquireAll(
       [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
@@ -602,8 +602,8 @@ describe('ACQUIRE for a tick of a schedule', () => {
   });
 });
 
-describe('BIRTH', () => {
-  test('stores the marker once and returns the time (S12, S16)', async () => {
+describe('the BIRTH script', () => {
+  test('stores the marker only once, and returns the time of the server (S12, S16)', async () => {
     const [micros, born] = (await run(BIRTH, [1, MARKER])) as [number, number];
     expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(PATIENCE);
     expect(born).toBe(Math.floor(micros / 1_000));
@@ -615,18 +615,18 @@ describe('BIRTH', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 0 });
   });
 
-  test('keeps the largest token of the marker', async () => {
+  test('keeps an existing marker and the token in it', async () => {
     await writeMarker(1_700_000_000_000, 77);
     await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
     await expect(readMarker()).resolves.toEqual({ born: 1_700_000_000_000, high: 77 });
   });
 
-  test('returns only the time without a marker', async () => {
+  test('returns only the time of the server when the node has no marker', async () => {
     await expect(run(BIRTH, [0])).resolves.toEqual([expect.any(Number), -1]);
     await expect(redis.dbsize()).resolves.toBe(0);
   });
 
-  test('finds an existing marker, also when memory is short', async () => {
+  test('finds an existing marker even when Redis is out of memory', async () => {
     await writeMarker(1_700_000_000_000);
     await withoutMemory(async () => {
       await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
@@ -634,8 +634,8 @@ describe('BIRTH', () => {
   });
 });
 
-describe('RAISE', () => {
-  test('raises the tokens of records that hold the lease, and changes nothing else', async () => {
+describe('the RAISE script', () => {
+  test('raises the token in all records of a lease, and changes nothing else', async () => {
     const lease = leaseFor(['a', 'b'], { owner: 'ünïcode' });
     const token = await granted(lease);
     const record = (await recordOf('a'))!;
@@ -643,11 +643,11 @@ describe('RAISE', () => {
     const raised = record.replace(String(token), String(token + 5));
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual([raised, raised]);
     await expectLife('a', TTL + LINGER_MS);
-    // A request for the present token succeeds, too: the message may come twice.
+    // A request for the present token succeeds, too, because a client may send the command twice.
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('refuses when a record has a larger token, holds another lease, or is missing, and changes nothing', async () => {
+  test('changes nothing when a record has a larger token, holds another lease or is missing', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const unchanged = async (): Promise<void> => {
@@ -669,7 +669,7 @@ describe('RAISE', () => {
     ['was released', { state: 'F', life: TTL + LINGER_MS }],
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
-  ])('refuses when a record %s', async (_name, record) => {
+  ])('changes nothing when a record %s', async (_name, record) => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     await write('b', { ...record, id: lease.id, token });
@@ -685,7 +685,7 @@ describe('RAISE', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('raises the marker when the token is ahead of the clock by more than the lead, and keeps its time of birth', async () => {
+  test('raises the marker, and keeps its time, when the token is more than LEAD_MS ahead of the clock', async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -701,7 +701,7 @@ describe('RAISE', () => {
     expect(far).toBeGreaterThan(token);
   });
 
-  test('never lowers the marker', async () => {
+  test('never lowers the token in the marker', async () => {
     const born = Date.now() - TTL;
     const lease = leaseFor('k');
     await granted(lease);
@@ -711,7 +711,7 @@ describe('RAISE', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: farther });
   });
 
-  test('creates a missing marker with a new time of birth, so that the guard restarts', async () => {
+  test('creates a missing marker with the present time, so that the guard restarts', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     const far = tokenAhead();
@@ -721,7 +721,7 @@ describe('RAISE', () => {
     expect(Math.abs(born - Date.now())).toBeLessThan(PATIENCE);
   });
 
-  test('refuses a token that is ahead of the clock by more than the lead without a marker', async () => {
+  test('refuses a token more than LEAD_MS ahead of the clock when the node has no marker', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(raise(lease, tokenAhead())).resolves.toBe(0);
@@ -731,7 +731,7 @@ describe('RAISE', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('raises no token when the marker cannot be raised', async () => {
+  test('raises no token when Redis has no memory to raise the marker', async () => {
     await writeMarker(Date.now() - TTL);
     const lease = leaseFor('k');
     const token = await granted(lease);
@@ -742,8 +742,8 @@ describe('RAISE', () => {
   });
 });
 
-describe('EXTEND', () => {
-  test("sets the expiry of the lease's records to ttl and linger", async () => {
+describe('the EXTEND script', () => {
+  test('sets the expiry of all records of a lease to the ttl plus LINGER_MS', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     const record = await recordOf('a');
@@ -763,7 +763,7 @@ describe('EXTEND', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('never shortens an expiry, also of one record among several', async () => {
+  test('never shortens the expiry of a record, even of one record among several', async () => {
     const lease = leaseFor(['a', 'b']);
     await write('a', { id: lease.id, life: 9 * TTL + LINGER_MS });
     await write('b', { id: lease.id, life: PATIENCE + LINGER_MS });
@@ -781,7 +781,7 @@ describe('EXTEND', () => {
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was released long ago', { state: 'F', life: PATIENCE }],
-  ])('does not revive a record that %s when it comes late', async (_name, record) => {
+  ])('does not revive a record that %s', async (_name, record) => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'k'])];
     for (const lease of [alone, several]) {
       await write('a', { id: lease.id });
@@ -801,7 +801,7 @@ describe('EXTEND', () => {
     await expectLife('k', TTL + LINGER_MS);
   });
 
-  test('works when memory is short (S9)', async () => {
+  test('works when Redis is out of memory (S9)', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await withoutMemory(async () => {
@@ -810,7 +810,7 @@ describe('EXTEND', () => {
     });
   });
 
-  test('decides each of several leases by its own records (S9)', async () => {
+  test('decides about each of several leases separately (S9)', async () => {
     const [first, second, third, fourth, fifth] = [
       leaseFor(['a', 'b']),
       leaseFor('c'),
@@ -835,7 +835,7 @@ describe('EXTEND', () => {
   });
 });
 
-describe('RELEASE', () => {
+describe('the RELEASE script', () => {
   test('frees only the records that hold the lease (S7)', async () => {
     const lease = leaseFor(['a', 'b', 'gone']);
     await granted(lease);
@@ -854,7 +854,7 @@ describe('RELEASE', () => {
     await expectLife('b', TTL + LINGER_MS);
   });
 
-  test('keeps the last token exactly for the linger', async () => {
+  test('keeps the last token for LINGER_MS after the release', async () => {
     const [long, short] = [leaseFor('long', { ttl: 3_600_000 }), leaseFor('short', { ttl: 10 })];
     await granted(long);
     await granted(short);
@@ -865,7 +865,7 @@ describe('RELEASE', () => {
     }
   });
 
-  test("does not change a freed record or the next holder's when it runs again", async () => {
+  test('changes neither a freed record nor the record of the next holder when it runs again', async () => {
     const [first, second] = [leaseFor('k'), leaseFor('k')];
     await granted(first);
     await release(first);
@@ -878,7 +878,7 @@ describe('RELEASE', () => {
     await expect(recordOf('k')).resolves.toBe(record);
   });
 
-  test('frees also lapsed records', async () => {
+  test('frees a lapsed record, too', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await lapse('k');
@@ -886,7 +886,7 @@ describe('RELEASE', () => {
     await expect(stateOf('k')).resolves.toBe('F-');
   });
 
-  test('frees by an expiry when memory is short, permanently (S9)', async () => {
+  test('frees records permanently by an expiry when Redis is out of memory (S9)', async () => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
     await granted(alone);
     await granted(several);
@@ -901,7 +901,7 @@ describe('RELEASE', () => {
     await granted(leaseFor(['k', 'a', 'b']));
   });
 
-  test("keeps the lease's records for the rest of minHold, longer or shorter than their expiry", async () => {
+  test('keeps records for the rest of minHold, whether the ttl is longer or shorter', async () => {
     const [long, short] = [
       leaseFor('long', { ttl: 3_600_000 }),
       leaseFor(['short', 'b', 'gone'], { ttl: 10_000 }),
@@ -920,7 +920,7 @@ describe('RELEASE', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('keeps a record that refuses others, cannot be extended or released, and ends by itself', async () => {
+  test('leaves a record for minHold that no call can extend or free, and that ends by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -939,7 +939,7 @@ describe('RELEASE', () => {
     expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
   });
 
-  test('keeps when memory is short, and refuses an extension', async () => {
+  test('keeps a record for minHold even when Redis is out of memory', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     lease.acquired(performance.now(), 2 * TTL);
@@ -951,7 +951,7 @@ describe('RELEASE', () => {
     });
   });
 
-  test('does not change a foreign value, and fails on a key of another type', async () => {
+  test('does not change a value that is not a lock, and fails on a key of another type', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     const lease = leaseFor(['a', 'b', 'c']);
@@ -961,7 +961,7 @@ describe('RELEASE', () => {
     await expect(stateOf('c')).resolves.toBe('F-');
   });
 
-  test('stores the tick that ran, unless a later one is stored, with any holder of the key (oncePerTick)', async () => {
+  test('stores the tick that ran unless a later tick is stored (oncePerTick)', async () => {
     const tickAt = (at: number, owner: string): Lease => {
       const lease = leaseFor('k', { owner, tick: { schedule: 'nightly', at, life: TTL, from: 'release' } });
       lease.acquired(performance.now(), 0);
@@ -989,8 +989,8 @@ describe('RELEASE', () => {
   });
 });
 
-describe('FORCE_RELEASE', () => {
-  test('frees a record with one of the ids, and returns that id; the last token stays', async () => {
+describe('the FORCE_RELEASE script', () => {
+  test('frees a record with one of the given ids, and keeps its last token', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     const record = (await recordOf('k'))!;
@@ -1009,7 +1009,7 @@ describe('FORCE_RELEASE', () => {
     }
   });
 
-  test("does not change a free record, another id's record, or a missing key", async () => {
+  test('changes neither a free record, nor a record with another id, nor a missing key', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     const record = await recordOf('k');
@@ -1021,7 +1021,7 @@ describe('FORCE_RELEASE', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('never overwrites a foreign value (S19)', async () => {
+  test('never overwrites a value that is not a lock (S19)', async () => {
     await redis.set('lock:{k}', 'somebody');
     await expect(forceRelease('k', 'somebody', THEIRS)).resolves.toEqual([]);
     await expect(recordOf('k')).resolves.toBe('somebody');
@@ -1029,7 +1029,7 @@ describe('FORCE_RELEASE', () => {
     await expect(forceRelease('list', THEIRS)).rejects.toThrow('WRONGTYPE');
   });
 
-  test('works when memory is short, permanently', async () => {
+  test('frees a record permanently when Redis is out of memory', async () => {
     await write('k');
     await withoutMemory(async () => {
       await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
@@ -1040,8 +1040,8 @@ describe('FORCE_RELEASE', () => {
   });
 });
 
-describe('READ', () => {
-  test('returns held records with their remaining time, and no free ones', async () => {
+describe('the READ script', () => {
+  test('returns held records with their remaining time, and no free or lapsed records', async () => {
     const lease = leaseFor('held');
     await granted(lease);
     await write('kept', { state: 'K' });
@@ -1073,7 +1073,7 @@ describe('READ', () => {
     }
   });
 
-  test('reports a foreign value as not a lock, and hides no other lock (S19)', async () => {
+  test('reports values that are not locks, and still returns other locks (S19)', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     await redis.set('lock:{c}', '1'.repeat(80), 'PX', LINGER_MS);
@@ -1086,7 +1086,7 @@ describe('READ', () => {
     ]);
   });
 
-  test('changes nothing', async () => {
+  test('changes no data', async () => {
     await write('k', { life: LINGER_MS });
     const before = [await recordOf('k'), await redis.dbsize()];
     await read('k', 'none');
@@ -1125,7 +1125,7 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told, stop: () => client.disconnect() };
   }
 
-  /** The messages of each since the last call. Messages may still be under way, so a last message is sent and awaited. */
+  /** For each listener, its messages since the last call. Awaits a last message, because others may be under way. */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -1153,7 +1153,7 @@ describe('the queue of a key', () => {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
-  test('contains refused callers in order of arrival, whenever they ask', async () => {
+  test('contains refused callers in order of arrival, even if they ask in another order', async () => {
     await holding();
     const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
     const answer = await wait(late, 10);
@@ -1166,7 +1166,7 @@ describe('the queue of a key', () => {
     expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
   });
 
-  test('sets a flag in the record, from the first refusal until nobody waits', async () => {
+  test('sets the flag `w` in the record from the first waiter until nobody waits', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await acquire(leaseFor('k'), { ordered: true });
@@ -1196,7 +1196,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('sets the flag in the record, though a caller acquires that uses another queue node', async () => {
+  test('keeps the flag `w` in the record when a caller with another queue node acquires', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1227,7 +1227,7 @@ describe('the queue of a key', () => {
     for (const { stop } of all) stop();
   });
 
-  test('does not notify a stand-by again that retries soon after the next turn, and notifies others', async () => {
+  test('does not notify a stand-by twice within a short time, and notifies the next waiter instead', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const [a, b, c, d] = all as [Listener, Listener, Listener, Listener];
     const serverTime = async (): Promise<number> => {
@@ -1280,7 +1280,7 @@ describe('the queue of a key', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('drops waiters of dead processes, and notifies the next at once', async () => {
+  test('drops a waiter of a dead process, and notifies the next waiter at once', async () => {
     const alive = await listener('b');
     const holder = await holding();
     await wait(waiterOf('9'), 900);
@@ -1291,7 +1291,7 @@ describe('the queue of a key', () => {
     alive.stop();
   });
 
-  test('keeps others from passing the waiter whose turn it is, for a limited time; then drops it', async () => {
+  test('protects the turn of a waiter for a short time, and then drops that waiter', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1312,7 +1312,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('lets an earlier caller pass the first in line', async () => {
+  test('grants the lock to a caller that came before the first waiter', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1322,7 +1322,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('grants the waiter whose turn it is, and removes it; no key remains', async () => {
+  test('grants the lock to the waiter whose turn it is, and then drops that waiter', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1337,7 +1337,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('begins a turn when the last holder lapsed without a message', async () => {
+  test('notifies the first waiter at the next request after the holder has lapsed', async () => {
     const first = await listener('a');
     await holding();
     await wait(first.waiter, 900);
@@ -1352,10 +1352,10 @@ describe('the queue of a key', () => {
   });
 
   test.each([
-    ['memory is short', 'maxmemory', '1', '0', 'OOM'],
+    ['it is out of memory', 'maxmemory', '1', '0', 'OOM'],
     ['it has too few replicas', 'min-replicas-to-write', '1', '0', 'NOREPLICAS'],
   ])(
-    'does not keep the server busy with a turn that it cannot store, when %s',
+    'does not block the server when the server cannot store a turn because %s',
     async (_name, setting, short, plenty, error) => {
       // A server of its own: a script that does not end blocks its server for ever.
       const own = await startRedis();
@@ -1381,7 +1381,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('queues the next waiter of the process when the one before is granted, and returns if it is first', async () => {
+  test('queues the next waiter of a process when the waiter before it is granted', async () => {
     const [me, other] = [waiterOf('a'), waiterOf('b')];
     const lease = leaseFor('k');
     const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });
@@ -1397,7 +1397,7 @@ describe('the queue of a key', () => {
     await expect(stateOf('k')).resolves.toBe('Hw');
   });
 
-  test('passes the turn on when a waiter leaves', async () => {
+  test('notifies the next waiter when the first waiter leaves during its turn', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1412,13 +1412,13 @@ describe('the queue of a key', () => {
   });
 
   test.each<[string, Written | undefined, boolean]>([
-    ['nothing', undefined, true],
+    ['no record', undefined, true],
     ['a record that has lapsed', { life: LINGER_MS }, true],
     ['a record that is held', {}, false],
     ['a record that is kept', { state: 'K' }, false],
     ['a record that is held for ever', { life: Infinity }, false],
   ])(
-    'notifies the next when a waiter leaves beside %s: only if the lock is free',
+    'notifies the next waiter when one leaves, but only if the lock is free: %s',
     async (_name, record, isTold) => {
       const [first, second] = [await listener('a'), await listener('b')];
       await holding();
@@ -1435,7 +1435,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('contains a waiter for several keys at one key only, and passes the turns at the others on', async () => {
+  test('contains a waiter for several keys at only one key at a time', async () => {
     const both = waiterOf('a', 'a', 'b');
     const holder = await holding('b');
     await wait(both, 900);
@@ -1447,7 +1447,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
   });
 
-  test('loses a granted waiter at all of its keys, and keeps the flag for the other waiters', async () => {
+  test('drops a granted waiter at all of its keys, and keeps the flag `w` for other waiters', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1468,14 +1468,14 @@ describe('the queue of a key', () => {
     other.stop();
   });
 
-  test('ignores a request that arrives too late (S16)', async () => {
+  test('does not contain a caller whose request arrived too late (S16)', async () => {
     await holding();
     await acquire(leaseFor('k'), { deadline: -100, waiter: waiterOf('a') });
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
     await expect(stateOf('k')).resolves.toBe('H-');
   });
 
-  test('notifies waiters when minHold ends', async () => {
+  test('tells the first waiter to try again when minHold ends', async () => {
     const first = await listener('a');
     const lease = await holding();
     await wait(first.waiter, 900);
@@ -1489,7 +1489,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies waiters after the pause that a release requests', async () => {
+  test('tells the first waiter to try again after the pause that a release requests', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1498,7 +1498,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies waiters of a forced release', async () => {
+  test('notifies the first waiter of a forced release', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1508,7 +1508,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies waiters of a release when memory is short', async () => {
+  test('notifies the first waiter of a release when Redis is out of memory', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1519,7 +1519,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('does not block a user that may not publish: the lock is freed first (S7)', async () => {
+  test('does not prevent the release by a user that may not publish (S7)', async () => {
     await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const mute = server.client({ username: 'mute', password: 'secret' });
     const holder = await holding();
@@ -1534,7 +1534,7 @@ describe('the queue of a key', () => {
   });
 });
 
-describe('writes a token in 16 digits', () => {
+describe('the Lua text for a token', () => {
   test.each([
     1,
     99_999_999,
@@ -1544,14 +1544,14 @@ describe('writes a token in 16 digits', () => {
     9_007_199_199_999_999,
     9_007_199_200_000_000,
     Number.MAX_SAFE_INTEGER,
-  ])('%d', async (token) => {
+  ])('writes %d with 16 digits', async (token) => {
     const lua = `local token = tonumber(ARGV[1]) return ${digitsOf('token')}`;
     await expect(redis.eval(lua, 0, token)).resolves.toBe(String(token).padStart(16, '0'));
   });
 });
 
-describe('one number in place of answers', () => {
-  test('is the token of every lease, taken from the clock or from the proposal', () => {
+describe('a single number as the reply to a command', () => {
+  test('grants every lease with the token from the clock or from the proposal', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
@@ -1566,31 +1566,34 @@ describe('one number in place of answers', () => {
     }
   });
 
-  test.each([0, 1_000])('is the token of the records (proposal ahead by %d)', async (ahead) => {
-    const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
-    const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
-    const packed = packAcquire(
-      leases.map((lease) => requestFor(lease, terms)),
-      {
-        keyPrefix: PREFIX,
-        base: BASE,
-        ordered: false,
-        marker: undefined,
-        deadline: Date.now() + PATIENCE,
-        guard: 0,
-      },
-    );
-    const reply = await run(ACQUIRE, packed);
-    expect(reply).toEqual(expect.any(Number));
-    const answers = acquireAnswers(
-      reply,
-      leases.map((lease) => requestFor(lease, terms)),
-    );
-    expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
-    expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
-  });
+  test.each([0, 1_000])(
+    'gives each lease the token in its record (proposal ahead by %d ms)',
+    async (ahead) => {
+      const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
+      const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
+      const packed = packAcquire(
+        leases.map((lease) => requestFor(lease, terms)),
+        {
+          keyPrefix: PREFIX,
+          base: BASE,
+          ordered: false,
+          marker: undefined,
+          deadline: Date.now() + PATIENCE,
+          guard: 0,
+        },
+      );
+      const reply = await run(ACQUIRE, packed);
+      expect(reply).toEqual(expect.any(Number));
+      const answers = acquireAnswers(
+        reply,
+        leases.map((lease) => requestFor(lease, terms)),
+      );
+      expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
+      expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+    },
+  );
 
-  test('is replaced by separate answers when a lease is refused: earlier leases still get their tokens', async () => {
+  test('is replaced by separate answers when one lease is refused', async () => {
     await granted(leaseFor('b'));
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await acquireAll(leases.map((lease) => requestFor(lease)));
@@ -1601,14 +1604,14 @@ describe('one number in place of answers', () => {
     ]);
   });
 
-  test('is not the answer when the proposal is behind the marker, which is raised', async () => {
+  test('is not used when the token comes from the marker, which is raised', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('k'), { marked: true, proposal: high + 1 })).resolves.toBe(high + 1);
     await expect(readMarker()).resolves.toMatchObject({ high: high + 1 });
   });
 
-  test('reports that no release notified a waiter', async () => {
+  test('reports for releases that no waiter was notified', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);
@@ -1619,7 +1622,7 @@ describe('one number in place of answers', () => {
 
 describe('several leases in one command', () => {
   test.each([false, true])(
-    'are granted or refused separately, by their keys alone (ordered: %p)',
+    'are granted or refused separately when each has one key (ordered: %p)',
     async (ordered) => {
       await write('b');
       await redis.rpush('lock:{list}', 'of another type');
@@ -1648,7 +1651,7 @@ describe('several leases in one command', () => {
   );
 
   test.each([false, true])(
-    'are granted or refused separately, in any mix of kinds (ordered: %p)',
+    'are granted or refused separately with several keys, ticks and waiters (ordered: %p)',
     async (ordered) => {
       const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
       await redis.set(tickKey(PREFIX, ['ran'], tick), '0001800000000000:me');
@@ -1703,7 +1706,7 @@ describe('several leases in one command', () => {
     },
   );
 
-  test('are all refused by a node that is too young, or that is asked too late', async () => {
+  test('are all refused while the data is younger than the guard, or after the deadline', async () => {
     const leases = [leaseFor('a'), leaseFor(['b', 'c'])];
     const requests = leases.map((lease) => requestFor(lease));
     for (const answer of await acquireAll(requests, { guard: TTL }))
@@ -1714,7 +1717,7 @@ describe('several leases in one command', () => {
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('are released separately, by their keys alone', async () => {
+  test('are released separately when each has one key', async () => {
     const leases = ['a', 'b', 'list', 'gone', 'c'].map((key) => leaseFor(key));
     await redis.rpush('lock:{list}', 'of another type');
     await write('b');
@@ -1724,7 +1727,7 @@ describe('several leases in one command', () => {
     await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'H-', 'F-']);
   });
 
-  test('are released separately, and an error with one does not affect the others', async () => {
+  test('are released separately, and an error of one release does not affect the others', async () => {
     const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
     const [ran, theirs, list, several, kept, last] = [
       leaseFor(['a', 'aa'], { tick }),
@@ -1759,7 +1762,7 @@ describe('several leases in one command', () => {
     await expect(redis.get(tickKey(PREFIX, ['a', 'aa'], tick))).resolves.toBe('0001700000000000:me');
   });
 
-  test('fail as a whole with READONLY on a replica, so that the client can reconnect', async () => {
+  test('fail together with READONLY on a replica, so that the client can reconnect', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;
@@ -1778,7 +1781,7 @@ describe('several leases in one command', () => {
   });
 });
 
-test('accepts a reply whose numbers are strings, as some clients return them', () => {
+test('readAcquireReply accepts numbers as strings, as some clients return them', () => {
   expect(readAcquireReply('1700000000000000')).toEqual({ granted: true, token: 1_700_000_000_000_000 });
   expect(readAcquireReply(['0', '5', '2'])).toEqual({ granted: true, token: 5, nextIsFirst: true });
   expect(tooYoungFor(['-2', '700'])).toBe(700);
@@ -1796,7 +1799,7 @@ test('accepts a reply whose numbers are strings, as some clients return them', (
 });
 
 test.each(['no number', '', null, undefined, 0, -1, 0.5, 2 ** 53])(
-  'refuses a reply of %p as a fencing token',
+  'readAcquireReply rejects %p as a fencing token',
   (reply) => {
     expect(readAcquireReply(reply)).toBeInstanceOf(Error);
   },

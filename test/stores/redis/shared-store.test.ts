@@ -58,7 +58,7 @@ function acquireAll(leases: readonly Lease[]): Promise<(AcquireReply | Error)[]>
   return answers(leases.length, (tell) => store.acquire(requests, false, tell));
 }
 
-test('sends one command for each mode, and returns the answers in the order of the requests', async () => {
+test('a store sends one command for each mode, and answers in the order of the requests', async () => {
   const modes = ['exclusive', 'shared', 'shared', 'exclusive', 'shared'] as const;
   const leases = modes.map((mode, index) => leaseOf(mode, mode === 'shared' ? 'shared' : `own ${index}`));
   await acquireAll(leases);
@@ -87,7 +87,7 @@ test('sends one command for each mode, and returns the answers in the order of t
   expect(shared.holders.map(({ id }) => id)).toEqual([others[2]!.id]);
 });
 
-test('works after a SCRIPT FLUSH at any time', async () => {
+test('shared locks work after a SCRIPT FLUSH at any time', async () => {
   const [one, other] = [leaseOf('shared'), leaseOf('shared')];
   await redis.script('FLUSH');
   await expect(acquireOn(store, one)).resolves.toMatchObject({ granted: true });
@@ -107,7 +107,7 @@ async function lengthenMark(): Promise<void> {
   await redis.pexpire(markKey('lock:', 'k'), TTL);
 }
 
-test('refuses readers while a writer waits, and admits them after', async () => {
+test('new readers are refused while the mark of a waiting writer is set, and granted after that', async () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -126,7 +126,7 @@ test('refuses readers while a writer waits, and admits them after', async () => 
   await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
 });
 
-describe('marks of a waiter are set and removed in order, also when the server has only one of the scripts:', () => {
+describe('the mark of a waiter, when the server has only one of the two scripts', () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -136,22 +136,22 @@ describe('marks of a waiter are set and removed in order, also when the server h
   } as const;
   const hasMark = async (): Promise<boolean> => (await redis.exists('lock:{k}:w')) === 1;
 
-  /** Leaves the server with this script alone. */
+  /** Makes this script the only script of the server. */
   async function knows({ lua }: Script): Promise<void> {
     await redis.script('FLUSH');
     await redis.script('LOAD', lua);
   }
 
   test.each<[string, Script, 'letPass' | 'leave']>([
-    ['to remove it', LET_PASS, 'letPass'],
-    ['to leave', LEAVE, 'leave'],
-  ])('to set a mark, and %s', async (_name, known, end) => {
+    ['removes it', LET_PASS, 'letPass'],
+    ['leaves the queue', LEAVE, 'leave'],
+  ])('is gone when a waiter sets it and then %s', async (_name, known, end) => {
     await knows(known);
     await Promise.all([store.holdBack(waiter, 100), store[end](waiter)]);
     expect(await hasMark()).toBe(false);
   });
 
-  test('to remove a mark, and to set one', async () => {
+  test('is set when a waiter removes it and then sets it again', async () => {
     await store.holdBack(waiter, 100);
     await knows(HOLD_BACK);
     await Promise.all([store.letPass(waiter), store.holdBack(waiter, 100)]);
@@ -159,7 +159,7 @@ describe('marks of a waiter are set and removed in order, also when the server h
   });
 });
 
-test('releases the given ids by force, and returns which', async () => {
+test('forceRelease ends the leases with the given ids, and returns the ids that it has ended', async () => {
   const leases = [leaseOf('shared'), leaseOf('shared'), leaseOf('shared')];
   for (const lease of leases) await acquireOn(store, lease);
   const [a, b, c] = leases.map(({ id }) => id) as [string, string, string];
@@ -168,7 +168,7 @@ test('releases the given ids by force, and returns which', async () => {
   await expect(store.read(['k'])).resolves.toEqual([undefined]);
 });
 
-test('lists a lock of readers once', async () => {
+test('a list has a lock with several readers only once', async () => {
   for (let index = 0; index < 3; index++) await acquireOn(store, leaseOf('shared', 'listed'));
   const keys: string[] = [];
   for await (const page of store.scan('')) keys.push(...page);

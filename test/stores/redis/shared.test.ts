@@ -89,13 +89,13 @@ interface Terms {
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
-  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
+  /** Seconds that the waiter has waited. They decide the order, and differ by more than a busy machine is late. */
   readonly waited?: number;
   /** The leases that have no waiter. */
   readonly newcomers?: readonly Lease[];
 }
 
-/** The answers of the scripts of their mode for these leases. */
+/** Runs the acquire script for the mode of these leases; returns the answer for each lease. */
 async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(AcquireReply | Error)[]> {
   const { deadline = PATIENCE, guard = 0, proposal = 0, marked = guard > 0, waiter, waited = 0 } = terms;
   const { newcomers = [] } = terms;
@@ -212,7 +212,7 @@ async function recordOf(key = 'k'): Promise<string> {
   return (await redis.get(recordKey(PREFIX, key)))!;
 }
 
-/** Makes a lease look as after its ttl; it must not be the last to end. */
+/** Makes a lease look as if its ttl had passed. It must not be the lease that ends last. */
 async function lapse({ id, keys }: Lease): Promise<void> {
   for (const key of keys) {
     await expect(redis.zadd(holdersKey(PREFIX, key), 'XX', 'CH', Date.now() - 1_000, id)).resolves.toBe(1);
@@ -266,12 +266,12 @@ function waiterOf(letter: string, mode: LockMode, ...keys: readonly string[]): W
 
 test.each(
   Object.entries({ ACQUIRE_SHARED, EXTEND_SHARED, RELEASE_SHARED, RAISE_SHARED, HOLD_BACK, LET_PASS }),
-)("the hash of %s equals the server's", async (_name, { lua, sha }) => {
+)('the hash of the script %s equals the hash that Redis computes', async (_name, { lua, sha }) => {
   await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
 });
 
 describe('readers', () => {
-  test('hold a lock together, with one token for all of a phase, with any proposal', async () => {
+  test('hold a lock together with one token, even if a later reader proposes a larger token', async () => {
     const first = reader();
     const token = await granted(first);
     const others = [reader(), reader(), reader()];
@@ -289,7 +289,7 @@ describe('readers', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('refuse a writer, and name the reader that ends last', async () => {
+  test('exclude a writer, and the refusal names the reader that ends last', async () => {
     const [short, last, middle] = [
       reader('k', { ttl: SHORT }),
       reader('k', { owner: 'last' }),
@@ -301,7 +301,7 @@ describe('readers', () => {
     expectAbout(holder.remaining, TTL);
   });
 
-  test('are refused by a writer', async () => {
+  test('are refused while a writer holds the lock', async () => {
     const lease = writer();
     await granted(lease);
     await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'exclusive' });
@@ -320,7 +320,7 @@ describe('readers', () => {
     expect(tokens[3]).toBeGreaterThan(tokens[2]!);
   });
 
-  test('of the next phase get a larger token, proposed where there is a proposal', async () => {
+  test('get a larger token, or the proposed one, after all earlier readers have released', async () => {
     const first = reader();
     const token = await granted(first);
     await release(first);
@@ -333,7 +333,7 @@ describe('readers', () => {
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
-  test('get the same answer for the same lease, without a change', async () => {
+  test('get the same token when they repeat a request, and nothing in Redis changes', async () => {
     const [lease, late] = [reader(['a', 'b'], { ttl: SHORT }), reader(['a', 'b'])];
     const token = await granted(lease);
     await granted(late);
@@ -345,7 +345,7 @@ describe('readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('fail when requested again after they lapsed or the last one was released', async () => {
+  test('fail when they repeat a request after they lapsed, or after the last reader released', async () => {
     const [lapsed, last] = [reader('k', { ttl: SHORT }), reader()];
     await granted(lapsed);
     await granted(last);
@@ -356,7 +356,7 @@ describe('readers', () => {
   });
 
   test.each([true, false])(
-    'of one command get an answer each, with any stored records (order kept: %p)',
+    'get separate answers when one command requests several keys (ordered: %p)',
     async (ordered) => {
       await granted(writer('held'));
       await holdBack(waiterOf('w', 'exclusive', 'marked'), 1_000);
@@ -382,7 +382,7 @@ describe('readers', () => {
     },
   );
 
-  test('of several keys hold all or none', async () => {
+  test('hold either all of several keys or none', async () => {
     const blocker = writer('b');
     await granted(blocker);
     await expect(refusal(reader(['a', 'b', 'c']))).resolves.toMatchObject({ id: blocker.id });
@@ -393,7 +393,7 @@ describe('readers', () => {
     for (const key of lease.keys) await expect(idsOf(key)).resolves.toEqual([lease.id]);
   });
 
-  test('of several keys get one token, which raises that of the phases that they join', async () => {
+  test('get one token for several keys, and raise smaller tokens of these keys to it', async () => {
     const [a, b] = [reader('a'), reader('b')];
     await granted(a);
     const joined = await granted(b, { proposal: tokenAt(Date.now() + LEAD_MS) });
@@ -404,20 +404,20 @@ describe('readers', () => {
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
-  test('do nothing after their deadline, and on a node that is too young (S12, S16)', async () => {
+  test('are rejected after the deadline, and while the data is younger than the guard (S12, S16)', async () => {
     await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/was asked \d+ ms too late/);
     await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('start above the marker, and raise it when their token is ahead of the clock', async () => {
+  test('get a larger token than the marker has, and raise the marker', async () => {
     const high = tokenAt(Date.now() + 3_600_000);
     await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
     await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
     expect(Number((await redis.get(MARKER))!.slice(17))).toBe(high + 1);
   });
 
-  test('are refused when memory is short, and store nothing (S9)', async () => {
+  test('fail and store nothing when Redis is out of memory (S9)', async () => {
     await withoutMemory(async () => {
       await expect(acquire(reader())).rejects.toThrow(/^OOM/);
     });
@@ -433,7 +433,7 @@ describe('readers', () => {
   test.each([
     ['record', 'lock:{k}'],
     ['mark', 'lock:{k}:w'],
-  ])('never overwrite a foreign value in place of the %s (S19)', async (_what, key) => {
+  ])('never overwrite a value of another type in place of the %s (S19)', async (_what, key) => {
     await redis.rpush(key, 'not ours');
     const [refused, other] = await ask([reader(), reader('other')]);
     expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
@@ -446,19 +446,22 @@ describe('readers', () => {
   test.each([
     ['set', 'lock:{k}:h', 'lock:{k}:s'],
     ['hash', 'lock:{k}:s', 'lock:{k}:h'],
-  ])('never overwrite a foreign value in place of the %s of several readers', async (_what, key, other) => {
-    await redis.rpush(key, 'not ours');
-    const lease = reader();
-    await granted(lease);
-    await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
-    await expect(acquire(reader(['a', 'k']))).rejects.toThrow(/WRONGTYPE/);
-    await expect(idsOf()).resolves.toEqual([lease.id]);
-    await release(lease);
-    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
-    await expect(redis.exists(other, 'lock:{a}')).resolves.toBe(0);
-  });
+  ])(
+    'never overwrite a value of another type in place of the %s of several readers',
+    async (_what, key, other) => {
+      await redis.rpush(key, 'not ours');
+      const lease = reader();
+      await granted(lease);
+      await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
+      await expect(acquire(reader(['a', 'k']))).rejects.toThrow(/WRONGTYPE/);
+      await expect(idsOf()).resolves.toEqual([lease.id]);
+      await release(lease);
+      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
+      await expect(redis.exists(other, 'lock:{a}')).resolves.toBe(0);
+    },
+  );
 
-  test('report a foreign string as not a lock', async () => {
+  test('fail on a string that is not a lock', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.set('lock:{b}:w', 'somebody');
     await expect(ask([reader('a'), reader('b')])).resolves.toEqual([
@@ -467,7 +470,7 @@ describe('readers', () => {
     ]);
   });
 
-  test('find no remains of a lapsed phase of readers or permits', async () => {
+  test('ignore data that lapsed readers or permits have left', async () => {
     for (const state of ['S', 'P', 'F', 'H']) {
       await redis.flushall();
       const [old, last] = [reader('k', { ttl: SHORT }), reader()];
@@ -494,7 +497,7 @@ describe('readers', () => {
 });
 
 describe('the end of a reader', () => {
-  test('comes after its own ttl, with any renewals of others, and removes the reader', async () => {
+  test('comes after its own ttl even if other readers renew, and removes the reader', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT, owner: 'dead' }), reader('k', { owner: 'alive' })];
     await granted(dead);
     await granted(alive);
@@ -505,7 +508,7 @@ describe('the end of a reader', () => {
     await granted(writer());
   });
 
-  test('is cleaned up in parts by readers with a longer or much shorter ttl', async () => {
+  test('leaves an entry; each later reader removes about 500 entries of lapsed readers', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
     await granted(reader());
@@ -518,7 +521,7 @@ describe('the end of a reader', () => {
     }
   });
 
-  test('is not moved by a shorter ttl of another (S23)', async () => {
+  test('does not change when another reader has a shorter ttl (S23)', async () => {
     const [long, short] = [reader(), reader('k', { ttl: 100 })];
     await granted(long);
     await granted(short);
@@ -531,7 +534,7 @@ describe('the end of a reader', () => {
     expectAbout((await refusal(writer())).remaining, TTL);
   });
 
-  test('is moved later by an extension, and never earlier', async () => {
+  test('moves later with an extension, and never earlier', async () => {
     const [one, other] = [reader('k', { ttl: SHORT, owner: 'one' }), reader('k', { owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -547,7 +550,7 @@ describe('the end of a reader', () => {
     expectAbout(holders[0]!.remaining, TTL);
   });
 
-  test('is extended for all keys of a lease or for none', async () => {
+  test('moves at all keys of a lease or at none', async () => {
     const lease = reader(['a', 'b']);
     await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -557,7 +560,7 @@ describe('the end of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test.each(['H', 'F', 'K', 'P'])('is not extended when the record is in state %s', async (state) => {
+  test.each(['H', 'F', 'K', 'P'])('does not move when the record has the state %s', async (state) => {
     const lease = reader();
     await granted(lease);
     await redis.setrange('lock:{k}', 0, state);
@@ -566,14 +569,14 @@ describe('the end of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('is not extended once the record expires within the linger', async () => {
+  test('does not move after the record has lapsed', async () => {
     const lease = reader();
     await granted(lease);
     await redis.pexpire('lock:{k}', LINGER_MS);
     await expect(extend(TTL, lease)).resolves.toBe('0');
   });
 
-  test('restores the expiry of a record that has lost it: that of the last reader', async () => {
+  test('restores a lost expiry of the record when the reader that ends last extends', async () => {
     const [long, short] = [reader(), reader('k', { ttl: SHORT })];
     await granted(long);
     await granted(short);
@@ -587,7 +590,7 @@ describe('the end of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
   });
 
-  test('is not later than the end of the record, even if the entry of the reader is missing', async () => {
+  test('moves together with the end of the record, even if the hash of readers is missing', async () => {
     const lease = reader('k', { ttl: SHORT });
     await granted(lease);
     const last = reader();
@@ -599,7 +602,7 @@ describe('the end of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(2 * TTL);
   });
 
-  test('is extended, and released, when memory is short (S9)', async () => {
+  test('can move later, and a release works, when Redis is out of memory (S9)', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL, owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -620,8 +623,8 @@ describe('the end of a reader', () => {
   });
 });
 
-describe('a release of readers', () => {
-  test('ends only the lease, once (S7)', async () => {
+describe('the release of a reader', () => {
+  test('ends only its own lease, and has no effect a second time (S7)', async () => {
     const [one, other] = [reader(), reader()];
     await granted(one);
     await granted(other);
@@ -633,7 +636,7 @@ describe('a release of readers', () => {
     await expect(idsOf()).resolves.toEqual([other.id]);
   });
 
-  test('shortens the record to the last end of the remaining readers, and names that reader', async () => {
+  test('shortens the record to the end of the last remaining reader, and names that reader', async () => {
     const [long, short] = [reader('k', { ttl: 10 * TTL }), reader('k', { owner: 'short' })];
     for (const lease of [long, short, reader('k', { ttl: SHORT })]) await granted(lease);
     await release(long);
@@ -645,7 +648,7 @@ describe('a release of readers', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('keeps only the record for a single remaining reader', async () => {
+  test('deletes all but the record when a single reader remains', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -660,7 +663,7 @@ describe('a release of readers', () => {
     await expect(idsOf()).resolves.toHaveLength(2);
   });
 
-  test("keeps the entry of a single remaining reader when its token differs from the record's", async () => {
+  test("keeps the hash entry of a single remaining reader if its token differs from the record's", async () => {
     const [one, other] = [reader(), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -671,7 +674,7 @@ describe('a release of readers', () => {
     await expect(granted(reader())).resolves.toBe(token + 5);
   });
 
-  test('of the last leaves a free record for the linger, with the token, and nothing else', async () => {
+  test('leaves only a free record with the token when no reader remains', async () => {
     const [one, other] = [reader(), reader()];
     const token = await granted(one);
     await granted(other);
@@ -685,7 +688,7 @@ describe('a release of readers', () => {
     expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
 
-  test('of the last reader that has not lapsed frees it', async () => {
+  test('frees the lock when all other readers have lapsed', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT }), reader()];
     await granted(dead);
     await granted(alive);
@@ -705,7 +708,7 @@ describe('a release of readers', () => {
     await expect(refusal(writer())).resolves.toMatchObject({ id: next.id });
   });
 
-  test('fails on a key of another type, without effect on others', async () => {
+  test('fails on a key of another type, and the command still releases other locks', async () => {
     const [wrong, other] = [reader('a'), reader('b')];
     await granted(reader('a', { ttl: SHORT }));
     await granted(wrong);
@@ -720,8 +723,8 @@ describe('a release of readers', () => {
   });
 });
 
-describe('the token of readers', () => {
-  test('is raised, and a larger one of the phase does not prevent it', async () => {
+describe('the token of a reader', () => {
+  test('can be raised even if another reader has a larger token', async () => {
     const [one, other] = [reader(), reader('k', { ttl: SHORT })];
     const token = await granted(one);
     await granted(other);
@@ -735,7 +738,7 @@ describe('the token of readers', () => {
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
-  test('is not raised for a lease that does not hold all its keys', async () => {
+  test('is not raised when its lease does not hold all keys', async () => {
     const lease = reader(['a', 'b']);
     const token = await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -746,7 +749,7 @@ describe('the token of readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('ahead of the clock raises the marker, and is refused without a marker', async () => {
+  test('can be raised far ahead of the clock only together with the marker', async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
@@ -757,10 +760,10 @@ describe('the token of readers', () => {
   });
 });
 
-describe('a mark of a waiter', () => {
+describe('the mark of a waiter', () => {
   const waiting = waiterOf('a', 'exclusive');
 
-  test('refuses later readers on every node, and names the waiter', async () => {
+  test('excludes later readers on every node, and the refusal names the waiter', async () => {
     await granted(reader());
     await holdBack(waiting, 500);
     const holder = await refusal(reader());
@@ -775,7 +778,7 @@ describe('a mark of a waiter', () => {
     ).resolves.toMatchObject({ granted: true });
   });
 
-  test('refuses readers also on a free lock', async () => {
+  test('excludes readers even from a free lock', async () => {
     const lease = reader();
     await granted(lease);
     await holdBack(waiting);
@@ -787,7 +790,7 @@ describe('a mark of a waiter', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
   });
 
-  test('does not affect writers, nor readers when a reader set it', async () => {
+  test('excludes no writer, and no reader when a reader has set it', async () => {
     await holdBack(waiterOf('a', 'shared'));
     await granted(reader());
     await letPass(waiterOf('a', 'shared'));
@@ -796,9 +799,9 @@ describe('a mark of a waiter', () => {
     await expect(granted(writer())).resolves.toBeGreaterThan(0);
   });
 
-  test('lapses when the waiter does not renew it', async () => {
+  test('lapses soon when the waiter does not renew it', async () => {
     await granted(reader());
-    // Sent together: a mark is short, and this process can stand still between two commands.
+    // The commands are sent together: a mark is short, and this process can stand still between two commands.
     const [, left, { remaining }] = await Promise.all([
       setMark(waiting),
       redis.pttl('lock:{k}:w'),
@@ -811,7 +814,7 @@ describe('a mark of a waiter', () => {
     await until(async () => (await acquire(reader())).granted);
   });
 
-  test('of the first waiter stands, and only that waiter removes it', async () => {
+  test('belongs to the waiter that came first, and only that waiter can remove it', async () => {
     const [early, late] = [waiterOf('a', 'exclusive'), waiterOf('b', 'exclusive')];
     await holdBack(late, 10);
     await holdBack(early, 60_000);
@@ -825,7 +828,7 @@ describe('a mark of a waiter', () => {
     await expect(redis.exists('lock:{k}:w')).resolves.toBe(0);
   });
 
-  test('stops a stream of readers: the writer gets the lock after the earlier readers', async () => {
+  test('lets a writer acquire after the earlier readers, in spite of a stream of new readers', async () => {
     let holding = [reader(), reader()];
     await ask(holding);
     await refusal(writer(), { waiter: waiting });
@@ -849,7 +852,7 @@ describe('a mark of a waiter', () => {
     }
   });
 
-  test('never overwrites a foreign value (S19)', async () => {
+  test('never overwrites a value that is not a mark (S19)', async () => {
     await redis.set('lock:{k}:w', 'somebody');
     await expect(holdBack(waiting)).rejects.toThrow(FOREIGN);
     await letPass(waiting);
@@ -857,7 +860,7 @@ describe('a mark of a waiter', () => {
   });
 });
 
-describe('readers in line', () => {
+describe('the queue of a key with readers', () => {
   interface Listener {
     readonly channel: string;
     readonly waiter: WaiterId;
@@ -879,7 +882,7 @@ describe('readers in line', () => {
     return Promise.all(modes.map((mode, index) => listener(String.fromCharCode(97 + index), mode)));
   }
 
-  /** The delays in the messages of each since the last call, in milliseconds. */
+  /** For each listener, the delays in its messages since the last call, in milliseconds. */
   async function delaysOf(all: readonly Listener[]): Promise<number[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -890,7 +893,7 @@ describe('readers in line', () => {
     return reader(waiter.keys, { kind: waiter.mode === 'shared' ? SHARED : EXCLUSIVE });
   }
 
-  /** Makes each ask in the order of `all`: each is refused, and joins the queue. */
+  /** Lets the listeners ask in the order of `all`. Each of them is refused, and joins the queue. */
   async function lineUp(all: readonly Listener[]): Promise<void> {
     for (const [index, each] of all.entries())
       await refusal(leaseOf(each), { waiter: each.waiter, waited: 900 - index * 100 });
@@ -900,7 +903,7 @@ describe('readers in line', () => {
     for (const each of all) each.stop();
   }
 
-  test('next to each other are notified together when a writer releases, and the two behind them as stand-bys', async () => {
+  test('notifies adjacent readers together after a writer, and the next two waiters as stand-bys', async () => {
     const all = await listeners(['shared', 'shared', 'shared', 'exclusive', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
@@ -915,7 +918,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('of dead processes are dropped, and the others notified', async () => {
+  test('drops readers of dead processes, and notifies the other waiters', async () => {
     const all = await listeners(['shared', 'shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -927,12 +930,12 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('wait for a writer in front of them, which alone is notified', async () => {
+  test('notifies only a writer at once, and refuses the readers behind it', async () => {
     const all = await listeners(['exclusive', 'shared', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
     await lineUp(all);
-    // Sent together: a turn is short, and this process can stand still between two commands.
+    // The commands are sent together: a turn is short, and this process can stand still between two commands.
     const [told, inTheWay] = await Promise.all([
       release(holder),
       refusal(leaseOf(all[1]!), { waiter: all[1]!.waiter, waited: 800 }),
@@ -944,7 +947,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('refuse readers behind a waiting writer, from the start of their phase', async () => {
+  test('refuses new readers behind a waiting writer as soon as the first reader acquires', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -954,7 +957,7 @@ describe('readers in line', () => {
     const lease = leaseOf(first);
     await granted(lease, { waiter: first.waiter, waited: 950 });
     await lengthenMarks();
-    // The writer has not asked since then, and so has set no mark itself.
+    // The writer has not asked since the reader acquired, and so has set no mark itself.
     await expect(refusal(reader(), { ordered: true })).resolves.toMatchObject({ owner: 'host:b' });
     await expect(
       granted(reader(), { waiter: waiterOf('f', 'shared'), waited: 1_000 }),
@@ -962,7 +965,7 @@ describe('readers in line', () => {
     stop([first, second]);
   });
 
-  test('refuse readers behind a writer of the same command', async () => {
+  test('refuses new readers behind a waiting writer even in the command of the first reader', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -979,7 +982,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('get their turn as soon as the writer in front of them has ended', async () => {
+  test('admits readers as soon as the writer in front of them has released', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const [first, second] = all as [Listener, Listener];
     const holder = writer();
@@ -992,12 +995,12 @@ describe('readers in line', () => {
     const writing = leaseOf(second);
     await granted(writing, { waiter: second.waiter, waited: 950 });
     await release(writing);
-    // The writer has had its turn, and keeps no reader out any more.
+    // The writer has had its turn, and excludes no reader any more.
     await expect(granted(reader(), { ordered: true })).resolves.toBeGreaterThan(0);
     stop(all);
   });
 
-  test('admit other readers again soon when the waiting writer has gone', async () => {
+  test('admits new readers soon after a waiting writer has disappeared', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const [first, second] = all as [Listener, Listener];
     const holder = writer();
@@ -1005,7 +1008,7 @@ describe('readers in line', () => {
     await lineUp(all);
     await release(holder);
     const later = waiterOf('f', 'shared');
-    // Sent together: the mark is short, and this process can stand still between two commands.
+    // The commands are sent together: the mark is short, and this process can stand still between two commands.
     const [, inTheWay] = await Promise.all([
       granted(leaseOf(first), { waiter: first.waiter, waited: 950 }),
       refusal(reader(), { waiter: later, waited: 0 }),
@@ -1018,7 +1021,7 @@ describe('readers in line', () => {
     stop([first]);
   });
 
-  test('may be passed by a reader when only readers wait', async () => {
+  test('lets a new reader pass when only readers wait', async () => {
     const all = await listeners(['shared']);
     const holder = writer();
     await granted(holder);
@@ -1028,7 +1031,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('begin a turn when the last holder has lapsed, and lose it when they do not take it', async () => {
+  test('gives the first waiter a turn after the holder lapsed, and drops it if it misses the turn', async () => {
     const all = await listeners(['exclusive', 'shared']);
     await granted(writer());
     await lineUp(all);
@@ -1044,7 +1047,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('are notified when the last reader has ended, and not before', async () => {
+  test('notifies a waiting writer when the last reader has released, and not before', async () => {
     const all = await listeners(['exclusive']);
     const [one, other] = [reader(), reader()];
     await ask([one, other]);
@@ -1055,7 +1058,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('are notified when a writer in front of them gives up', async () => {
+  test('notifies readers when the writer in front of them gives up', async () => {
     const all = await listeners(['exclusive', 'shared', 'shared']);
     await granted(reader());
     await refusal(leaseOf(all[0]!), { waiter: all[0]!.waiter, waited: 900 });
@@ -1068,7 +1071,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('that leave while readers hold the lock wake no other waiter', async () => {
+  test('notifies no other waiter when a reader leaves while readers hold the lock', async () => {
     const all = await listeners(['shared', 'shared']);
     await granted(reader());
     await holdBack(waiterOf('f', 'exclusive'), 5_000);
@@ -1078,7 +1081,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('queue at only one of several keys', async () => {
+  test('contains a reader of several keys at only one of them', async () => {
     const keys = ['a', 'b'];
     const waiter = waiterOf('a', 'shared', ...keys);
     await granted(writer('a'));
@@ -1091,7 +1094,7 @@ describe('readers in line', () => {
   });
 });
 
-describe('READ and FORCE_RELEASE with readers', () => {
+describe('the scripts for a key with several holders', () => {
   test('READ returns all readers, sorted by their end', async () => {
     const leases = [
       reader('k', { owner: 'b' }),
@@ -1120,7 +1123,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
   });
 
   test.each(['h', 's'])(
-    'READ fails on a foreign value under :%s, and hides no other lock (S19)',
+    'READ fails on a value of another type under :%s, and still returns other locks (S19)',
     async (name) => {
       await ask([reader('a', { ttl: SHORT }), reader('b', { ttl: SHORT })]);
       const lease = reader(['a', 'b']);
@@ -1179,10 +1182,10 @@ describe('READ and FORCE_RELEASE with readers', () => {
 
   test.each([
     ['a slot is free', '@', 0, true],
-    ['the holder of one has lapsed', 'F', -1_000, true],
-    ['all are held', 'F', TTL, false],
+    ['the holder of a slot has lapsed', 'F', -1_000, true],
+    ['all slots are held', 'F', TTL, false],
   ])(
-    'a waiter for a permit is notified when the waiter in front gives up and %s',
+    'LEAVE notifies the next waiter for a permit only if a slot is available: %s',
     async (_when, map, ends, isTold) => {
       const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
       const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+${map}:one:0000000000000004`;
@@ -1201,7 +1204,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
     },
   );
 
-  test('FORCE_RELEASE ends only readers with the ids', async () => {
+  test('FORCE_RELEASE ends only the readers with the given ids', async () => {
     const [one, two, three] = [reader(), reader(), reader()];
     await ask([one, two, three]);
     await expect(forceRelease('k', 'x'.repeat(32), three.id, one.id)).resolves.toEqual([2, 3]);
@@ -1216,7 +1219,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
   });
 });
 
-test('the scripts fail on a replica with the error that clients look for', async () => {
+test('the scripts for readers fail with READONLY on a replica', async () => {
   const lease = reader();
   await granted(lease);
   await redis.replicaof('127.0.0.1', 1);
@@ -1228,7 +1231,7 @@ test('the scripts fail on a replica with the error that clients look for', async
   }
 });
 
-test('no key is left after the last release and the linger', async () => {
+test('every key of readers expires within LINGER_MS after the last release', async () => {
   const readers = [reader(['a', 'b'], { ttl: 10 * TTL }), reader('b'), reader('b', { ttl: 1_000 })];
   await granted(readers[0]!);
   await ask(readers.slice(1, 2));

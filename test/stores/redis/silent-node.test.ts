@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 
-test('a server that hangs gets no repeated requests, and votes at once when it is back', async () => {
+test('a server that hangs gets few of many requests, and grants locks again when it is back', async () => {
   const server = await startRedis();
   const looker = server.client();
   // The store never ends the connection of a client that was passed in.

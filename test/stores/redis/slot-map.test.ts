@@ -65,13 +65,13 @@ return taken
 `;
 
 test.each([1, 2, 5, 6, 7, 12, 50, 1_000])(
-  'reports which of %d slots are taken and free after random changes',
+  'a slot map knows which of %d slots are taken or free after random changes',
   async (permits) => {
     for (let seed = 1; seed <= 3; seed++)
       await expect(redis.eval(COMPARE, 0, seed, permits)).resolves.toMatch(/^[?-~]*$/);
   },
 );
 
-test('stores six slots in a character', () => {
+test('a slot map stores six slots in each character', () => {
   expect([1, 6, 7, 1_000].map(widthOf)).toEqual([1, 1, 2, 167]);
 });

@@ -80,23 +80,26 @@ async function keyOn(master: RedisServer): Promise<string> {
 describe.each([
   ['5', Cluster],
   ['6', Cluster6 as unknown as typeof Cluster],
-])('when a master hangs while a client of ioredis %s connects for the first time', (_version, Client) => {
+])('a Cluster client of ioredis %s that connects while a master hangs', (_version, Client) => {
   test.each([
-    ['by itself', { lazyConnect: false }],
-    ['for the package', { lazyConnect: true }],
-  ])('counts it as silent, and the others grant locks, if the client connects %s', async (_who, options) => {
-    const [here, there] = [await keyOn(answering), await keyOn(hanging)];
-    hang();
-    const node = nodeOf(clientOf(Client, options));
-    await connected(node);
-    await (await redlockOver([node], PATIENT).acquire([here], once)).release();
-    const silent = redlockOver([node], { nodeTimeout: 100 }).acquire([there], once);
-    await expect(silent).rejects.toThrow('no answer within 100 ms');
-    hanging.resume();
-    await (await redlockOver([node], PATIENT).acquire([there], once)).release();
-  });
+    ['it connects by itself', { lazyConnect: false }],
+    ['the store connects it', { lazyConnect: true }],
+  ])(
+    'gets locks on the other masters, and no answer from the hanging master, if %s',
+    async (_who, options) => {
+      const [here, there] = [await keyOn(answering), await keyOn(hanging)];
+      hang();
+      const node = nodeOf(clientOf(Client, options));
+      await connected(node);
+      await (await redlockOver([node], PATIENT).acquire([here], once)).release();
+      const silent = redlockOver([node], { nodeTimeout: 100 }).acquire([there], once);
+      await expect(silent).rejects.toThrow('no answer within 100 ms');
+      hanging.resume();
+      await (await redlockOver([node], PATIENT).acquire([there], once)).release();
+    },
+  );
 
-  test('grants locks on the others with a client that has been connecting for a while', async () => {
+  test('gets locks on the other masters if it has been connecting for a while', async () => {
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);
@@ -110,7 +113,7 @@ describe.each([
   });
 });
 
-test('leaves no listeners on the client when the node is closed', async () => {
+test('a closed node leaves no listeners on its Cluster client', async () => {
   const client = clientOf(Cluster, { lazyConnect: true });
   const listeners = (): number[] => client.eventNames().map((name) => client.listenerCount(name));
   const before = listeners();

@@ -56,7 +56,7 @@ async function watchOver(sentinels: readonly RedisServer[], options: RedisOption
   return { watch, client, told };
 }
 
-test('reports each change of a Sentinel, and ignores one that always names another master', async () => {
+test('a MasterWatch reports each change at a Sentinel, and no difference between Sentinels', async () => {
   const [leading, behind] = await Promise.all([startSentinel(7_001), startSentinel(7_002)]);
   const { told } = await watchOver([behind, leading]);
   await change(leading, 7_003);
@@ -68,7 +68,7 @@ test('reports each change of a Sentinel, and ignores one that always names anoth
   expect(told.map(({ port }) => port)).toEqual([7_003, 7_004, 7_004]);
 });
 
-test('reports a change during a connect when the client is ready', async () => {
+test('a MasterWatch reports a change during a connect only when the client is ready', async () => {
   const sentinel = await startSentinel(7_001);
   const [connecting, ready] = [await watchOver([sentinel]), await watchOver([sentinel])];
   connecting.client.status = 'connecting';
@@ -88,15 +88,18 @@ test.each([
     'a function',
     (address: string) => (address === '127.0.0.1:7002' ? { host: '10.0.0.1', port: 6_379 } : null),
   ],
-])('names the master by its reachable address, with a natMap that is %s', async (_what, natMap) => {
-  const sentinel = await startSentinel(7_001);
-  const { told } = await watchOver([sentinel], { natMap });
-  await change(sentinel, 7_002);
-  await until(() => told.length > 0);
-  expect(told).toEqual([{ ips: ['10.0.0.1'], port: 6_379 }]);
-});
+])(
+  'a MasterWatch gives the reachable address of the master with a natMap that is %s',
+  async (_what, natMap) => {
+    const sentinel = await startSentinel(7_001);
+    const { told } = await watchOver([sentinel], { natMap });
+    await change(sentinel, 7_002);
+    await until(() => told.length > 0);
+    expect(told).toEqual([{ ips: ['10.0.0.1'], port: 6_379 }]);
+  },
+);
 
-test('connects to Sentinels with a password', async () => {
+test('a MasterWatch connects to Sentinels that need a password', async () => {
   const sentinel = await startSentinel(7_001, 'requirepass secret');
   const options = { sentinelPassword: 'secret' };
   const { told } = await watchOver([sentinel], options);
@@ -105,7 +108,7 @@ test('connects to Sentinels with a password', async () => {
   expect(told).toEqual([{ ips: ['127.0.0.1'], port: 7_002 }]);
 });
 
-test('reports the IP addresses of a master with a host name, and ignores a name that does not resolve', async () => {
+test('a MasterWatch resolves the host name of a master, and ignores a name that does not resolve', async () => {
   const sentinel = await startSentinel(
     7_001,
     'sentinel resolve-hostnames yes',

@@ -17,7 +17,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-test('ends a connection that has not answered for five seconds', () => {
+test('a StallDetector ends a connection that has not answered for five seconds', () => {
   silence.asked();
   jest.advanceTimersByTime(4_990);
   expect(ended).toBe(0);
@@ -25,7 +25,7 @@ test('ends a connection that has not answered for five seconds', () => {
   expect(ended).toBe(1);
 });
 
-test('counts from the oldest unanswered command, not from an earlier one', () => {
+test('a StallDetector counts from the oldest command that has no answer yet', () => {
   silence.asked();
   jest.advanceTimersByTime(4_000);
   silence.answered();
@@ -36,7 +36,7 @@ test('counts from the oldest unanswered command, not from an earlier one', () =>
   expect(ended).toBe(1);
 });
 
-test('gives the first command no more time when a later one follows', () => {
+test('a StallDetector gives the first command no more time when another command follows', () => {
   silence.asked();
   jest.advanceTimersByTime(4_000);
   silence.asked();
@@ -44,7 +44,7 @@ test('gives the first command no more time when a later one follows', () => {
   expect(ended).toBe(1);
 });
 
-test('ignores an idle connection, and leaves no timer for it', () => {
+test('a StallDetector ignores an idle connection, and leaves no timer for it', () => {
   silence.asked();
   silence.answered();
   jest.advanceTimersByTime(60_000);
@@ -52,7 +52,7 @@ test('ignores an idle connection, and leaves no timer for it', () => {
   expect(jest.getTimerCount()).toBe(0);
 });
 
-test('ends a connection whose handshake hangs, but not one that has closed', () => {
+test('a StallDetector ends a connection whose handshake hangs, but not a closed connection', () => {
   client.emit('connect');
   client.emit('close');
   jest.advanceTimersByTime(10_000);
@@ -62,7 +62,7 @@ test('ends a connection whose handshake hangs, but not one that has closed', () 
   expect(ended).toBe(1);
 });
 
-test('reports that there has been no answer for a second, until one arrives', () => {
+test('a StallDetector reports silence after a second without an answer, until an answer arrives', () => {
   silence.asked();
   silence.asked();
   jest.advanceTimersByTime(990);
@@ -76,7 +76,7 @@ test('reports that there has been no answer for a second, until one arrives', ()
   expect(silence.isSilent).toBe(true);
 });
 
-test('counts no failed command as an answer, and no connection without commands as silent', () => {
+test('a StallDetector counts a failed command as unanswered, and an idle connection as not silent', () => {
   silence.asked();
   silence.asked();
   jest.advanceTimersByTime(1_010);
@@ -86,7 +86,7 @@ test('counts no failed command as an answer, and no connection without commands 
   expect(silence.isSilent).toBe(false);
 });
 
-test('ends a dead connection though its commands time out in the client', () => {
+test('a StallDetector ends a dead connection even if its commands time out in the client', () => {
   for (let second = 0; second < 5; second++) {
     silence.asked();
     jest.advanceTimersByTime(500);
@@ -96,7 +96,7 @@ test('ends a dead connection though its commands time out in the client', () => 
   expect(ended).toBe(1);
 });
 
-test('reads a pending answer first after the thread was blocked', () => {
+test('a StallDetector reports no silence if an answer was pending while the thread was blocked', () => {
   silence.asked();
   // The timer is late: the loop runs timers before it reads sockets.
   jest.advanceTimersByTime(1_000);
@@ -106,7 +106,7 @@ test('reads a pending answer first after the thread was blocked', () => {
   expect(silence.isSilent).toBe(false);
 });
 
-test('does not end connections of other clients, however long they are silent', () => {
+test('a StallDetector never ends the connection of a passed-in client', () => {
   const borrowed = new StallDetector(client as unknown as Redis, false);
   borrowed.asked();
   const timers = jest.spyOn(globalThis, 'setTimeout');
@@ -119,19 +119,16 @@ test('does not end connections of other clients, however long they are silent', 
 });
 
 test.each([
-  ['a server', false, 1],
-  ['a Cluster, of whose masters only some may be silent,', true, 1_001],
-])(
-  'counts %s as silent when enough of its connections have not answered for a second',
-  (_what, isCluster, enough) => {
-    silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
-    for (let asked = 1; asked < enough; asked++) silence.asked();
-    jest.advanceTimersByTime(1_010);
-    expect(silence.isSilent).toBe(false);
-    silence.asked();
-    jest.advanceTimersByTime(1_010);
-    expect(silence.isSilent).toBe(true);
-    silence.answered();
-    expect(silence.isSilent).toBe(false);
-  },
-);
+  ['one server, after one unanswered command', false, 1],
+  ['a Cluster, after 1,001 unanswered commands', true, 1_001],
+])('a StallDetector reports silence of %s', (_what, isCluster, enough) => {
+  silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
+  for (let asked = 1; asked < enough; asked++) silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(false);
+  silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(true);
+  silence.answered();
+  expect(silence.isSilent).toBe(false);
+});

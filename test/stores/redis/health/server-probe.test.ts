@@ -110,7 +110,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
   });
 
-  test('from its next connection when a master becomes a replica, and is used when a replica becomes a master', async () => {
+  test('when it has become a replica, until it is a master again', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     const { nodes, warnings } = await connect([other.url]);
     const redlock = locksOver(nodes);
@@ -125,7 +125,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('until a replica is promoted, which then votes on its existing connection', async () => {
+  test('while it is a replica, and votes on its existing connection after its promotion', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     await other.client().replicaof('127.0.0.1', master.port);
     const { nodes } = await connect([other.url]);
@@ -134,7 +134,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
-  test('when it lacks the database, where ioredis would use database 0', async () => {
+  test('when it has no database with the number in the URL', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
     const { nodes, failures } = await connect([`${server.url}/2`]);
     expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
@@ -142,13 +142,13 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
   });
 
-  test('when a node of a Cluster is given as a plain node', async () => {
+  test('when it is a node of a Redis Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
   });
 
-  test('when a node of a Cluster of Valkey is given as a plain node', async () => {
+  test('when it is a node of a Valkey Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const connected = connectOver(likeValkey(await readyClientOf(server)));
     await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
@@ -158,14 +158,14 @@ describe('an unfit server is refused with the reason (S17)', () => {
 test.each([
   ['its mode', /^(redis_mode|server_mode|cluster_enabled):.*/gm, 'a node of a Redis Cluster'],
   ['its role', /^role:.*/gm, 'a replica'],
-])('uses a server that does not report %s, with one warning (S17)', async (_what, fields, unnoticed) => {
+])('a server that does not report %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
   const client = await readyClientOf(await newServer(DURABLE));
   const { ready, warnings } = connectOver(rewriteInfo(client, (info) => info.replace(fields, '')));
   await ready;
   expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
 });
 
-test('lets a node vote that could not be checked on connection, once it can be checked (OOM, MISCONF, READONLY)', async () => {
+test('a node whose first check failed (OOM) votes when a later check succeeds', async () => {
   const server = await newServer(DURABLE);
   await server.client().config('SET', 'maxmemory', '1');
   const { nodes, failures } = await connect([server.url], true);
@@ -174,25 +174,25 @@ test('lets a node vote that could not be checked on connection, once it can be c
   await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
 });
 
-describe('a server with weaker locks is used, with one warning', () => {
-  test('when it keeps no append-only file, without the guard (S13)', async () => {
+describe('the check of a server for weaker locks', () => {
+  test('warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('but a server that writes every lock to disk, or has the guard, gets no warning (S12, S13)', async () => {
+  test('gives no warning with persistence of every lock, or with a restart guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
 
-  test('when it evicts keys (S14)', async () => {
+  test('warns once when the server evicts keys (S14)', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
     const { warnings } = await connect([server.url]);
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('when its user may not run INFO: only the marker guards, and locks work', async () => {
+  test('warns once when the user may not run INFO; the restart guard still works', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()
@@ -211,14 +211,14 @@ describe('a server with weaker locks is used, with one warning', () => {
 });
 
 describe('a server that refuses some commands is still used', () => {
-  test('when it has no CONFIG, as with many hosted servers', async () => {
+  test('when it has no CONFIG command, like many hosted servers', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
     const { nodes, failures, warnings } = await connect([server.url]);
     expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
     await expect(answerOf(locksOver(nodes))).resolves.toBe('acquired');
   });
 
-  test('when it has no INFO', async () => {
+  test('when it has no INFO command', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'INFO', ''] });
     const client = new Redis(server.url, { enableReadyCheck: false });
     const fleet = newFleet();
@@ -240,8 +240,8 @@ describe('the restart guard (S12)', () => {
   }
 
   /**
-   * Attempts until the lock is acquired, or refused with the outcome. On a busy machine a node may miss its time limit, and
-   * the error of the others is then another one. Such attempts are repeated; an attempt that acquires never is.
+   * Attempts until the lock is acquired, or refused with the outcome. On a busy machine a node may miss its time limit,
+   * which changes the error. Such an attempt is repeated. An attempt that acquires is never repeated.
    */
   async function attemptUntil(redlock: Redlock, outcome: string): Promise<string> {
     let said = '';
@@ -258,23 +258,23 @@ describe('the restart guard (S12)', () => {
     expect(performance.now() - asked).toBeGreaterThan(Number(wait) - 5);
   }
 
-  test('keeps a new server from voting for the time of the guard, and says for how long', async () => {
+  test('keeps a new server from voting, and the error says for how long', async () => {
     const { redlock, warnings } = await guardedNode();
     const { answer, asked } = await answered(redlock);
     await expectVoteAsAnnounced(redlock, answer, asked);
     expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
   });
 
-  test('begins at the first connection to the node, not at the first lock', async () => {
+  test('begins at the first connection to the node, so that a later lock need not wait', async () => {
     const { redlock } = await guardedNode();
     await delay(GUARD + 1_100);
     await expect(answerOf(redlock)).resolves.toBe('acquired');
   });
 
   test.each([
-    ['that lost its data', (server: RedisServer) => server.client().flushall()],
-    ['that restarted without its data', (server: RedisServer) => server.restart()],
-  ])('keeps a node from voting %s', async (_what, fault) => {
+    ['lost its data', (server: RedisServer) => server.client().flushall()],
+    ['restarted without its data', (server: RedisServer) => server.restart()],
+  ])('keeps a node from voting after it %s', async (_what, fault) => {
     const { server, redlock } = await guardedNode();
     await until(async () => (await attempt(redlock)) === 'acquired');
     await fault(server);
@@ -283,7 +283,7 @@ describe('the restart guard (S12)', () => {
     await expectVoteAsAnnounced(redlock, answer, asked);
   });
 
-  test('keeps a node from voting that restarted from old data with an old marker', async () => {
+  test('keeps a node from voting after it restarted with its data and its old marker', async () => {
     const { server, looker, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
     const marker = await looker.get('lock:redlock-node');
@@ -310,14 +310,14 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['grants a second holder beside a valid first one when it is off', 0, 'acquired'],
-    ['refuses a second holder beside a valid first one when it is on', 2 * GUARD, 'is held by alice'],
+    ['does not prevent a second holder beside a valid holder when it is off', 0, 'acquired'],
+    ['prevents a second holder beside a valid holder when it is on', 2 * GUARD, 'is held by alice'],
   ])('%s (guard %d ms)', async (_what, guard, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const urls = three.map(({ url }) => url);
     const { nodes: alices } = await connect(urls, guard > 0);
     const { nodes: bobs } = await connect(urls, guard > 0);
-    // Alice's request to a paused server is too late soon.
+    // Alice has a short time limit, so that her request to a paused server is soon too late.
     const alice = locksOver(alices, { owner: 'alice', guard, nodeTimeout: 100 });
     const bob = locksOver(bobs, { owner: 'bob', guard });
     await until(async () => (await attempt(bob)) === 'acquired');
@@ -341,9 +341,9 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['lets a task run again beside its holder when it is off', 0, 'acquired'],
-    ['lets no task run again beside its holder when it is on', 2 * GUARD, 'may have forgotten locks'],
-  ])('%s, after the only node of a task with minHold is flushed', async (_what, guard, outcome) => {
+    ['does not prevent a second run of a task with minHold when it is off', 0, 'acquired'],
+    ['prevents a second run of a task with minHold when it is on', 2 * GUARD, 'may have forgotten locks'],
+  ])('%s, after the only node is flushed', async (_what, guard, outcome) => {
     const server = await newServer();
     const { nodes: alices } = await connect([server.url], guard > 0);
     const { nodes: bobs } = await connect([server.url], guard > 0);
@@ -359,8 +359,16 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['keeps a key of a released lock with minHold through a data loss of a minority', 1, 'is held by alice'],
-    ['does not keep such a key through a data loss of a quorum when its time is over', 2, 'acquired'],
+    [
+      'preserves a key that is kept for minHold when one of three nodes loses its data',
+      1,
+      'is held by alice',
+    ],
+    [
+      'does not preserve a key that is kept for minHold when two of three nodes lose their data',
+      2,
+      'acquired',
+    ],
   ])('%s', async (_what, wiped, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const { nodes } = await connect(

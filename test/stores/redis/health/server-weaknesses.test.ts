@@ -11,7 +11,7 @@ const sound: ServerReport = {
   appendOnly: true,
 };
 
-test('reads the answer to INFO', () => {
+test('parseInfo reads the answer to INFO', () => {
   const info = [
     '# Server',
     'redis_mode:cluster',
@@ -42,7 +42,7 @@ test.each([
   ['server_mode:another\r\ncluster_enabled:1', 'cluster'],
   ['server_mode:another', undefined],
   ['', undefined],
-])('reads the mode in %j: %s', (info, mode) => {
+])('parseInfo reads in %j the mode %s', (info, mode) => {
   expect(parseInfo(info).mode).toBe(mode);
 });
 
@@ -51,7 +51,7 @@ test.each([
   ['role:slave', 'slave'],
   ['role:replica', 'slave'],
   ['', undefined],
-])('reads the role in %j: %s', (info, role) => {
+])('parseInfo reads in %j the role %s', (info, role) => {
   expect(parseInfo(info).role).toBe(role);
 });
 
@@ -61,12 +61,12 @@ test.each([
   ['a node of a Cluster', { mode: 'cluster' }, undefined, 'give an ioredis `Cluster` instead'],
   ['a Sentinel', { mode: 'sentinel' }, undefined, 'it is a Sentinel'],
   ['a server that is listed twice', {}, 'localhost:6379', 'it is the same server as localhost:6379'],
-] as const)('decides if locks are safe on %s (S17)', (_what, change, twin, reason) => {
+] as const)('unsafeBecause decides if %s can be used for locks (S17)', (_what, change, twin, reason) => {
   expect(String(unsafeBecause({ ...sound, ...change }, twin))).toContain(reason);
 });
 
 test.each([
-  ['nothing', {}, 'always', false, []],
+  ['nothing on a sound server', {}, 'always', false, []],
   [
     'eviction (S14)',
     { evictionPolicy: 'volatile-ttl' },
@@ -82,9 +82,9 @@ test.each([
     ['a restart can forget locks'],
   ],
   ['appendfsync everysec without the guard (S13)', {}, 'everysec', false, ['set appendonly to yes']],
-  ['no persistence with the guard: nothing (S12)', { appendOnly: false }, undefined, true, []],
-  ['an appendfsync that we may not read: nothing', {}, undefined, false, []],
-] as const)('warns of %s', (_what, change, appendfsync, guarded, warnings) => {
+  ['nothing without persistence but with the guard (S12)', { appendOnly: false }, undefined, true, []],
+  ['nothing when appendfsync cannot be read', {}, undefined, false, []],
+] as const)('weakBecause warns of %s', (_what, change, appendfsync, guarded, warnings) => {
   expect(weakBecause({ ...sound, ...change }, appendfsync, guarded)).toEqual(
     warnings.map((text) => expect.stringContaining(text)),
   );

@@ -25,8 +25,8 @@ beforeAll(async () => {
   looker = server.client();
 });
 
-describe('a client that is passed in', () => {
-  test('is refused by name before it connects, votes while connected, and not after it is closed', async () => {
+describe('a node-redis client that is passed in', () => {
+  test('serves locks only while it is open; otherwise the error says that it is not open', async () => {
     const client = createClient({ url: server.url });
     client.on('error', () => undefined);
     const locks = (await startApp({}, { nodes: client }, { logger: SILENT })).get(LockService);
@@ -39,7 +39,7 @@ describe('a client that is passed in', () => {
     await expect(locks.acquire('l', once)).rejects.toThrow('passed in as `nodes` is not open');
   });
 
-  test('stays open, with none of our listeners, when the module shuts down', async () => {
+  test('stays open, without listeners of the library, when the module shuts down', async () => {
     const client = nodeRedis(server.url);
     await until(() => client.isReady);
     const before = client.eventNames().map((name) => client.listenerCount(name));
@@ -59,10 +59,13 @@ describe('a client that is passed in', () => {
   test.each([
     ['RESP2', { RESP: 2 as const }],
     ['RESP3', { RESP: 3 as const }],
-    ['Buffers for texts', { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } }],
-    ['no queue', { disableOfflineQueue: true }],
-    ['a prefix of its own', { keyPrefix: 'own:' }],
-  ])('with %s: locks are shown, listed and waited for; the server is checked', async (what, options) => {
+    [
+      'Buffers in place of strings',
+      { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } },
+    ],
+    ['no offline queue', { disableOfflineQueue: true }],
+    ['a keyPrefix', { keyPrefix: 'own:' }],
+  ])('reads, lists and waits for locks with %s, and warns of a weak server', async (what, options) => {
     const fleet = newFleet();
     const node = storeOver(nodeRedis(server.url, options), fleet);
     await node.connect();
@@ -78,7 +81,7 @@ describe('a client that is passed in', () => {
     const pages: string[] = [];
     for await (const page of node.scan(key)) pages.push(...page);
     expect(pages).toEqual([key]);
-    const prefix = what === 'a prefix of its own' ? 'own:' : '';
+    const prefix = what === 'a keyPrefix' ? 'own:' : '';
     await expect(looker.exists(`${prefix}lock:{${key}}`)).resolves.toBe(1);
     const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
     const waiting = redlock.acquire([key], { ...terms, retry });
@@ -90,7 +93,7 @@ describe('a client that is passed in', () => {
     await redlock.close();
   });
 
-  test('a user with the rights in docs/choosing-nodes.md is denied nothing', async () => {
+  test('is denied no command with the rights in docs/choosing-nodes.md', async () => {
     await looker.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>secret', ...RIGHTS, ...NODE_REDIS_RIGHTS);
     await looker.call('ACL', 'LOG', 'RESET');
     const client = nodeRedis(server.url, { username: 'few', password: 'secret' });
@@ -105,7 +108,7 @@ describe('a client that is passed in', () => {
     await expect(looker.call('ACL', 'LOG')).resolves.toEqual([]);
   });
 
-  test('errors of the server are passed on: locks are refused without memory, and held ones are renewed', async () => {
+  test('passes on an OOM error of the server, and still extends a held lock', async () => {
     const fleet = newFleet();
     const node = storeOver(nodeRedis(server.url), fleet);
     await node.connect();
@@ -138,7 +141,7 @@ describe('an acquire that the client keeps in its queue', () => {
     await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
       LockUnavailableError,
     );
-    // The time limit is one of the server's clock, of which the client has an estimate.
+    // The time limit is a time of the server's clock, which the client only estimates.
     await delay(200);
     goOn.call(client);
     await client.ping();

@@ -66,19 +66,19 @@ async function slowestHandOver(node: RedisStore): Promise<number> {
 }
 
 describe.each<[string, ClusterOptions, typeof Cluster]>([
-  ['of the Cluster, with ioredis 5', { keyPrefix: 'app:' }, Cluster],
-  ['of the Cluster, with ioredis 6', { keyPrefix: 'app:' }, six],
+  ['in its own options, with ioredis 5', { keyPrefix: 'app:' }, Cluster],
+  ['in its own options, with ioredis 6', { keyPrefix: 'app:' }, six],
   ['in redisOptions, with ioredis 5', { redisOptions: { keyPrefix: 'app:' } }, Cluster],
   ['in redisOptions, with ioredis 6', { redisOptions: { keyPrefix: 'app:' } }, six],
-  ['of the Cluster, with a hash tag', { keyPrefix: '{app}:' }, Cluster],
+  ['in its own options, with a hash tag', { keyPrefix: '{app}:' }, Cluster],
   ['in redisOptions, with a hash tag', { redisOptions: { keyPrefix: '{app}:' } }, Cluster],
-  ['in both places', { keyPrefix: 'app:', redisOptions: { keyPrefix: 'other:' } }, Cluster],
-])('under a keyPrefix %s', (_where, options, Client) => {
-  test('waiters are woken by a message', async () => {
+  ['in both options', { keyPrefix: 'app:', redisOptions: { keyPrefix: 'other:' } }, Cluster],
+])('a Cluster client with a keyPrefix %s', (_where, options, Client) => {
+  test('wakes waiters by a message', async () => {
     expect(await slowestHandOver(await nodeWith(options, Client))).toBeLessThan(BY_MESSAGE_MS);
   });
 
-  test('locks are listed by their keys', async () => {
+  test('lists locks by their keys', async () => {
     const node = await nodeWith(options, Client);
     const redlock = redlockOver([node], PATIENT);
     const keys = ['a', 'b', 'c', 'd'];
@@ -94,7 +94,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('names the channels that lack permission, including the keyPrefix', async () => {
+test('a warning names the channels that the user may not use, with the keyPrefix', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }
@@ -115,7 +115,7 @@ test('names the channels that lack permission, including the keyPrefix', async (
   await node.close();
 });
 
-describe('with servers that announce unreachable addresses', () => {
+describe('a Cluster whose servers announce unreachable addresses', () => {
   const map: NatMap = {};
   beforeAll(async () => {
     const lookers = masters.map((master) => master.client());
@@ -137,12 +137,12 @@ describe('with servers that announce unreachable addresses', () => {
   test.each([
     ['an object', map],
     ['a function', (address: string) => map[address] ?? null],
-  ])('waiters are woken by a message if the client has a natMap that is %s', async (_what, natMap) => {
+  ])('wakes waiters by a message if the client has a natMap that is %s', async (_what, natMap) => {
     expect(await slowestHandOver(await nodeWith({ natMap }))).toBeLessThan(BY_MESSAGE_MS);
   });
 });
 
-test('leaves a waiter without messages when the natMap of the client throws', async () => {
+test('a natMap that throws leaves a waiter without messages, and causes no unhandled rejection', async () => {
   let asked = 0;
   const server = {
     options: {},

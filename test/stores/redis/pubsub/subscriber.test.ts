@@ -18,7 +18,7 @@ const ANSWERING = `
   });
 `;
 
-test('keeps a connection when this process did not read its answers', async () => {
+test('a Subscriber keeps its connection when a blocked thread could not read the answers', async () => {
   const shared = new Int32Array(new SharedArrayBuffer(8));
   const other = new Worker(ANSWERING, { eval: true, workerData: shared });
   const waiting: (() => void)[] = [];
