@@ -55,7 +55,7 @@ test('does not call a listener that another listener removed', () => {
   expect(called).toHaveLength(1);
 });
 
-test('adds one listener to the signal while any callback is registered, and removes it after', () => {
+test('adds one listener to the signal for all callbacks, and removes it with the last callback', () => {
   const { signal } = abortable();
   const stops = Array.from({ length: 20 }, () => whenAborted(signal, () => undefined));
   expect(getEventListeners(signal, 'abort')).toHaveLength(1);

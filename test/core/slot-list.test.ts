@@ -18,7 +18,7 @@ function namesIn(list: Iterable<Guest>): number[] {
   return [...list].map(({ name }) => name).toSorted((a, b) => a - b);
 }
 
-test('iterates over the members that remain, in insertion order until one is removed', () => {
+test('iterates in insertion order before a removal, and over all remaining members after it', () => {
   const { list, guests } = listOf(5);
   expect([...list]).toEqual(guests);
 
@@ -56,7 +56,7 @@ test('skips a member that is removed during iteration, and visits all others', (
   expect(seen.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 4, 6, 7, 8]);
 });
 
-test('holds one object in two lists, with a property for each list', () => {
+test('keeps one object in two lists, with a property of the object for each list', () => {
   const { list, guests } = listOf(3);
   const others = new SlotList<'other', Guest>('other');
   for (const guest of guests.toReversed()) others.add(guest);

@@ -167,7 +167,7 @@ describe('routes, with the decorators in every order', () => {
     expect(acquire).not.toHaveBeenCalled();
   });
 
-  test('the same two requests overlap without @WithLock (control)', async () => {
+  test('concurrent requests overlap without @WithLock (control)', async () => {
     @Controller()
     class Unlocked {
       @Get('unlocked')
@@ -214,7 +214,7 @@ describe('scheduled methods, with the decorators in every order', () => {
     GUARD,
   ]).map((order) => [nameOf(order), order] as const);
 
-  test.each(cronOrders)('%s: registered, and two runs do not overlap', async (_name, order) => {
+  test.each(cronOrders)('%s: the job is registered, and two runs do not overlap', async (_name, order) => {
     const overlap = new Overlap();
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
     const job = app.get(SchedulerRegistry).getCronJob('job');
@@ -237,7 +237,7 @@ describe('scheduled methods, with the decorators in every order', () => {
     (order) => [nameOf(order), order] as const,
   );
 
-  test.each(intervalOrders)('%s: registered, and its runs do not overlap', async (_name, order) => {
+  test.each(intervalOrders)('%s: the job is registered, and its runs do not overlap', async (_name, order) => {
     const overlap = new Overlap();
     acquire.mockClear();
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
@@ -251,7 +251,7 @@ describe('scheduled methods, with the decorators in every order', () => {
     (order) => [nameOf(order), order] as const,
   );
 
-  test.each(timeoutOrders)('%s: fires once, under the lock', async (_name, order) => {
+  test.each(timeoutOrders)('%s: the method runs once, under the lock', async (_name, order) => {
     const overlap = new Overlap();
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
     expect(app.get(SchedulerRegistry).getTimeouts()).toEqual(['job']);
@@ -305,7 +305,7 @@ describe('several keys on one method', () => {
   afterAll(() => app.close());
   const isHeld = async (key: string): Promise<boolean> => (await locks.inspect(key)).held;
 
-  test('two @WithLock lock from top to bottom, and release both at the end', async () => {
+  test('two @WithLock acquire from top to bottom, and both locks are released at the end', async () => {
     const bottom = await locks.acquire('b');
     const running = several.nested();
     await until(() => isHeld('a'));
@@ -320,7 +320,7 @@ describe('several keys on one method', () => {
     await waiting;
   });
 
-  test('two methods with two @WithLock in opposite orders deadlock until one times out', async () => {
+  test('two methods with two @WithLock in opposite orders deadlock until one call times out', async () => {
     const results = await Promise.allSettled([several.nested(), several.nestedTheOtherWay()]);
     const refused = results.flatMap((result) =>
       result.status === 'rejected' ? [result.reason as unknown] : [],
@@ -329,7 +329,7 @@ describe('several keys on one method', () => {
     expect(refused.every((reason) => reason instanceof LockHeldError)).toBe(true);
   });
 
-  test('a list is one lock, acquired in one order however it is written', async () => {
+  test('a list of keys is one lock, and the order of the list does not matter', async () => {
     overlap.most = 0;
     const results = await Promise.all([several.listed(), several.listedTheOtherWay(), several.listed()]);
     expect(results).toEqual(Array.from({ length: 3 }, () => ['a', 'b']));

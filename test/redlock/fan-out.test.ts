@@ -16,7 +16,7 @@ const nodes = scriptedNodes(3);
 const never = new Promise<string>(() => {});
 const all = (): boolean => false;
 
-/** Answers as `replies` says, by the node's name. */
+/** Answers for each node with the entry of `replies` under its name. */
 function asking(replies: Record<string, Promise<string>>): (node: LockStore) => Promise<string> {
   return (node) => replies[node.name] ?? never;
 }
@@ -53,7 +53,7 @@ test('counts a synchronous throw of a node as an error of that node, and asks th
   );
 });
 
-test('resolves as soon as the answers decide, without waiting for the slowest', async () => {
+test('resolves as soon as the answers decide, without waiting for the slowest node', async () => {
   const answers = await fanOut(
     nodes,
     100,
@@ -91,7 +91,7 @@ test('asks all nodes before any has answered (S2)', () => {
   jest.runAllTimers();
 });
 
-test('resolves when a signal aborts, and removes its listener', async () => {
+test('resolves when a signal aborts, and removes its listener from the signal', async () => {
   const controller = new AbortController();
   const remove = jest.spyOn(controller.signal, 'removeEventListener');
   const asked = fanOut(nodes, 100, () => never, all, [controller.signal]);
@@ -100,7 +100,7 @@ test('resolves when a signal aborts, and removes its listener', async () => {
   expect(remove).toHaveBeenCalledTimes(1);
 });
 
-test('ignores a reply or an error after the decision, without an unhandled rejection', async () => {
+test('ignores an error after the decision, without an unhandled rejection', async () => {
   let fail: (error: Error) => void = () => {};
   const late = new Promise<string>((_, reject) => {
     fail = reject;
