@@ -24,7 +24,7 @@ async function run(...args: string[]): Promise<{ code: unknown; output: string }
   return { code, output };
 }
 
-// Node ends a process that has nothing left to do. The exit code is 13 if the main module still awaits something.
+// Node.js ends a process that has nothing left to do. The exit code is 13 if the main module still awaits a Promise.
 
 test.each([
   ['waits for a lock that lapses', 'acquired'],
@@ -44,11 +44,11 @@ test.each([
   await server.stop();
 });
 
-test('renewal does not keep a process with held locks alive', async () => {
+test('renewals do not keep a process alive', async () => {
   await expect(run('holds locks, and ends')).resolves.toEqual({ code: 0, output: 'false false' });
 });
 
-test('a pending release does not keep a process alive', async () => {
+test('a pending retry of a release does not keep a process alive', async () => {
   const server = await startRedis();
   const child = run('holds a lock whose client has given up, and ends', server.url, String(server.pid));
   await expect(child).resolves.toEqual({ code: 0, output: 'released' });

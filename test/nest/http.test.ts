@@ -204,10 +204,10 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   describe('a route that its guard denies answers 403, does not run and locks nothing', () => {
     test.each([
       ...cases('denied', denied),
-      ['a guard of the class, with @WithLock above the metadata', 'whole/below'],
-      ['a guard of the class, with @WithLock below the metadata', 'whole/above'],
-      ['decorators in one, above @Get', 'composed/below'],
-      ['decorators in one, below @Get', 'composed/above'],
+      ['a guard of the class, and @WithLock above @SetMetadata', 'whole/below'],
+      ['a guard of the class, and @WithLock below @SetMetadata', 'whole/above'],
+      ['@WithLock inside a composed decorator above @Get', 'composed/below'],
+      ['@WithLock inside a composed decorator below @Get', 'composed/above'],
     ])('%s', async (_name, path) => {
       await get(path).expect(403);
       expect(calls).toEqual([]);
@@ -223,7 +223,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
       await lock.release();
     });
 
-    test('the document is the same as without @WithLock', () => {
+    test('the Swagger document is the same as without @WithLock', () => {
       const { paths } = SwaggerModule.createDocument(app, new DocumentBuilder().build());
       const { tags: _tags, ...plain } = paths['/plain/{id}']!.get!;
       expect(plain).toMatchObject({ summary: 'what it does', operationId: 'run' });
@@ -236,7 +236,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     });
   });
 
-  describe('server-sent events', () => {
+  describe('server-sent events, with the decorators in every order', () => {
     test.each(cases('sse', streams))('%s', async (_name, path) => {
       const { text } = await get(path)
         .expect(200)
@@ -245,14 +245,14 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     });
   });
 
-  describe('files', () => {
+  describe('files, with the decorators in every order', () => {
     test.each(cases('file', files))('%s', async (_name, path) => {
       const { status, body, headers } = await get(path).responseType('blob');
       expect([status, String(body), headers['content-disposition']]).toEqual([200, 'http:one', 'attachment']);
     });
   });
 
-  describe('redirects', () => {
+  describe('redirects, with the decorators in every order', () => {
     test.each(cases('redirect', redirects))('%s', async (_name, path) => {
       const { status, headers } = await get(path);
       expect([status, headers['location']]).toEqual([303, 'https://elsewhere.example/one']);

@@ -171,7 +171,7 @@ describe('events, with the decorators in every order', () => {
   );
 });
 
-test('a handler that answers with a stream is under its lock until the stream ends', async () => {
+test('a handler that answers with a stream holds its lock until the stream ends', async () => {
   const answers = lastValueFrom(client.send('stream', '').pipe(toArray()));
   const locks = app.get(LockService);
   await until(async () => {

@@ -142,7 +142,7 @@ describe('messages to a gateway, with the decorators in every order', () => {
   );
 });
 
-test('a handler that answers with a stream is under its lock until the stream ends', async () => {
+test('a handler that answers with a stream holds its lock until the stream ends', async () => {
   await expect(answers('stream', '')).resolves.toEqual([true]);
   const locks = app.get(LockService);
   await expect(locks.tryAcquire('stream')).resolves.toBeNull();
