@@ -42,25 +42,25 @@ describe('a LockHeldError of a lock that several can hold', () => {
 
   test.each<[string, LockHolder, LockKind, string]>([
     [
-      'an exclusive request, held as permits',
+      'a call for an exclusive lock while a permit is held',
       holder,
       EXCLUSIVE,
       "as one of several permits, which excludes a lock of the mode 'exclusive'",
     ],
     [
-      'a shared request, held as permits',
+      'a call for a shared lock while a permit is held',
       holder,
       SHARED,
       "as one of several permits, which excludes a lock of the mode 'shared'",
     ],
     [
-      'an exclusive request, held by readers',
+      'a call for an exclusive lock while readers hold the key',
       { ...holder, mode: 'shared' },
       EXCLUSIVE,
       "in the mode 'shared', which excludes a lock of the mode 'exclusive'",
     ],
     [
-      'a request for a permit, held as an exclusive lock',
+      'a call for a permit while an exclusive lock is held',
       { ...holder, mode: 'exclusive' },
       { mode: 'permits', permits: 5 },
       "in the mode 'exclusive', which excludes a lock of 5 permits",
@@ -97,7 +97,7 @@ describe('a LockHeldError of a call whose own caller holds the lock', () => {
     ['exclusive', EXCLUSIVE],
     ['exclusive', SHARED],
     ['permits', permits],
-  ])('advises `reentrant` when the call could join: the caller holds the mode %s, the call asks for %j', (mode, kind) => {
+  ])('advises `reentrant` when the call could join: outer mode %s, inner kind %j', (mode, kind) => {
     expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the held lock');
   });
 
@@ -105,7 +105,7 @@ describe('a LockHeldError of a call whose own caller holds the lock', () => {
     ['permits', EXCLUSIVE],
     ['permits', SHARED],
     ['exclusive', permits],
-  ])('does not advise `reentrant` when the call could not join: the caller holds the mode %s, the call asks for %j', (mode, kind) => {
+  ])('does not advise `reentrant` when the call could not join: outer mode %s, inner kind %j', (mode, kind) => {
     const message = messageUnder(mode, kind);
     expect(message).not.toContain('Set `reentrant`');
     expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');

@@ -63,7 +63,7 @@ test.each([
   ['order:lines', false],
   ['order:42:line', false],
   ['orders:42:lines', false],
-])('whether the key %s matches the pattern order:*:lines: %s', (key, fits) => {
+])('matching the key %s with the pattern order:*:lines gives %s', (key, fits) => {
   const [pattern] = keyPatterns(lockOf((id: number) => `order:${id}:lines`));
   expect(pattern?.fits(key)).toBe(fits);
 });

@@ -352,7 +352,7 @@ afterEach(async () => {
   if (keys.length > 0) throw new Error(`left behind: ${keys.join()}`);
 });
 
-describe('the result of the method reaches the caller unchanged', () => {
+describe('the outcome reaches the caller unchanged', () => {
   const object = { then: 'not a function' };
   test.each([
     [undefined],

@@ -129,7 +129,7 @@ describe('routes, with the decorators in every order', () => {
 
   const server = (): Parameters<typeof request>[0] => app.getHttpServer() as Parameters<typeof request>[0];
 
-  test.each(getOrders.map((order, index) => [nameOf(order), index] as const))('%s', async (_name, index) => {
+  test.each(getOrders.map((order, index) => [nameOf(order), index] as const))('%s: concurrent requests wait, and refused requests lock nothing', async (_name, index) => {
     const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
     const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
 
@@ -146,7 +146,7 @@ describe('routes, with the decorators in every order', () => {
     expect(acquire).not.toHaveBeenCalled();
   });
 
-  test.each(postOrders.map((order, index) => [nameOf(order), index] as const))('%s', async (_name, index) => {
+  test.each(postOrders.map((order, index) => [nameOf(order), index] as const))('%s: concurrent requests wait, and refused requests lock nothing', async (_name, index) => {
     const post = (path: string, text: string): request.Test =>
       request(server()).post(`/post/${index}/${path}`).send({ text });
     const answer = { id: 7, text: 'ABC', keys: ['route:7'] };

@@ -25,7 +25,7 @@ function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}):
   return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
 }
 
-describe('every grant has a larger token, raised tokens count, and no ended claim revives', () => {
+describe('every grant and every counted raise has the largest token, and no ended claim revives', () => {
   test.each<[string, NodeScope]>([
     ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
     ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],

@@ -72,11 +72,11 @@ describe('`strict`', () => {
   });
 
   test.each<[string, (service: LockService) => Promise<unknown>]>([
-    ['acquire', (service) => service.acquire('report')],
-    ['tryAcquire', (service) => service.tryAcquire('report')],
-    ['withLock', (service) => service.withLock('report', () => 1)],
+    ['acquire with a plain key', (service) => service.acquire('report')],
+    ['tryAcquire with a plain key', (service) => service.tryAcquire('report')],
+    ['withLock with a plain key', (service) => service.withLock('report', () => 1)],
     ['a declared lock that the module does not have', (service) => service.acquire(foreign.foreign)],
-  ])('refuses %s at the call', async (_what, call) => {
+  ])('refuses a call: %s', async (_what, call) => {
     const { service } = await start({ locks, strict: true });
     await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
@@ -423,7 +423,7 @@ describe('two policies for one key', () => {
     await expect(start({ locks }, Plain)).resolves.toBeDefined();
   });
 
-  test('of key functions are logged as a warning when a call shows them, once for each pair', async () => {
+  test('of key functions are logged as a warning when calls lock the same key, once for each pair', async () => {
     const same = defineLocks({
       settle: { key: (id: number) => `order:${id}` },
       refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },
@@ -477,7 +477,7 @@ test('the error about a lock upgrade names the declared lock', async () => {
 describe("`release: 'afterCommit'` without a transaction hook", () => {
   const kept = defineLocks({ kept: { key: 'kept', release: 'afterCommit' } });
 
-  test('is refused when a call uses the lock, if no method uses it', async () => {
+  test('is refused at the call when no method uses the lock', async () => {
     const { service } = await start({ locks: kept });
     expect(service.declared()).toMatchObject([{ name: 'kept', release: 'afterCommit' }]);
     await expect(service.withLock(kept.kept, () => undefined)).rejects.toThrow(

@@ -84,7 +84,7 @@ test('three masters with the same name at three Sentinels are three nodes', asyn
   await Promise.all(servers.map((server) => server.stop()));
 });
 
-test('a node that was down at start-up is logged as connected later, and shutdown logs nothing', async () => {
+test('a node that was down at start-up is logged when it connects later, and shutdown logs nothing', async () => {
   const redis = await startRedis(DURABLE);
   await redis.kill();
   const app = await start({ nodes: redis.url });

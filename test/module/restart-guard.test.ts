@@ -115,7 +115,7 @@ describe('the restart guard covers the longest ttl as soon as the application st
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('and not only from the first call of that method on', async () => {
+  test('and it does not grow at the first call of that method', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);

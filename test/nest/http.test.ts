@@ -216,7 +216,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('filters and swagger, with the decorators in every order', () => {
-    test.each(cases('documented', documented))('%s', async (_name, path) => {
+    test.each(cases('documented', documented))('%s: the filter answers while the lock is held', async (_name, path) => {
       await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
       const lock = await app.get(LockService).acquire('http:one');
       await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
@@ -237,7 +237,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('server-sent events, with the decorators in every order', () => {
-    test.each(cases('sse', streams))('%s', async (_name, path) => {
+    test.each(cases('sse', streams))('%s: the event is made under the lock', async (_name, path) => {
       const { text } = await get(path)
         .expect(200)
         .expect('content-type', /^text\/event-stream/);
@@ -246,14 +246,14 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('files, with the decorators in every order', () => {
-    test.each(cases('file', files))('%s', async (_name, path) => {
+    test.each(cases('file', files))('%s: the file is made under the lock, and its header is kept', async (_name, path) => {
       const { status, body, headers } = await get(path).responseType('blob');
       expect([status, String(body), headers['content-disposition']]).toEqual([200, 'http:one', 'attachment']);
     });
   });
 
   describe('redirects, with the decorators in every order', () => {
-    test.each(cases('redirect', redirects))('%s', async (_name, path) => {
+    test.each(cases('redirect', redirects))('%s: the route redirects', async (_name, path) => {
       const { status, headers } = await get(path);
       expect([status, headers['location']]).toEqual([303, 'https://elsewhere.example/one']);
     });

@@ -138,7 +138,7 @@ afterAll(() => client.close());
 const send = (pattern: string, data: string): Promise<unknown> => firstValueFrom(client.send(pattern, data));
 
 describe('messages, with the decorators in every order', () => {
-  test.each(messages.map((order, index) => [nameOf(order), index] as const))('%s', async (_name, index) => {
+  test.each(messages.map((order, index) => [nameOf(order), index] as const))('%s: concurrent runs wait, and refused messages lock nothing', async (_name, index) => {
     const pattern = `run${index}`;
     await expect(Promise.all([send(pattern, 'one'), send(pattern, 'one')])).resolves.toEqual([
       'rpc:ONE',
@@ -158,7 +158,7 @@ describe('messages, with the decorators in every order', () => {
 
 describe('events, with the decorators in every order', () => {
   test.each(events.map((order, index) => [nameOf(order), messages.length + index] as const))(
-    '%s',
+    '%s: concurrent runs wait, and refused events do not run',
     async (_name, index) => {
       const emit = (data: string): Promise<unknown> =>
         lastValueFrom(client.emit(`run${index}`, data), { defaultValue: undefined });

@@ -333,7 +333,7 @@ describe('maxHold', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('prevents further renewals, even when a late confirmation comes after it', async () => {
+  test('prevents further renewals, even when a late confirmation comes after its end', async () => {
     // Renewals are sent at 333, 483, 633 and 783 ms. The first one is confirmed at 933 ms, after maxHold.
     for (const node of nodes) node.fate = { extend: 600 };
     const lock = await hold(900);

@@ -97,13 +97,13 @@ test('grants the other keys when one key is held and one key has the wrong type 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('grants a key only to the first of several requests in one turn', async () => {
+test('grants a key only to the first of several concurrent requests', async () => {
   const redlock = await openRedlock();
   const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
 });
 
-test('grants a key that is released and requested again in the same turn', async () => {
+test('grants a key that is released and requested again in the same turn of the event loop', async () => {
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -117,7 +117,7 @@ test('grants a key that is released and requested again in the same turn', async
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-test('leaves no key of an acquisition that is cancelled in the turn of its request (S6, S15)', async () => {
+test('leaves no key of an acquisition that is cancelled before it is sent (S6, S15)', async () => {
   const redlock = await openRedlock();
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
@@ -135,7 +135,7 @@ test('leaves no key of an acquisition that is cancelled in the turn of its reque
   expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
-test('grants only the acquisitions that were not cancelled after the server has lost the script (S15)', async () => {
+test('does not grant a cancelled acquisition when the server has lost the script (S15)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const redlock = await openRedlock(proxy.url);

@@ -94,7 +94,7 @@ test('tries another slot when other holders have the first slot on a majority of
   expect(lock.slot).toBe(1);
 });
 
-test('gives up after a few rounds without one slot on a quorum, and leaves no record', async () => {
+test('gives up after a few rounds in which it wins no slot on a quorum, and leaves no record', async () => {
   const { nodes, all, alone } = inMemory();
   for (const redlock of alone) await redlock.acquire(['k'], once(3));
   for (const redlock of alone.slice(1)) await redlock.acquire(['k'], once(3));

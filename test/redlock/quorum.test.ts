@@ -15,10 +15,10 @@ test.each([
 });
 
 test.each([
-  ['one node, whose holder ends', [300], 1, 300],
-  ['the second of three nodes to become free', [900, 100, 400], 2, 400],
-  ['two of three nodes are free already', [0, 0, 700], 2, 0],
-  ['a quorum of nodes has the key without expiry', [0, Infinity, Infinity], 2, Infinity],
+  ['on one node', [300], 1, 300],
+  ['when the second of three nodes becomes free', [900, 100, 400], 2, 400],
+  ['at once when two of three nodes are free', [0, 0, 700], 2, 0],
+  ['never when a quorum of nodes has the key without expiry', [0, Infinity, Infinity], 2, Infinity],
 ])('freeAfter returns the time until a quorum can be free: %s', (_when, remaining, quorum, free) => {
   expect(freeAfter(remaining, quorum)).toBe(free);
 });

@@ -178,7 +178,7 @@ describe('the fencing token', () => {
     expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
   });
 
-  test('makes the attempt fail and release when no quorum can raise its token (S6)', async () => {
+  test('makes the attempt fail and release its votes when no quorum can be raised to it (S6)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { raise: new Error('cut') };
@@ -321,7 +321,7 @@ describe('a retry', () => {
     expect(after).toBeLessThan(520);
   });
 
-  test('gets the lock when its ttl ends, before the next delay has passed', async () => {
+  test('gets the lock when the ttl of the holder ends, before the next delay has passed', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -391,7 +391,7 @@ describe('a retry', () => {
     expect(after).toBeLessThanOrEqual(4_001);
   });
 
-  test('settles within its timeout when the nodes of a retry hang (S8)', async () => {
+  test('settles within its timeout when a node hangs at its second request (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(1, 2));
     nodes[0]!.fate = { acquire: 1_500 };

@@ -110,7 +110,7 @@ describe('permits, which need one slot on a quorum (S20),', () => {
       { isSplitInSlots: true, together: 0b110, slots: [1] },
     ],
     [
-      'are held when a quorum refused',
+      'count as held when a quorum refused',
       [slot(0), full('x', 5), full('y', 5)],
       { isWon: false, isSplitInSlots: false, isHeld: true },
     ],

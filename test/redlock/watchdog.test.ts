@@ -282,7 +282,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('has its own quorum: a lock without answers delays no other, and reports its loss in time (S9, S10)', async () => {
+  test('has its own quorum: a lock without answers delays no other lock, and reports its loss in time (S9, S10)', async () => {
     const locks = await acquireMany(3);
     const [, stuck] = locks as [HeldLock, HeldLock];
     for (const node of nodes.slice(1)) answerFor(node, stuck, () => new Promise(() => {}));

@@ -352,7 +352,7 @@ test('a method with @OnlyLeader that resigns at the end of the term does not dea
   await until(async () => (await first.leadership.current()) === undefined);
 });
 
-describe('start-up refuses', () => {
+describe('start-up or class definition refuses', () => {
   const failing = (...providers: Type[]): Promise<unknown> =>
     startPlainApp(
       { imports: [RedlockModule.forRoot({ nodes: 'memory' })], providers },
@@ -398,7 +398,7 @@ describe('start-up refuses', () => {
     ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
-  ])('invalid options already at class definition (case %#)', (decorate, message) => {
+  ])('invalid options of a decorator (case %#)', (decorate, message) => {
     class Bad {
       async lead(): Promise<void> {}
     }

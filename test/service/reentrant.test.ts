@@ -255,7 +255,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('beside a call from the context of a nested call that has ended', async () => {
+  test('beside a joined call from the context of a nested call that has ended', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>

@@ -56,7 +56,7 @@ test.each(others)('distinguishes %j from earlier options', (given) => {
   }
 });
 
-test('refuses options that conflict with the defaults in every call', () => {
+test('refuses options that conflict with the defaults, also the second time', () => {
   const options = new ResolvedOptions({ minHold: 50 });
   options.of({});
   for (let call = 0; call < 2; call++) expect(() => options.of({ mode: 'shared' })).toThrow('`minHold: 0`');

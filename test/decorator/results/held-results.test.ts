@@ -353,7 +353,7 @@ describe('an async iterable', () => {
     ['nothing', undefined],
     ['a number', 7],
     ['an object whose getter throws', throwing('done')],
-  ])('that gives %s in place of an iterator result releases the lock', async (_name, step) => {
+  ])('releases the lock when it gives %s in place of an iterator result', async (_name, step) => {
     const key = newKey();
     const broken = { [Symbol.asyncIterator]: () => ({ next: async () => step }) };
     const reading = all(await service.give(key, broken));
@@ -400,7 +400,7 @@ describe('an Observable', () => {
   test.each([
     ['as the value of a Promise', (key: string) => service.give(key, foreign())],
     ['as the declared result', async (key: string) => service.watch(key, foreign())],
-  ])('of another copy of rxjs works under the lock, which ends with it: %s', async (_name, call) => {
+  ])('of another copy of rxjs gives its values, and releases the lock when it completes: %s', async (_name, call) => {
     const key = newKey();
     const given = (await call(key)) as Observable<number>;
     const values: number[] = [];

@@ -147,7 +147,7 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('is the first of two equal times in autumn, also for an instance that started in between', () => {
+    test('is the first of two equal local times in autumn, also for an instance that started in between', () => {
       const starts = ['2026-10-24T12:00Z', '2026-10-25T01:01Z'];
       expect(fired('30 2 * * *', 'Europe/Berlin', starts, 38)).toEqual([
         ['25T00:30 for 25T00:30', '26T01:30 for 26T01:30'],
@@ -162,7 +162,7 @@ describe('latestTick', () => {
     });
   });
 
-  test('is each moment at which a job fires, also on the days when the clocks change', () => {
+  test('is the time at which a job fires, also on the days when the clocks change', () => {
     for (const day of ['2026-03-28T12:00:00Z', '2026-10-24T12:00:00Z']) {
       for (const expression of ['*/20 * * * *', '0 2,3 * * *', '15 1-4 * * *', '30 2 * * *']) {
         const schedule = scheduleOf(expression, berlin);

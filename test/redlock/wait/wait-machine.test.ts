@@ -49,7 +49,7 @@ describe('the first waiter of a process', () => {
       sleep(5_000),
     ],
     [
-      'sleeps only so long that time for a last attempt is left',
+      'wakes early enough for a last attempt before its timeout',
       { kind: 'first', freeIn: 60_000, timeLeft: 1_000, random: 0.5 },
       sleep(950),
     ],
@@ -63,7 +63,7 @@ describe('the first waiter of a process', () => {
 describe('a refused caller', () => {
   test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
     ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
-    ['sleeps until the holder can lapse when that is sooner', { freeIn: 700 }, {}, sleep(750)],
+    ['sleeps until the lock can lapse when that comes sooner', { freeIn: 700 }, {}, sleep(750)],
     [
       'asks again in a second while nodes keep other callers out for it',
       { holdsBack: true, freeIn: 60_000 },
@@ -104,7 +104,7 @@ describe('a refused caller', () => {
       {},
       ask(false),
     ],
-    ['sleeps only so long that time for a last attempt is left', { timeLeft: 900 }, {}, sleep(850)],
+    ['wakes early enough for a last attempt before its timeout', { timeLeft: 900 }, {}, sleep(850)],
     ['polls when there was no quorum', { ...NO_VOTE, queueNodeFirst: false }, {}, sleep(250)],
     ['asks all nodes at once when the queue node gave no vote', NO_VOTE, {}, ask(true)],
     [
