@@ -51,9 +51,9 @@ function withResolvers(): PromiseWithResolvers {
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const KEY = 'lock:{key}';
-/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
-/** Options of locks that must expire during the test, and not while the machine stands still for a moment. */
+/** Options of locks that must expire during the test, and not while the machine stalls for a moment. */
 const SHORT = { ttl: 2_400 };
 /** Options of renewed locks. The renewal after a third of the ttl may be late by seconds. */
 const RENEWED = { ttl: 6_000 };

@@ -77,7 +77,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** Resolves when the server has so many connections of ours. The server may notice a closed connection later. */
+/** Resolves when the server has `count` connections of this library. It may notice a closed connection later. */
 async function connected(count: number): Promise<void> {
   const connections = async (): Promise<number> =>
     String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
@@ -147,7 +147,7 @@ describe('forRoot', () => {
     ['one node that may forget locks at a restart', 1, undefined, 1],
     ['nothing when `restartGuard: false` accepts lost locks', 1, false, 0],
     ['nothing when `restartGuard: false` accepts lost locks', 2, false, 0],
-    // The guard is on by default for three nodes. Without it S13 requires nodes that forget nothing.
+    // The guard is on by default for three nodes. Without the guard, S13 requires nodes that forget no locks.
     ['each node that may forget locks, when the guard is off', 3, false, 3],
   ])('warns about %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
     const nodes = await startRedisNodes(count);

@@ -36,7 +36,7 @@ import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
-/** Milliseconds. The lock is renewed in time, even if the machine stands still for a moment. */
+/** Milliseconds. The lock is renewed in time, even if the machine stalls for a moment. */
 const TTL = 6_000;
 
 let redis: RedisServer;

@@ -28,7 +28,7 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-/** A `Redlock` over a client of the user, with a server that knows the scripts. */
+/** A `Redlock` over a client of the user. The server already knows the scripts. */
 async function redlockOn(client: Redis, opened = false): Promise<Redlock> {
   ends.push(() => client.disconnect());
   const node = new RedisStore(client, opened, newFleet());

@@ -53,7 +53,7 @@ test('frees the slot on a node that grants a different slot after the lock is wo
   const lock = await all.acquire(['k'], twoOnce);
   expect(lock.slot).toBe(0);
   await client.call('CLIENT', 'UNPAUSE');
-  // The record has the form for several holders since the slow node granted the other slot.
+  // The record has the form for several holders once the slow node has granted the other slot.
   await until(async () => {
     const record = (await client.get('lock:{k}')) ?? '';
     return record.slice(PERMITS.kind - 1, PERMITS.kind) === '+' && record[PERMITS.bits - 1] === ONLY_SLOT_0;

@@ -27,7 +27,7 @@ import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds. The lock is renewed in time, even if the machine stands still for a moment. */
+/** Milliseconds. The lock is renewed in time, even if the machine stalls for a moment. */
 const TTL = 6_000;
 
 /** Leads until its term ends, unless a test gives other `work`. */

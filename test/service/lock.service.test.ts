@@ -17,7 +17,7 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
 
 let redis: RedisServer;

@@ -24,7 +24,7 @@ import { until } from '../support/until.js';
 // Rule S18: a nested call that joins a lock has the same fencing token. It throws when the lock has lapsed. Concurrent
 // calls do not join.
 
-/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
 
 const joining = { reentrant: true, retry: false, ttl: TTL } as const;

@@ -125,8 +125,8 @@ describe('sixteen waiters on five nodes, which acquire again and again,', () => 
     expect(errors).toEqual([]);
     expectOneAtATime(served);
     expect(countPerLoop(served)).toHaveLength(16);
-    // A waiter in the queue of a node that hangs notices the fault after a second or two, and others pass it meanwhile. A
-    // waiter that a busy machine kept from a quorum of answers polls once.
+    // When the queue node hangs, its waiters notice the fault after a second or two, and others acquire before them. On a
+    // busy machine, a waiter may get no quorum of answers, and polls once.
     const poll = lock.retry.delay + lock.retry.jitter;
     expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000 + poll);
     // After each release, some waiter is granted before the first poll would come.
@@ -135,7 +135,7 @@ describe('sixteen waiters on five nodes, which acquire again and again,', () => 
     const lookers = servers.map((server) => server.client());
     const left = await Promise.all(lookers.map((looker) => looker.keys('*')));
     expect(left.flat().filter((key) => key !== 'lock:{k}' && key !== 'lock:redlock-node')).toEqual([]);
-    // A release that the first node missed, and whose process has ended since, leaves the lock to its ttl.
+    // The first node may have missed a release of a process that has ended. Its lock then ends with its ttl.
     const held = await Promise.all(lookers.slice(1).map(heldKeys));
     expect(held.flat()).toEqual([]);
   });

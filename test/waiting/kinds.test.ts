@@ -48,7 +48,7 @@ interface Standing {
 
 /**
  * The mark of the writer, as the test process knows it. A node keeps a mark for {@link MARK_MS} after the request. A
- * machine that stands still for longer lets the mark lapse, and later callers may pass then, so only the time for which
+ * machine that stalls for longer lets the mark lapse, and later callers may pass then, so only the time for which
  * the node certainly has the mark counts.
  */
 class WritersMark {
@@ -196,7 +196,7 @@ describe.each([
       };
       all[index]!.acquire(['k'], { ...waiting, kind, signals: [over.signal] }).then(granted, () => undefined);
       await until(async () => (await inLine()) === index + 1);
-      // A waiter that asks again loses as much time as its request takes. The distance keeps the order all the same.
+      // A waiter that asks again moves back in the queue by the duration of its request. This pause keeps the order.
       await delay(50);
     }
     return {
@@ -240,7 +240,7 @@ describe.each([
           if (mark.stood(asked, performance.now())) state.afterMark++;
           state.holding++;
           await delay(20 + Math.random() * 20);
-          // After the machine has stood still, all loops come here at once.
+          // After the machine has stalled, all loops come here at once.
           const turns = holdsBack ? 20 : Infinity;
           for (let turn = 0; turn < turns && state.holding === 1 && !state.over; turn++) await delay(5);
           state.holding--;
@@ -345,7 +345,7 @@ describe.each([
     await until(() => order.length === 5, ROOM_MS);
     await delay(200);
     expect(order).toHaveLength(5);
-    // A waiter whose process stands still may miss its turn, which then goes to a later one.
+    // A waiter whose process stalls may miss its turn, which then goes to a later one.
     expect(order.filter((index) => index < 5).length).toBeGreaterThanOrEqual(3);
     const slots = locks.flatMap((lock) => lock?.lease.slots ?? []);
     expect(slots.toSorted()).toEqual([0, 1, 2, 3, 4]);

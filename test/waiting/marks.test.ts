@@ -13,7 +13,7 @@ import { until } from '../support/until.js';
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;
 
-/** A waiter asks by itself every second, also on a machine that stands still in between. */
+/** The most rounds. A waiter asks by itself every second, also on a machine that stalls, and such a round shows nothing. */
 const MOST_ROUNDS = 20;
 
 const PERMITS: LockKind = { mode: 'permits', permits: 3 };

@@ -18,7 +18,7 @@ const TURN_MS = 150;
 /** The second waiter in the queue asks after so many milliseconds, in case the first waiter does not ask. */
 const STANDBY_MS = 200;
 
-/** Requests of a waiter in the queue that gets no message are five seconds apart, so an earlier grant is the effect of a message. */
+/** A waiter in the queue that gets no message asks every five seconds, so an earlier grant is the effect of a message. */
 const TOLD_MS = 4_000;
 
 let server: RedisServer;

@@ -143,7 +143,7 @@ test('calls of several processes acquire in order of arrival', async () => {
     // A process is in the queue from its first call on.
     standing.add(process);
     await until(async () => (await inLine('k')) === standing.size);
-    // A waiter that asks again loses as much time as its request takes. The distance keeps the order all the same.
+    // A waiter that asks again moves back in the queue by the duration of its request. This pause keeps the order.
     await delay(150);
   }
   await held.release();
@@ -167,7 +167,7 @@ describe('a waiter that gives up leaves no queue and no key', () => {
     const calls = [1, 2].map(() => bob.acquire(['k'], acquisition(controller)));
     let isOver = false;
     const outcomes = Promise.allSettled(calls).finally(() => (isOver = true));
-    // On a machine that stands still the calls may end before the test sees them in the queue.
+    // On a machine that stalls the calls may end before the test sees them in the queue.
     await until(async () => isOver || (await inLine('k')) === 1);
     controller.abort(new Error('not needed any more'));
     for (const outcome of await outcomes) expect(outcome.status).toBe('rejected');

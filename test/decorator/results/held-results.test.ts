@@ -14,7 +14,7 @@ import { until } from '../../support/until.js';
 // Rule S25: the caller gets every result of a method, and the lock ends. The tests use nodes in memory, because the kind
 // of node does not matter.
 
-/** Milliseconds. No lock is lost before its method returns, even if the machine stands still for a moment. */
+/** Milliseconds. No lock is lost before its method returns, even if the machine stalls for a moment. */
 const TTL = 2_400;
 
 let app: INestApplication;

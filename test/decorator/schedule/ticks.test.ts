@@ -27,7 +27,7 @@ interface Firing {
   readonly tick: number;
 }
 
-/** The most milliseconds between the call for a run and its start on a machine that does not stand still. */
+/** The most milliseconds between the call for a run and its start on a machine that does not stall. */
 const LATE_MS = 300;
 
 class Instances {
@@ -103,7 +103,7 @@ class Instances {
     return this.runs.filter((run) => run.job === job).toSorted((a, b) => a.start - b.start);
   }
 
-  /** True if the machine delayed a run of the job, or a call for a run failed for lack of an answer. */
+  /** True if the machine delayed a run of the job, or a call for a run failed because an answer was missing. */
   wasLate(job: string): boolean {
     const hasFailed = this.errors.join('').includes(`Could not lock "${job}"`);
     return hasFailed || this.of(job).some(({ asked, start }) => start - asked > LATE_MS);
@@ -150,7 +150,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
       instances.firings.some((firing) => firing.fired === 'oncePerTick' && firing.tick === first + index),
     );
     const counts = instances.counts('oncePerTick', first, TICKS);
-    // When the machine stands still for a second, the scheduler leaves a tick out, or the run before still holds the lock.
+    // When the machine stalls for a second, the scheduler leaves a tick out, or the run before still holds the lock.
     expect(counts.filter(Boolean).length).toBeGreaterThan(TICKS / 4);
     const isLate = instances.wasLate('oncePerTick');
     expect(counts).toEqual(isLate ? counts.map((count) => Math.min(count, 1)) : fired.map(Number));
