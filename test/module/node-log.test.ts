@@ -97,7 +97,7 @@ test('a node that was down at start-up is logged when it connects later, and shu
   await redis.stop();
 });
 
-test('logs one line for a lost lock, and none for a release', async () => {
+test('a lost lock is logged in one line, and a release is not logged', async () => {
   const locks = new TestLocks();
   const module = await Test.createTestingModule({ imports: [RedlockTestingModule.forRoot({ locks })] })
     .setLogger(log)

@@ -70,14 +70,14 @@ test('start-up stops waiting when a quorum connects', async () => {
   expect(lines.of('error')).toEqual([]);
 });
 
-test('logs nothing about a node that was closed while it connected', async () => {
+test('a node that was closed while it connected is not logged', async () => {
   const { nodes } = nodesOfWhich(0);
   nodes[2]!.connect = () => Promise.reject(new ClosedStoreError());
   await startTime(nodes);
   expect(lines.lines).toEqual([]);
 });
 
-test('logs nothing when the application shuts down before a quorum is connected', async () => {
+test('a shutdown before a quorum is connected is not logged', async () => {
   const nodes = scriptedNodes(3);
   for (const node of nodes) {
     node.connect = () =>

@@ -686,14 +686,14 @@ describe('a Redis that is down when the application starts', () => {
 });
 
 describe('connections', () => {
-  test('of the module are closed by app.close()', async () => {
+  test('that the module opened are closed by app.close()', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     await expect(connected(1)).resolves.toBeUndefined();
     await app.close();
     await expect(connected(0)).resolves.toBeUndefined();
   });
 
-  test('of the user stay open', async () => {
+  test('that the user opened stay open', async () => {
     const client = new Redis(redis.url, { connectionName: 'users-own' });
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: [client] }));
     const lock = await app.locks.acquire('key', once);

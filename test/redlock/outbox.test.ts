@@ -53,7 +53,7 @@ async function callsOf(command: string): Promise<number> {
   return Number(calls);
 }
 
-test('sends concurrent acquisitions in one command, and their releases in another', async () => {
+test('the outbox sends concurrent acquisitions in one command, and their releases in another', async () => {
   const redlock = await openRedlock();
 
   const locks = await acquireAll(redlock, ['a', 'b', 'c']);
@@ -65,7 +65,7 @@ test('sends concurrent acquisitions in one command, and their releases in anothe
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('splits very many acquisitions into several short commands', async () => {
+test('the outbox splits very many acquisitions into several short commands', async () => {
   const redlock = await openRedlock();
   const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
 
@@ -78,7 +78,7 @@ test('splits very many acquisitions into several short commands', async () => {
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('grants the other keys when one key is held and one key has the wrong type (S19)', async () => {
+test('the outbox grants the other keys when one key is held and one key has the wrong type (S19)', async () => {
   const redlock = await openRedlock();
   const held = await redlock.acquire(['b'], once);
   await looker.lpush('lock:{c}', 'of another type');
@@ -97,13 +97,13 @@ test('grants the other keys when one key is held and one key has the wrong type 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('grants a key only to the first of several concurrent requests', async () => {
+test('the outbox grants a key only to the first of several concurrent requests', async () => {
   const redlock = await openRedlock();
   const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
 });
 
-test('grants a key that is released and requested again in the same turn of the event loop', async () => {
+test('the outbox grants a key that is released and requested again in the same turn of the event loop', async () => {
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -117,7 +117,7 @@ test('grants a key that is released and requested again in the same turn of the 
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-test('leaves no key of an acquisition that is cancelled before it is sent (S6, S15)', async () => {
+test('the outbox leaves no key of an acquisition that is cancelled before it is sent (S6, S15)', async () => {
   const redlock = await openRedlock();
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
@@ -135,7 +135,7 @@ test('leaves no key of an acquisition that is cancelled before it is sent (S6, S
   expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
-test('does not grant a cancelled acquisition when the server has lost the script (S15)', async () => {
+test('the outbox does not grant a cancelled acquisition when the server has lost the script (S15)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const redlock = await openRedlock(proxy.url);
@@ -157,7 +157,7 @@ test('does not grant a cancelled acquisition when the server has lost the script
   expect(await countLocks(looker)).toBe(0);
 });
 
-test("grants and releases the other keys when the Redis user has no rights to one key", async () => {
+test("the outbox grants and releases the other keys when the Redis user has no rights to one key", async () => {
   await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
   ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
   const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
@@ -176,7 +176,7 @@ test("grants and releases the other keys when the Redis user has no rights to on
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('reports READONLY to the client when its server became a replica, so that the client can reconnect', async () => {
+test('the outbox reports READONLY to the client when its server became a replica, so that the client can reconnect', async () => {
   const told: string[] = [];
   const client = server.client({ reconnectOnError: ({ message }) => told.push(message) < 0 });
   const redlock = await redlockOn(client);
@@ -196,7 +196,7 @@ test('reports READONLY to the client when its server became a replica, so that t
 });
 
 test.each(['quit', 'disconnect', 'close'] as const)(
-  'releases a cancelled acquisition before its caller can end the client with %s (S6)',
+  'the outbox releases a cancelled acquisition before its caller can end the client with %s (S6)',
   async (how) => {
     const client = how === 'close' ? openClient(server.url) : server.client();
     const redlock = await redlockOn(client, how === 'close');
@@ -216,7 +216,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
   },
 );
 
-test('sends a release that nobody awaits before the nodes are closed', async () => {
+test('the outbox sends a release that nobody awaits before the nodes are closed', async () => {
   const redlock = await redlockOn(openClient(server.url), true);
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -227,7 +227,7 @@ test('sends a release that nobody awaits before the nodes are closed', async () 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('rejects a request when the client throws, and serves later requests', async () => {
+test('the outbox rejects a request when the client throws, and serves later requests', async () => {
   const client = server.client();
   const redlock = await redlockOn(client);
   const [held] = await acquireAll(redlock, ['held']);
@@ -245,7 +245,7 @@ test('rejects a request when the client throws, and serves later requests', asyn
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('rejects every request of a failed command with the error of the command', async () => {
+test('the outbox rejects every request of a failed command with the error of the command', async () => {
   const redlock = await openRedlock();
   await looker.call('ACL', 'SETUSER', 'default', '-evalsha');
   ends.push(() => looker.call('ACL', 'SETUSER', 'default', '+@all'));

@@ -243,7 +243,7 @@ async function all(source: unknown): Promise<unknown[]> {
 }
 
 describe('a stream', () => {
-  test('that is only written to holds the lock until it is finished', async () => {
+  test('that is a Writable holds the lock until it is finished', async () => {
     const key = newKey();
     const written: string[] = [];
     let done: () => void = noop;
