@@ -256,7 +256,7 @@ describe('a tick that has run', () => {
 });
 
 describe('a failed attempt (S6)', () => {
-  test('records no tick on the minority that it won', async () => {
+  test('records no tick on the nodes that it won', async () => {
     const nodes = scriptedNodes(3);
     const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
     const other = await hold(nodes.slice(0, 2));
@@ -267,14 +267,14 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
-  test('leaves no key on the minority that it won, even with a minHold', async () => {
+  test('leaves no key on the nodes that it won, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
     expect(nodes.map((node) => node.memory.size)).toEqual([1, 1, 0]);
   });
 
-  test('releases the minority that it won', async () => {
+  test('releases the nodes that it won', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], once));

@@ -159,7 +159,7 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['a frozen object', () => Object.freeze({ pipe: noop, on: noop })],
 ];
 
-describe('a result that only looks deferred, or has ended,', () => {
+describe('a result that only looks like a stream or an Observable, or that has ended,', () => {
   test.each(PLAIN)('reaches the caller unchanged after the release: %s', async (_name, make) => {
     const key = newKey();
     const value = await make();
@@ -167,7 +167,7 @@ describe('a result that only looks deferred, or has ended,', () => {
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('does not have its `getStream` called when it is no StreamableFile', async () => {
+  test('does not get a call of its `getStream` unless it is a StreamableFile', async () => {
     let calls = 0;
     await service.give(newKey(), { getStream: () => void calls++ });
     expect(calls).toBe(0);
@@ -603,7 +603,7 @@ describe('any object', () => {
   });
 });
 
-test('shutdown does not wait for results that only look deferred', async () => {
+test('shutdown does not wait for a result that only looks like a stream', async () => {
   const other = await start();
   await other.get(Service).give('key', { pipe: own, on: own });
   await expect(close(other)).resolves.toBeUndefined();

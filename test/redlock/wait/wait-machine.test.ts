@@ -37,7 +37,7 @@ const sleep = (ms: number): WaitStep => ({ kind: 'sleep', ms });
 
 describe('the first waiter of a process', () => {
   test.each<[string, WaitEvent, WaitStep]>([
-    ['asks without delay', { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 }, ask(false)],
+    ['asks the nodes without delay', { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 }, ask(false)],
     [
       'sleeps until the lock can lapse when the queue node already has it in the queue',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
@@ -53,7 +53,7 @@ describe('the first waiter of a process', () => {
       { kind: 'first', freeIn: 60_000, timeLeft: 1_000, random: 0.5 },
       sleep(950),
     ],
-    ['asks when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
+    ['asks the nodes when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
     ['asks all nodes in its last attempt', { kind: 'woken', timeLeft: 75 }, ask(true)],
   ])('%s', (_what, event, expected) => {
     expect(step(event)).toEqual(expected);
