@@ -262,7 +262,7 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('a waiter skips an unfit queue node at once', async () => {
+  test('a waiter asks the other nodes when the queue node gives no vote', async () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
