@@ -105,11 +105,14 @@ describe('a LockHeldError of a call whose own caller holds the lock', () => {
     ['permits', EXCLUSIVE],
     ['permits', SHARED],
     ['exclusive', permits],
-  ])('does not advise `reentrant` when the call could not join: outer mode %s, inner kind %j', (mode, kind) => {
-    const message = messageUnder(mode, kind);
-    expect(message).not.toContain('Set `reentrant`');
-    expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');
-  });
+  ])(
+    'does not advise `reentrant` when the call could not join: outer mode %s, inner kind %j',
+    (mode, kind) => {
+      const message = messageUnder(mode, kind);
+      expect(message).not.toContain('Set `reentrant`');
+      expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');
+    },
+  );
 
   function messageUnder(mode: LockHolder['mode'], kind: LockKind): string {
     const holder = { id: 'x', owner: 'me', since: new Date(0), remaining: 5, fencingToken: 7, mode };

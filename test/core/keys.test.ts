@@ -10,9 +10,12 @@ test.each<[string, LockKey, string[]]>([
   expect(keysOf(key)).toEqual(keys);
 });
 
-test.each([[''], [[]], [['a', '']], [['a', 7]], [undefined], [null], [7], ['}a']])('keysOf refuses %p', (key) => {
-  expect(() => keysOf(key as never)).toThrow(TypeError);
-  expect(() => keysOf(key as never)).toThrow(
-    /^Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, got /,
-  );
-});
+test.each([[''], [[]], [['a', '']], [['a', 7]], [undefined], [null], [7], ['}a']])(
+  'keysOf refuses %p',
+  (key) => {
+    expect(() => keysOf(key as never)).toThrow(TypeError);
+    expect(() => keysOf(key as never)).toThrow(
+      /^Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, got /,
+    );
+  },
+);

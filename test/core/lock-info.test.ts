@@ -24,12 +24,27 @@ describe('infoOf reports a key as', () => {
     ['not held when it is free on the only node', [free], 1, undefined],
     ['held when all of three nodes store it', [has('x'), has('x'), has('x')], 2, 'x'],
     ['held when two of three nodes store it', [has('x'), free, has('x')], 2, 'x'],
-    ['held when two of three nodes store it and the third does not answer', [away, has('x'), has('x')], 2, 'x'],
+    [
+      'held when two of three nodes store it and the third does not answer',
+      [away, has('x'), has('x')],
+      2,
+      'x',
+    ],
     ['not held when one of three nodes stores it', [has('x'), free, free], 2, undefined],
     ['not held when three nodes store three different ids', [has('x'), has('y'), has('z')], 2, undefined],
     ['held by the id that two of three nodes store', [has('x'), has('y'), has('y')], 2, 'y'],
-    ['not held when four nodes store two ids, each without a quorum', [has('x'), has('x'), has('y'), has('y')], 3, undefined],
-    ['not held when one of three nodes stores it and one does not answer', [has('x'), free, away], 2, undefined],
+    [
+      'not held when four nodes store two ids, each without a quorum',
+      [has('x'), has('x'), has('y'), has('y')],
+      3,
+      undefined,
+    ],
+    [
+      'not held when one of three nodes stores it and one does not answer',
+      [has('x'), free, away],
+      2,
+      undefined,
+    ],
   ])('%s', (_name, votes, quorum, id) => {
     const info = infoOf('k', votes, quorum);
     expect(info).toMatchObject({ key: 'k', held: id !== undefined, id, votes });
@@ -44,7 +59,12 @@ describe('infoOf reports as remaining the longest time for which a quorum stores
     ['on three nodes with the same id', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],
     ['on two of three nodes', [has('x', 300), free, has('x', 200)], 2, 200],
     // The remaining time of another id does not count.
-    ['on two of three nodes, beside another id with more time', [has('x', 300), has('y', 900), has('x', 200)], 2, 200],
+    [
+      'on two of three nodes, beside another id with more time',
+      [has('x', 300), has('y', 900), has('x', 200)],
+      2,
+      200,
+    ],
     ['on four nodes with the same id', [has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
     ['without expiry', [has('x', Infinity)], 1, Infinity],
     ['without a quorum', [has('x', 300), free, free], 2, 0],

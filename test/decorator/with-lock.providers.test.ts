@@ -373,18 +373,21 @@ describe('a key function', () => {
       return 'never';
     }
   }
-  test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])('makes the call reject when it returns %p', async (value) => {
-    app = await startApp({ providers: [Service] });
-    const error = await app
-      .get(Service)
-      .run(value)
-      .catch((thrown: unknown) => thrown);
-    expect(error).toBeInstanceOf(TypeError);
-    expect(String(error)).toMatch(
-      /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such, got /,
-    );
-    expect(String(error)).toContain(inspect(value));
-  });
+  test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])(
+    'makes the call reject when it returns %p',
+    async (value) => {
+      app = await startApp({ providers: [Service] });
+      const error = await app
+        .get(Service)
+        .run(value)
+        .catch((thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(TypeError);
+      expect(String(error)).toMatch(
+        /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such, got /,
+      );
+      expect(String(error)).toContain(inspect(value));
+    },
+  );
 
   test('makes the call reject with the error that it throws', async () => {
     app = await startApp({ providers: [Service] });

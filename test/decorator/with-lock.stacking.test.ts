@@ -129,43 +129,49 @@ describe('routes, with the decorators in every order', () => {
 
   const server = (): Parameters<typeof request>[0] => app.getHttpServer() as Parameters<typeof request>[0];
 
-  test.each(getOrders.map((order, index) => [nameOf(order), index] as const))('%s: concurrent requests wait, and refused requests lock nothing', async (_name, index) => {
-    const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
-    const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
+  test.each(getOrders.map((order, index) => [nameOf(order), index] as const))(
+    '%s: concurrent requests wait, and refused requests lock nothing',
+    async (_name, index) => {
+      const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
+      const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
 
-    await Promise.all([get('7?q=abc').expect(202, answer), get('7?q=abc').expect(202, answer)]);
-    expect(calls).toHaveLength(2);
-    expect(overlap.most).toBe(1);
+      await Promise.all([get('7?q=abc').expect(202, answer), get('7?q=abc').expect(202, answer)]);
+      expect(calls).toHaveLength(2);
+      expect(overlap.most).toBe(1);
 
-    acquire.mockClear();
-    calls.length = 0;
-    await get('7?q=abc&deny=1').expect(403);
-    await get('seven?q=abc').expect(400);
-    await get('7?q=bad').expect(400);
-    expect(calls).toEqual([]);
-    expect(acquire).not.toHaveBeenCalled();
-  });
+      acquire.mockClear();
+      calls.length = 0;
+      await get('7?q=abc&deny=1').expect(403);
+      await get('seven?q=abc').expect(400);
+      await get('7?q=bad').expect(400);
+      expect(calls).toEqual([]);
+      expect(acquire).not.toHaveBeenCalled();
+    },
+  );
 
-  test.each(postOrders.map((order, index) => [nameOf(order), index] as const))('%s: concurrent requests wait, and refused requests lock nothing', async (_name, index) => {
-    const post = (path: string, text: string): request.Test =>
-      request(server()).post(`/post/${index}/${path}`).send({ text });
-    const answer = { id: 7, text: 'ABC', keys: ['route:7'] };
+  test.each(postOrders.map((order, index) => [nameOf(order), index] as const))(
+    '%s: concurrent requests wait, and refused requests lock nothing',
+    async (_name, index) => {
+      const post = (path: string, text: string): request.Test =>
+        request(server()).post(`/post/${index}/${path}`).send({ text });
+      const answer = { id: 7, text: 'ABC', keys: ['route:7'] };
 
-    await Promise.all([
-      post('7', 'abc').expect(201, answer).expect('x-seen', 'yes'),
-      post('7', 'abc').expect(201, answer),
-    ]);
-    expect(calls).toHaveLength(2);
-    expect(overlap.most).toBe(1);
+      await Promise.all([
+        post('7', 'abc').expect(201, answer).expect('x-seen', 'yes'),
+        post('7', 'abc').expect(201, answer),
+      ]);
+      expect(calls).toHaveLength(2);
+      expect(overlap.most).toBe(1);
 
-    acquire.mockClear();
-    calls.length = 0;
-    await post('7?deny=1', 'abc').expect(403);
-    await post('seven', 'abc').expect(400);
-    await post('7', 'bad').expect(400);
-    expect(calls).toEqual([]);
-    expect(acquire).not.toHaveBeenCalled();
-  });
+      acquire.mockClear();
+      calls.length = 0;
+      await post('7?deny=1', 'abc').expect(403);
+      await post('seven', 'abc').expect(400);
+      await post('7', 'bad').expect(400);
+      expect(calls).toEqual([]);
+      expect(acquire).not.toHaveBeenCalled();
+    },
+  );
 
   test('concurrent requests overlap without @WithLock (control)', async () => {
     @Controller()
@@ -237,15 +243,18 @@ describe('scheduled methods, with the decorators in every order', () => {
     (order) => [nameOf(order), order] as const,
   );
 
-  test.each(intervalOrders)('%s: the job is registered, and its runs do not overlap', async (_name, order) => {
-    const overlap = new Overlap();
-    acquire.mockClear();
-    app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
-    expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
-    // The job fired more often than it ran, so it also fired during a run.
-    await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
-    expect(overlap.most).toBe(1);
-  });
+  test.each(intervalOrders)(
+    '%s: the job is registered, and its runs do not overlap',
+    async (_name, order) => {
+      const overlap = new Overlap();
+      acquire.mockClear();
+      app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
+      expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
+      // The job fired more often than it ran, so it also fired during a run.
+      await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
+      expect(overlap.most).toBe(1);
+    },
+  );
 
   const timeoutOrders = permutations<Named>([['Timeout', () => Timeout('job', 1)], SKIP, GUARD]).map(
     (order) => [nameOf(order), order] as const,

@@ -5,7 +5,11 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes, and a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642],
-  ['three nodes, and a ttl of five ticks, without losses of data', { ttl: 5, guard: 5, losses: 0 }, 4_348_807],
+  [
+    'three nodes, and a ttl of five ticks, without losses of data',
+    { ttl: 5, guard: 5, losses: 0 },
+    4_348_807,
+  ],
   ['three nodes that come back with older data', { drift: 0, gain: 0, crashes: 1, losses: 0 }, 2_722_111],
 ];
 

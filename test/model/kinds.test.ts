@@ -36,7 +36,11 @@ describe('tokens of claims that exclude each other differ and increase in real-t
     ],
     ['two readers and a writer, over two nodes', { nodes: 2, readers: 2, writers: 1, keys: 0 }, 143_413],
     ['a reader and two writers, over two nodes', { nodes: 2, readers: 1, writers: 2 }, 70_765],
-    ['a reader, a writer and a permit, over two nodes', { nodes: 2, readers: 1, writers: 1, permits: 1, keys: 0 }, 177_396],
+    [
+      'a reader, a writer and a permit, over two nodes',
+      { nodes: 2, readers: 1, writers: 1, permits: 1, keys: 0 },
+      177_396,
+    ],
     ['two permits and a writer, over two nodes', { nodes: 2, permits: 2, writers: 1, keys: 0 }, 144_722],
     [
       'a reader, a writer, and other claims, over two nodes',

@@ -19,7 +19,12 @@ describe('tokens increase, a lost claim does not count, and no claim revives aft
     ['the clock falls by almost half of linger minus lead', { back: 1 }, 32_440, 57_664],
     ['the clock falls further, and the linger is longer', { back: 2, linger: 6 }, 225_018, 462_033],
     ['the deadline is longer than the linger', { limit: 5 }, 85_954, 169_182],
-    ['a slot keeps its last token for the next permits when no other claim held the lock', { keep: 1 }, 32_440, 52_838],
+    [
+      'a slot keeps its last token for the next permits when no other claim held the lock',
+      { keep: 1 },
+      32_440,
+      52_838,
+    ],
   ])('%s', (_what, given, readers, permits) => {
     // A smaller number of states shows that a change has left out some by mistake.
     expect(search({ ...given, mode: SHARED })).toEqual({ states: readers, broken: undefined });

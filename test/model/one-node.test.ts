@@ -43,8 +43,14 @@ describe('every grant and every counted raise has the largest token, and no ende
       'there is a single node without a marker, with locks of several keys',
       { ...ALONE, rules: { ...ALONE.rules, lead: 1 }, ahead: 1 },
     ],
-    ['the deadline is one tick shorter than the linger, and the clock never falls', { ...SCOPE, limit: 5, back: 0 }],
-    ['the clock falls once, by one tick less than linger minus lead', { ...SCOPE, limit: 0, back: 4, falls: 1 }],
+    [
+      'the deadline is one tick shorter than the linger, and the clock never falls',
+      { ...SCOPE, limit: 5, back: 0 },
+    ],
+    [
+      'the clock falls once, by one tick less than linger minus lead',
+      { ...SCOPE, limit: 0, back: 4, falls: 1 },
+    ],
     ['the clock falls by almost half of linger minus lead', { ...SCOPE, limit: 1, back: 2 }],
   ])('while %s', (_what, scope) => {
     const { counterexample, states } = search(scope);
@@ -80,7 +86,11 @@ describe('the search finds a violation', () => {
     ['raising', 'a node accepts a raise below the token of the record', withRules({ raiseUpTo: false })],
     ['extending', 'a node extends the lock of another claim', withRules({ extendOwn: false })],
     ['revival', 'a node extends a lapsed lock', withRules({ extendHeld: false })],
-    ['revival', 'a duplicate of an ended acquisition is granted while the record has its id', withRules({ refuseOwn: false })],
+    [
+      'revival',
+      'a duplicate of an ended acquisition is granted while the record has its id',
+      withRules({ refuseOwn: false }),
+    ],
     ['revival', 'an acquisition has no deadline', withRules({ deadline: false })],
     ['revival', 'the deadline is as long as the linger', { ...SCOPE, limit: 6, back: 0 }],
     ['revival', 'the deadline is as long as the linger minus two falls', { ...SCOPE, limit: 4 }],

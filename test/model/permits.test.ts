@@ -37,10 +37,22 @@ describe('the search finds a violation when', () => {
       /^J1: more hold permits than there are/,
       { plant: 1, permits: 3 },
     ],
-    ['a claim that asks for exactly another slot keeps its old slot, too', /^slots: a claim has two/, { plant: 2 }],
+    [
+      'a claim that asks for exactly another slot keeps its old slot, too',
+      /^slots: a claim has two/,
+      { plant: 2 },
+    ],
     ['a claim that asks for exactly one slot gets it although it is held', /^J1: two holders/, { plant: 3 }],
-    ['the old slot of a claim that gets another slot stays blocked', /^slots: one is neither free/, { plant: 4 }],
-    ['a late reply with another slot counts for a claim that asked for exactly one slot', /^J1: two holders/, { plant: 5 }],
+    [
+      'the old slot of a claim that gets another slot stays blocked',
+      /^slots: one is neither free/,
+      { plant: 4 },
+    ],
+    [
+      'a late reply with another slot counts for a claim that asked for exactly one slot',
+      /^J1: two holders/,
+      { plant: 5 },
+    ],
     ['an extension counts in any slot', /^J1: two holders/, { plant: 6 }],
     [
       'a permit is granted beside an exclusive lock',

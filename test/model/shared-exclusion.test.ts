@@ -6,7 +6,11 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes with losses of data and fast clocks, one after the other', {}, 2_351_180],
-  ['three nodes, and a ttl of four ticks, without losses of data', { ttl: 4, guard: 4, losses: 0, others: 0 }, 1_457_148],
+  [
+    'three nodes, and a ttl of four ticks, without losses of data',
+    { ttl: 4, guard: 4, losses: 0, others: 0 },
+    1_457_148,
+  ],
 ];
 
 let search: (given: SearchSettings) => SearchResult;

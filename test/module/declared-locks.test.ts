@@ -499,7 +499,11 @@ describe("`release: 'afterCommit'` without a transaction hook", () => {
 
 test.each<[string, unknown, string]>([
   ['an array of locks', [locks['clean-up']], 'got the lock "clean-up" under "0"'],
-  ['a definition without `defineLocks`', { a: { key: 'a' } }, 'Expected `locks["a"]` to be a lock that `defineLocks` returned'],
+  [
+    'a definition without `defineLocks`',
+    { a: { key: 'a' } },
+    'Expected `locks["a"]` to be a lock that `defineLocks` returned',
+  ],
   ['a single lock', locks['clean-up'], 'Expected `locks` to be the result of `defineLocks`'],
   [
     'a lock under another name',

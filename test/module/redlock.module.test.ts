@@ -221,10 +221,13 @@ describe('isGlobal', () => {
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
 
-  test.each([false])('with the value %p makes start-up fail for a module without the import', async (isGlobal) => {
-    const module = RedlockModule.forRoot({ ...memory, isGlobal });
-    await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
-  });
+  test.each([false])(
+    'with the value %p makes start-up fail for a module without the import',
+    async (isGlobal) => {
+      const module = RedlockModule.forRoot({ ...memory, isGlobal });
+      await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
+    },
+  );
 
   test('with the value false still serves the module that imports RedlockModule', async () => {
     const app = await start({
@@ -575,15 +578,18 @@ describe('invalid options', () => {
   test.each([
     ['name', 'billing'],
     ['isGlobal', false],
-  ])('such as `%s` from a factory are refused with advice to set it next to the factory', async (option, value) => {
-    const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
-    await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
-      new TypeError(
-        `Unknown option \`${option}\` in \`RedlockModule\`. The module needs it before the factory runs. Give it beside the factory: ` +
-          `\`forRootAsync({ ${option}: ..., useFactory })\``,
-      ),
-    );
-  });
+  ])(
+    'such as `%s` from a factory are refused with advice to set it next to the factory',
+    async (option, value) => {
+      const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
+      await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
+        new TypeError(
+          `Unknown option \`${option}\` in \`RedlockModule\`. The module needs it before the factory runs. Give it beside the factory: ` +
+            `\`forRootAsync({ ${option}: ..., useFactory })\``,
+        ),
+      );
+    },
+  );
 
   test.each<[object, string]>([
     [{ name: '' }, "Expected `name` to be a string that is not empty, got ''"],

@@ -100,7 +100,10 @@ describe('the restart guard covers the longest ttl as soon as the application st
     ['of a provider that is transient', { providers: [Transient] }],
     ['of a controller', { controllers: [Routes] }],
     ['that a class inherits', { providers: [Heir] }],
-    ['of an object that a factory makes', { providers: [{ provide: 'made', useFactory: () => new Minute() }] }],
+    [
+      'of an object that a factory makes',
+      { providers: [{ provide: 'made', useFactory: () => new Minute() }] },
+    ],
     ['of an object under `useValue`', { providers: [{ provide: 'value', useValue: new Minute() }] }],
   ])('%s', async (_where, metadata) => {
     await expect(wholeGuardOf(await start({}, metadata))).resolves.toBe(60_000);

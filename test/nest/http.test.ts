@@ -216,12 +216,15 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('filters and swagger, with the decorators in every order', () => {
-    test.each(cases('documented', documented))('%s: the filter answers while the lock is held', async (_name, path) => {
-      await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
-      const lock = await app.get(LockService).acquire('http:one');
-      await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
-      await lock.release();
-    });
+    test.each(cases('documented', documented))(
+      '%s: the filter answers while the lock is held',
+      async (_name, path) => {
+        await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
+        const lock = await app.get(LockService).acquire('http:one');
+        await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
+        await lock.release();
+      },
+    );
 
     test('the Swagger document is the same as without @WithLock', () => {
       const { paths } = SwaggerModule.createDocument(app, new DocumentBuilder().build());
@@ -246,10 +249,17 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('files, with the decorators in every order', () => {
-    test.each(cases('file', files))('%s: the file is made under the lock, and its header is kept', async (_name, path) => {
-      const { status, body, headers } = await get(path).responseType('blob');
-      expect([status, String(body), headers['content-disposition']]).toEqual([200, 'http:one', 'attachment']);
-    });
+    test.each(cases('file', files))(
+      '%s: the file is made under the lock, and its header is kept',
+      async (_name, path) => {
+        const { status, body, headers } = await get(path).responseType('blob');
+        expect([status, String(body), headers['content-disposition']]).toEqual([
+          200,
+          'http:one',
+          'attachment',
+        ]);
+      },
+    );
   });
 
   describe('redirects, with the decorators in every order', () => {

@@ -103,22 +103,42 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   const ERROR_EVENT = /event: error\nid: 1\ndata: Internal server error\n\n$/;
 
   test.each([
-    ['that returns an Observable answers 200 with an error event when the lock is held', 'plain', 200, ERROR_EVENT],
-    ['that returns a Promise answers with the status of the exception filter when the lock is held', 'later', 409, /"code":"LOCK_HELD"/],
+    [
+      'that returns an Observable answers 200 with an error event when the lock is held',
+      'plain',
+      200,
+      ERROR_EVENT,
+    ],
+    [
+      'that returns a Promise answers with the status of the exception filter when the lock is held',
+      'later',
+      409,
+      /"code":"LOCK_HELD"/,
+    ],
     [
       'that returns a Promise, with an interceptor, answers 200 with an error event when the lock is held',
       'intercepted',
       200,
       ERROR_EVENT,
     ],
-    ["that returns an Observable, with onBusy 'skip', answers 200 without an event when the lock is held", 'plain-skip', 200, /^\s*$/],
+    [
+      "that returns an Observable, with onBusy 'skip', answers 200 without an event when the lock is held",
+      'plain-skip',
+      200,
+      /^\s*$/,
+    ],
     [
       "that returns a Promise, with onBusy 'skip' and an interceptor, answers 200 with an empty event when the lock is held",
       'intercepted-skip',
       200,
       /^\s*id: 1\s*$/,
     ],
-    ["that returns a Promise, with onBusy 'skip', answers 500 when the lock is held", 'later-skip', 500, /Internal server error/],
+    [
+      "that returns a Promise, with onBusy 'skip', answers 500 when the lock is held",
+      'later-skip',
+      500,
+      /Internal server error/,
+    ],
   ])('%s', async (_name, path, status, body) => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     await using lock = await app.get(LockService).acquire('key');

@@ -157,7 +157,7 @@ test('the outbox does not grant a cancelled acquisition when the server has lost
   expect(await countLocks(looker)).toBe(0);
 });
 
-test("the outbox grants and releases the other keys when the Redis user has no rights to one key", async () => {
+test('the outbox grants and releases the other keys when the Redis user has no rights to one key', async () => {
   await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
   ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
   const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));

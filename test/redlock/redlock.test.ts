@@ -65,13 +65,16 @@ describe('one attempt', () => {
     expect(after).toBeLessThan(5);
   });
 
-  test.each([2, 4])('rejects with LockHeldError when another holder has half of %d nodes (S1)', async (count) => {
-    const nodes = scriptedNodes(count);
-    await hold(nodes.slice(0, count / 2));
-    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
-    expect(value).toBeInstanceOf(LockHeldError);
-    expect(after).toBeLessThan(5);
-  });
+  test.each([2, 4])(
+    'rejects with LockHeldError when another holder has half of %d nodes (S1)',
+    async (count) => {
+      const nodes = scriptedNodes(count);
+      await hold(nodes.slice(0, count / 2));
+      const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
+      expect(value).toBeInstanceOf(LockHeldError);
+      expect(after).toBeLessThan(5);
+    },
+  );
 
   test.each([
     ['2 of 4 down', 4, 2],

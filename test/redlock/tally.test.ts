@@ -96,14 +96,26 @@ describe('permits, which need one slot on a quorum (S20),', () => {
   });
 
   test.each<[string, (AcquireReply | Error | undefined)[], Partial<Tally>]>([
-    ['are won when all nodes grant the same slot', [slot(1), slot(1), slot(1)], { isWon: true, slots: [1], token: 11, isAgreed: true }],
-    ['are won when a quorum grants the same slot', [slot(2), slot(1), slot(1)], { isWon: true, slots: [1], token: 11, together: 0b110 }],
+    [
+      'are won when all nodes grant the same slot',
+      [slot(1), slot(1), slot(1)],
+      { isWon: true, slots: [1], token: 11, isAgreed: true },
+    ],
+    [
+      'are won when a quorum grants the same slot',
+      [slot(2), slot(1), slot(1)],
+      { isWon: true, slots: [1], token: 11, together: 0b110 },
+    ],
     [
       'are split when three nodes grant three slots',
       [slot(0), slot(1), slot(2)],
       { isWon: false, isSplitInSlots: true, isDecided: true, together: 0b001 },
     ],
-    ['are undecided while a third node can still grant one of two slots', [slot(0), slot(1)], { isWon: false, isDecided: false }],
+    [
+      'are undecided while a third node can still grant one of two slots',
+      [slot(0), slot(1)],
+      { isWon: false, isDecided: false },
+    ],
     [
       'are split when two of five nodes grant the same slot and one does not answer',
       [slot(0), slot(1), slot(1), slot(2), away],

@@ -56,30 +56,33 @@ describe('waiters on one node, which acquire again and again,', () => {
   test.each([
     [1, 32],
     [8, 4],
-  ])('in %d processes with %d waiters each acquire equally often, about in order of arrival', async (processes, loops) => {
-    const key = `fair-${processes}`;
-    const looker = servers[0]!.client();
-    await looker.config('RESETSTAT');
-    const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
-    for (const contender of contenders) contender.tell('go');
-    // Each acquisition and each release sets the record once.
-    await until(async () => (await setCalls(looker)) >= 2 * SERVED, 240_000);
-    const { served, errors } = await outcomeOf(contenders, 'stop');
-    await Promise.all(contenders.map((contender) => contender.quit()));
+  ])(
+    'in %d processes with %d waiters each acquire equally often, about in order of arrival',
+    async (processes, loops) => {
+      const key = `fair-${processes}`;
+      const looker = servers[0]!.client();
+      await looker.config('RESETSTAT');
+      const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
+      for (const contender of contenders) contender.tell('go');
+      // Each acquisition and each release sets the record once.
+      await until(async () => (await setCalls(looker)) >= 2 * SERVED, 240_000);
+      const { served, errors } = await outcomeOf(contenders, 'stop');
+      await Promise.all(contenders.map((contender) => contender.quit()));
 
-    expect(errors).toEqual([]);
-    expectOneAtATime(served);
-    // After the first 64 grants all 32 waiters are in the queue.
-    const settled = served.slice(64);
-    expect(settled.length).toBeGreaterThan(100);
-    expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
-    // While a waiter waits, each of the others is granted once. Waiters that poll would sometimes be granted twice. A
-    // process that stalls for a moment misses its own turn.
-    const overtaken = servedMeanwhile(settled).toSorted((a, b) => a - b);
-    expect(overtaken[Math.floor(0.95 * overtaken.length)]).toBeLessThanOrEqual(1.3 * 31);
-    // Only the record of the free lock remains. It expires after 30 seconds (LINGER_MS).
-    await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}`]);
-  });
+      expect(errors).toEqual([]);
+      expectOneAtATime(served);
+      // After the first 64 grants all 32 waiters are in the queue.
+      const settled = served.slice(64);
+      expect(settled.length).toBeGreaterThan(100);
+      expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
+      // While a waiter waits, each of the others is granted once. Waiters that poll would sometimes be granted twice. A
+      // process that stalls for a moment misses its own turn.
+      const overtaken = servedMeanwhile(settled).toSorted((a, b) => a - b);
+      expect(overtaken[Math.floor(0.95 * overtaken.length)]).toBeLessThanOrEqual(1.3 * 31);
+      // Only the record of the free lock remains. It expires after 30 seconds (LINGER_MS).
+      await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}`]);
+    },
+  );
 
   test(`pass the lock on ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));

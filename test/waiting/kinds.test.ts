@@ -411,7 +411,12 @@ describe.each([
       ['a reader in front of a writer', reading, EXCLUSIVE, [EXCLUSIVE]],
       ['a writer in front of readers', {}, SHARED, [SHARED, SHARED]],
       ['a writer in front of callers for permits', {}, permits(2), [permits(2), permits(2)]],
-      ['a caller for a permit in front of other callers for permits', oneOfTwo, EXCLUSIVE, [permits(2), permits(2)]],
+      [
+        'a caller for a permit in front of other callers for permits',
+        oneOfTwo,
+        EXCLUSIVE,
+        [permits(2), permits(2)],
+      ],
     ])('%s', async (_what, front, holding, behind) => {
       for (const fault of ['kill', 'pause'] as const) {
         const [alice, ...others] = (await processes(1 + behind.length)) as [Redlock, ...Redlock[]];

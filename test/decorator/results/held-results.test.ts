@@ -120,7 +120,10 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['an object with an async `getStream` that rejects', () => ({ getStream: async () => own() })],
   ['an object with a `getStream` that throws', () => ({ getStream: own })],
   ['an object with a `getStream` that returns nothing', () => ({ getStream: noop })],
-  ['an object with a `getStream` that returns no stream', () => ({ getStream: () => ({ pipe: noop, on: noop }) })],
+  [
+    'an object with a `getStream` that returns no stream',
+    () => ({ getStream: () => ({ pipe: noop, on: noop }) }),
+  ],
   ['a file whose `getStream` throws', () => file(own)],
   ['a file whose `getStream` is async', () => file(async () => Readable.from(['a']))],
   ['a file whose `getStream` returns no stream', () => file(() => 7)],
@@ -145,11 +148,17 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['a pair of web streams', () => new TransformStream()],
   ['an object with `subscribe` and `lift`', () => ({ subscribe: noop, lift: noop })],
   ['an object with `subscribe` and `pipe`', () => ({ subscribe: noop, pipe: noop })],
-  ['an object without a prototype, with `subscribe` and `lift` that throw', () => Object.assign(Object.create(null), { subscribe: own, lift: own })],
+  [
+    'an object without a prototype, with `subscribe` and `lift` that throw',
+    () => Object.assign(Object.create(null), { subscribe: own, lift: own }),
+  ],
   ['an object whose async iterator is a number', () => ({ [Symbol.asyncIterator]: 7 })],
   ['an object whose async iterator is undefined', () => ({ [Symbol.asyncIterator]: undefined })],
   ['an object whose getter for the async iterator throws', () => throwing(Symbol.asyncIterator)],
-  ['an object with getters that throw', () => throwing('pipe', 'on', 'getStream', 'subscribe', 'lift', 'readable')],
+  [
+    'an object with getters that throw',
+    () => throwing('pipe', 'on', 'getStream', 'subscribe', 'lift', 'readable'),
+  ],
   ['a stream whose getters throw', () => Object.defineProperty(new Readable(), 'readable', { get: own })],
   ['a stream whose `on` throws', () => Object.assign(new Readable({ read: noop }), { on: own })],
   ['a Proxy whose traps throw', untouchable],
@@ -202,13 +211,19 @@ const UNREAD: readonly [string, () => unknown][] = [
   ['a writable stream', () => new Writable()],
   ['a duplex stream', () => new PassThrough()],
   ['a duplex stream with data piped into it', () => Readable.from(['a']).pipe(new PassThrough())],
-  ['a readable stream with the methods of a transform stream', () => Object.setPrototypeOf(new Readable(), Transform.prototype)],
+  [
+    'a readable stream with the methods of a transform stream',
+    () => Object.setPrototypeOf(new Readable(), Transform.prototype),
+  ],
   ['a response', () => new OutgoingMessage()],
   [
     'an emitter with `pipe` and `readable`',
     () => Object.assign(new EventEmitter(), { pipe: noop, readable: true }),
   ],
-  ['an instance of the base class `Stream` with `readable`', () => Object.assign(new Stream(), { readable: true })],
+  [
+    'an instance of the base class `Stream` with `readable`',
+    () => Object.assign(new Stream(), { readable: true }),
+  ],
   ['a file', () => new StreamableFile(Readable.from(['a']))],
   ['a Proxy of a stream', () => new Proxy(new Readable({ read: noop }), {})],
   ['a web stream', () => new ReadableStream()],
@@ -400,19 +415,22 @@ describe('an Observable', () => {
   test.each([
     ['as the value of a Promise', (key: string) => service.give(key, foreign())],
     ['as the declared result', async (key: string) => service.watch(key, foreign())],
-  ])('of another copy of rxjs gives its values, and releases the lock when it completes: %s', async (_name, call) => {
-    const key = newKey();
-    const given = (await call(key)) as Observable<number>;
-    const values: number[] = [];
-    let heldMeanwhile = false;
-    await new Promise<void>((resolve, reject) => {
-      given.subscribe({ next: (value) => values.push(value), error: reject, complete: resolve });
-      void until(async () => values.length === 2).then(() => (heldMeanwhile = true));
-    });
-    expect(values).toEqual([1, 2]);
-    await until(() => heldMeanwhile);
-    await expect(isFree(key)).resolves.toBe(true);
-  });
+  ])(
+    'of another copy of rxjs gives its values, and releases the lock when it completes: %s',
+    async (_name, call) => {
+      const key = newKey();
+      const given = (await call(key)) as Observable<number>;
+      const values: number[] = [];
+      let heldMeanwhile = false;
+      await new Promise<void>((resolve, reject) => {
+        given.subscribe({ next: (value) => values.push(value), error: reject, complete: resolve });
+        void until(async () => values.length === 2).then(() => (heldMeanwhile = true));
+      });
+      expect(values).toEqual([1, 2]);
+      await until(() => heldMeanwhile);
+      await expect(isFree(key)).resolves.toBe(true);
+    },
+  );
 
   test('of a subclass keeps the members of its class', async () => {
     const key = newKey();

@@ -37,7 +37,11 @@ const sleep = (ms: number): WaitStep => ({ kind: 'sleep', ms });
 
 describe('the first waiter of a process', () => {
   test.each<[string, WaitEvent, WaitStep]>([
-    ['asks the nodes without delay', { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 }, ask(false)],
+    [
+      'asks the nodes without delay',
+      { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 },
+      ask(false),
+    ],
     [
       'sleeps until the lock can lapse when the queue node already has it in the queue',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },

@@ -341,9 +341,17 @@ describe('on several nodes', () => {
 
 test.each([
   // A quorum answers with errors, so the cause is known.
-  ['rejects with the errors of the nodes when a quorum answers with errors', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
+  [
+    'rejects with the errors of the nodes when a quorum answers with errors',
+    new Error('WRONGTYPE'),
+    { code: 'LOCK_UNAVAILABLE' },
+  ],
   // The last attempt had little time, so a missing answer proves nothing.
-  ['rejects with the last known holder when nodes do not answer in time', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
+  [
+    'rejects with the last known holder when nodes do not answer in time',
+    'hang',
+    { code: 'LOCK_HELD', owner: 'alice' },
+  ],
 ] as const)('the last attempt of a wait %s', async (_what, fate, expected) => {
   const nodes = scriptedNodes(3);
   await redlockOver(nodes, { owner: 'alice' }).acquire(['k'], once);
