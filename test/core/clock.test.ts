@@ -17,9 +17,12 @@ test.each([
   ['the machine is suspended, which stops the monotonic clock', 10, 60_000, 60_000],
   ['the wall clock is set back', 250, -3_600_000, 250],
   ['the wall clock is set forward', 250, 3_600_000, 3_600_000],
-])('elapsed time is the larger of the two clocks: %s (S11)', (_case, ticks, steps, elapsed) => {
-  const start = now();
-  monotonic += ticks;
-  wall += steps;
-  expect(elapsedSince(start)).toBe(elapsed);
-});
+])(
+  'elapsedSince returns the larger difference of the two clocks when %s (S11)',
+  (_case, ticks, steps, elapsed) => {
+    const start = now();
+    monotonic += ticks;
+    wall += steps;
+    expect(elapsedSince(start)).toBe(elapsed);
+  },
+);

@@ -16,7 +16,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
   const others: LockHolder = { ...holder, id: 'y', owner: 'api:2', slot: 0 };
   const wait = '(for 1500 ms more unless renewed). Try again later, ';
 
-  test('lists all holders, and names the first one to end as the owner', () => {
+  test('lists all holders, and names the given owner in its message', () => {
     const kind = { mode: 'permits', permits: 2 } as const;
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [holder, others], kind });
     expect(error).toMatchObject({ owner: 'api:1', retryAfter: 1_500, holders: [holder, others] });
@@ -24,14 +24,14 @@ describe('a LockHeldError of a lock that several can hold', () => {
     expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
   });
 
-  test('gives advice for a method and for a call of the service', () => {
+  test('advises both a method and a call of the service what to do', () => {
     expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(
       `${wait}give \`retry\` a longer \`timeout\`, or, where one run is enough, use \`onBusy: 'skip'\` of \`@WithLock\` or ` +
         '`tryAcquire` of `LockService`.',
     );
   });
 
-  test('says "kept for" an earlier waiter when nobody holds the lock, and "held by" without that information', () => {
+  test('says "reserved for" a waiter when nobody holds the lock, and "held by" when the holders are unknown', () => {
     const kept = new LockHeldError(['k'], 'api:1', 1_500, { holders: [], kind: SHARED });
     expect(kept.message).toContain(
       `"k" is reserved for api:1, who came earlier and waits in the queue ${wait}`,
@@ -42,30 +42,30 @@ describe('a LockHeldError of a lock that several can hold', () => {
 
   test.each<[string, LockHolder, LockKind, string]>([
     [
-      'an exclusive lock, against permits',
+      'a call for an exclusive lock while a permit is held',
       holder,
       EXCLUSIVE,
       "as one of several permits, which excludes a lock of the mode 'exclusive'",
     ],
     [
-      'a shared lock, against permits',
+      'a call for a shared lock while a permit is held',
       holder,
       SHARED,
       "as one of several permits, which excludes a lock of the mode 'shared'",
     ],
     [
-      'an exclusive lock, against readers',
+      'a call for an exclusive lock while readers hold the key',
       { ...holder, mode: 'shared' },
       EXCLUSIVE,
       "in the mode 'shared', which excludes a lock of the mode 'exclusive'",
     ],
     [
-      'permits, against an exclusive lock',
+      'a call for a permit while an exclusive lock is held',
       { ...holder, mode: 'exclusive' },
       { mode: 'permits', permits: 5 },
       "in the mode 'exclusive', which excludes a lock of 5 permits",
     ],
-  ])('says that kinds of lock are mixed: %s', (_name, first, kind, text) => {
+  ])('names the conflicting kind of lock in its message: %s', (_name, first, kind, text) => {
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });
     expect(error.message).toContain(`"k" is held by api:1 ${text} ${wait}`);
     const later = error.afterTrying({ timeout: 50 });
@@ -79,7 +79,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
     ['a shared lock inside a permit', 'permits', SHARED, false],
     ['a shared lock inside an exclusive one', 'exclusive', SHARED, true],
     ['a permit inside a permit', 'permits', { mode: 'permits', permits: 2 }, true],
-  ])('advises `reentrant` only where it helps: %s', (_name, mode, kind, helps) => {
+  ])('advises `reentrant` only when the nested call could join: %s', (_name, mode, kind, helps) => {
     const error = new LockHeldError(['k'], 'api:1', 5, {
       holders: [{ ...holder, mode }],
       kind,
@@ -90,14 +90,14 @@ describe('a LockHeldError of a lock that several can hold', () => {
   });
 });
 
-describe('a LockHeldError of a call that waited for itself', () => {
+describe('a LockHeldError of a call whose own caller holds the lock', () => {
   const permits: LockKind = { mode: 'permits', permits: 2 };
 
   test.each<[LockHolder['mode'], LockKind]>([
     ['exclusive', EXCLUSIVE],
     ['exclusive', SHARED],
     ['permits', permits],
-  ])('advises `reentrant` where the call would join: under %s', (mode, kind) => {
+  ])('advises `reentrant` when the call could join: outer mode %s, inner kind %j', (mode, kind) => {
     expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the held lock');
   });
 
@@ -105,11 +105,14 @@ describe('a LockHeldError of a call that waited for itself', () => {
     ['permits', EXCLUSIVE],
     ['permits', SHARED],
     ['exclusive', permits],
-  ])('does not advise it where the call could not join: under %s', (mode, kind) => {
-    const message = messageUnder(mode, kind);
-    expect(message).not.toContain('Set `reentrant`');
-    expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');
-  });
+  ])(
+    'does not advise `reentrant` when the call could not join: outer mode %s, inner kind %j',
+    (mode, kind) => {
+      const message = messageUnder(mode, kind);
+      expect(message).not.toContain('Set `reentrant`');
+      expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');
+    },
+  );
 
   function messageUnder(mode: LockHolder['mode'], kind: LockKind): string {
     const holder = { id: 'x', owner: 'me', since: new Date(0), remaining: 5, fencingToken: 7, mode };
@@ -131,7 +134,7 @@ describe('a key or owner with line breaks or colour codes', () => {
     expect(message).not.toMatch(/[\p{Cc}\u2028]/u);
   });
 
-  test('is unescaped in the fields', () => {
+  test('is not escaped in the fields of the error', () => {
     expect(new LockHeldError([KEY], KEY, 5)).toMatchObject({ keys: [KEY], owner: KEY });
   });
 });

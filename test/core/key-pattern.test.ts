@@ -28,10 +28,10 @@ test.each<[DeclaredKey, string[]]>([
 
 test.each<[string, DeclaredKey]>([
   ['computes with a number', (id: number) => `shard:${id % 16}`],
-  ['gives an argument itself', (id: string) => id],
-  ['goes through a list', (ids: string[]) => ids.map((id) => `id:${id}`)],
+  ['returns an argument unchanged', (id: string) => id],
+  ['maps over a list argument', (ids: string[]) => ids.map((id) => `id:${id}`)],
   [
-    'goes up for as long as there is a parent',
+    'loops until an object has no parent',
     (node: { parent: never; id: string }) => {
       let id = '';
       for (let at = node; at; at = at.parent) id = at.id;
@@ -39,13 +39,13 @@ test.each<[string, DeclaredKey]>([
     },
   ],
   [
-    'calls for as long as there is a next',
+    'loops until a method returns nothing',
     (node: { next: () => never }) => {
       for (let at = node; at; at = at.next());
       return `node:${String(node)}`;
     },
   ],
-  ['leaves its arguments out', (_id: number) => 'same'],
+  ['ignores its arguments', (_id: number) => 'same'],
   [
     'throws',
     (id: number) => {
@@ -63,7 +63,7 @@ test.each([
   ['order:lines', false],
   ['order:42:line', false],
   ['orders:42:lines', false],
-])('%s matches order:*:lines: %s', (key, fits) => {
+])('matching the key %s with the pattern order:*:lines gives %s', (key, fits) => {
   const [pattern] = keyPatterns(lockOf((id: number) => `order:${id}:lines`));
   expect(pattern?.fits(key)).toBe(fits);
 });

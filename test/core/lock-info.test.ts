@@ -18,18 +18,33 @@ function has(id: string, remaining = 1_000, fencingToken = 7): LockVote {
 const free: LockVote = { node: 'n', vote: 'free' };
 const away: LockVote = { node: 'n', vote: 'error', error: new Error('away') };
 
-describe('a key is held when a quorum reports the same id', () => {
+describe('infoOf reports a key as', () => {
   test.each<[string, LockVote[], number, string | undefined]>([
-    ['one node has it', [has('x')], 1, 'x'],
-    ['one node, free', [free], 1, undefined],
-    ['all of three', [has('x'), has('x'), has('x')], 2, 'x'],
-    ['two of three', [has('x'), free, has('x')], 2, 'x'],
-    ['two of three, the third away', [away, has('x'), has('x')], 2, 'x'],
-    ['one of three', [has('x'), free, free], 2, undefined],
-    ['three ids on three nodes', [has('x'), has('y'), has('z')], 2, undefined],
-    ['a quorum beside another id', [has('x'), has('y'), has('y')], 2, 'y'],
-    ['two of four is no quorum', [has('x'), has('x'), has('y'), has('y')], 3, undefined],
-    ['one of three, one away: not enough to say so', [has('x'), free, away], 2, undefined],
+    ['held when the only node stores it', [has('x')], 1, 'x'],
+    ['not held when it is free on the only node', [free], 1, undefined],
+    ['held when all of three nodes store it', [has('x'), has('x'), has('x')], 2, 'x'],
+    ['held when two of three nodes store it', [has('x'), free, has('x')], 2, 'x'],
+    [
+      'held when two of three nodes store it and the third does not answer',
+      [away, has('x'), has('x')],
+      2,
+      'x',
+    ],
+    ['not held when one of three nodes stores it', [has('x'), free, free], 2, undefined],
+    ['not held when three nodes store three different ids', [has('x'), has('y'), has('z')], 2, undefined],
+    ['held by the id that two of three nodes store', [has('x'), has('y'), has('y')], 2, 'y'],
+    [
+      'not held when four nodes store two ids, each without a quorum',
+      [has('x'), has('x'), has('y'), has('y')],
+      3,
+      undefined,
+    ],
+    [
+      'not held when one of three nodes stores it and one does not answer',
+      [has('x'), free, away],
+      2,
+      undefined,
+    ],
   ])('%s', (_name, votes, quorum, id) => {
     const info = infoOf('k', votes, quorum);
     expect(info).toMatchObject({ key: 'k', held: id !== undefined, id, votes });
@@ -38,37 +53,42 @@ describe('a key is held when a quorum reports the same id', () => {
   });
 });
 
-describe('the remaining time is the longest that a quorum reports for one id', () => {
-  test.each([
-    [[has('x', 300)], 1, 300],
-    [[has('x', 300), has('x', 100), has('x', 200)], 2, 200],
-    [[has('x', 300), free, has('x', 200)], 2, 200],
-    // The time of another holder does not count.
-    [[has('x', 300), has('y', 900), has('x', 200)], 2, 200],
-    [[has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
-    [[has('x', Infinity)], 1, Infinity],
-    [[has('x', 300), free, free], 2, 0],
-  ])('%#', (votes, quorum, remaining) => {
+describe('infoOf reports as remaining the longest time for which a quorum stores one id', () => {
+  test.each<[string, LockVote[], number, number]>([
+    ['on one node', [has('x', 300)], 1, 300],
+    ['on three nodes with the same id', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],
+    ['on two of three nodes', [has('x', 300), free, has('x', 200)], 2, 200],
+    // The remaining time of another id does not count.
+    [
+      'on two of three nodes, beside another id with more time',
+      [has('x', 300), has('y', 900), has('x', 200)],
+      2,
+      200,
+    ],
+    ['on four nodes with the same id', [has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
+    ['without expiry', [has('x', Infinity)], 1, Infinity],
+    ['without a quorum', [has('x', 300), free, free], 2, 0],
+  ])('%s', (_name, votes, quorum, remaining) => {
     expect(infoOf('k', votes, quorum).remaining).toBe(remaining);
   });
 });
 
-describe('the fencing token is the one that a quorum of nodes agrees on', () => {
-  test.each([
-    [[has('x', 1, 7)], 1, 7],
-    [[has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
-    // The third node granted after the other two had decided.
-    [[has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
-    [[has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
+describe('infoOf reports the fencing token on which a quorum agrees', () => {
+  test.each<[string, LockVote[], number, number | undefined]>([
+    ['on one node', [has('x', 1, 7)], 1, 7],
+    ['when three nodes agree', [has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
+    // The first node granted after the other two had formed a quorum.
+    ['when one of three nodes has a larger token', [has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
+    ['when one of three nodes has a smaller token', [has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
     // The lock's token cannot be determined while a node is down.
-    [[has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
-    [[free, has('x', 1, 7), free], 2, undefined],
-  ])('%#', (votes, quorum, token) => {
+    ['not when two nodes differ and one is down', [has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
+    ['not without a quorum', [free, has('x', 1, 7), free], 2, undefined],
+  ])('%s', (_name, votes, quorum, token) => {
     expect(infoOf('k', votes, quorum).fencingToken).toBe(token);
   });
 });
 
-test('describes a node without the key, with the key, and without an answer', () => {
+test('voteOf describes a node without the key, with the key, and with an error', () => {
   const node = { name: 'a' } as LockStore;
   const entry = { id: 'x', owner: 'me', since: 5, remaining: 1, fencingToken: 2, mode: 'exclusive' as const };
   const holder = { ...entry, since: new Date(5) };

@@ -20,7 +20,7 @@ describe('resolveLockOptions', () => {
     });
   });
 
-  test('an option of the call overrides that of the module, field by field', () => {
+  test('prefers an option of the call to the same option of the module, also inside `retry`', () => {
     const resolved = resolveLockOptions(
       { ttl: 100, retry: { delay: 5 } },
       { ttl: 200, renew: false, retry: { delay: 6, timeout: 700 } },
@@ -49,9 +49,9 @@ describe('resolveLockOptions', () => {
   });
 
   test.each([
-    ['given', { retry: false as const }, {}],
-    ['given, against the module', { retry: false as const }, { retry: { attempts: 9 } }],
-    ['from the module', {}, { retry: false as const }],
+    ['in the call', { retry: false as const }, {}],
+    ['in the call, though the module has a retry', { retry: false as const }, { retry: { attempts: 9 } }],
+    ['in the module', {}, { retry: false as const }],
   ])('makes one attempt when retry is false: %s', (_where, given, defaults) => {
     expect(resolveLockOptions(given, defaults).retry).toEqual(NO_RETRY);
   });
@@ -69,7 +69,7 @@ describe('the kind of a lock', () => {
     [{ mode: 'shared' }, { mode: 'shared' }],
     [{ permits: 1 }, { mode: 'permits', permits: 1 }],
     [{ permits: 1_000 }, { mode: 'permits', permits: 1_000 }],
-  ])('of %j is %j', (options, kind) => {
+  ])('with the options %j is %j', (options, kind) => {
     expect(() => checkLockKind(options as object)).not.toThrow();
     expect(resolveLockOptions(options as object, {}).kind).toEqual(kind);
   });
@@ -113,7 +113,7 @@ describe('the kind of a lock', () => {
       TypeError,
       `Expected no \`minHold\` with \`mode: 'shared'\`, got 50. ${noMinHold}`,
     ],
-  ])('is refused for %j', (options, type, message) => {
+  ])('is refused with the options %j', (options, type, message) => {
     let thrown: unknown;
     try {
       checkLockKind(options);
@@ -124,7 +124,7 @@ describe('the kind of a lock', () => {
     expect((thrown as Error).message).toContain(message);
   });
 
-  test('a shared lock rejects the minHold of the module, and accepts a minHold of 0', () => {
+  test("'shared' is refused with a minHold of the module, unless the call sets minHold to 0", () => {
     expect(() => resolveLockOptions({ mode: 'shared' }, { minHold: 50 })).toThrow(
       new TypeError(
         "Expected no `minHold` with `mode: 'shared'`, got 50 from the `defaults` of the module, so give `minHold: 0`. " +

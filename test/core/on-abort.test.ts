@@ -8,7 +8,7 @@ function whenAborted(signal: AbortSignal, callback: () => void): () => void {
   return () => watch.stop();
 }
 
-test('calls every remaining listener once after many were added and removed', () => {
+test('onAbort calls every remaining listener once after many were added and removed', () => {
   const { signal, abort } = abortable();
   const called: number[] = [];
   const stops = Array.from({ length: 100 }, (_, index) => whenAborted(signal, () => called.push(index)));
@@ -26,7 +26,7 @@ test('calls every remaining listener once after many were added and removed', ()
   expect(called.toSorted((a, b) => a - b)).toEqual(expected);
 });
 
-test('keeps other listeners when one is removed twice', () => {
+test('onAbort keeps other listeners when one is removed twice', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
   const stop = whenAborted(signal, () => called.push('first'));
@@ -40,7 +40,7 @@ test('keeps other listeners when one is removed twice', () => {
   expect(called.toSorted()).toEqual(['second', 'third']);
 });
 
-test('does not call a listener that another listener removed', () => {
+test('onAbort does not call a listener that another listener removed', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
   const stops = ['a', 'b', 'c'].map((name) =>
@@ -55,7 +55,7 @@ test('does not call a listener that another listener removed', () => {
   expect(called).toHaveLength(1);
 });
 
-test('adds one listener to the signal while any callback is registered, and removes it after', () => {
+test('onAbort adds one listener to the signal for all callbacks, and removes it with the last callback', () => {
   const { signal } = abortable();
   const stops = Array.from({ length: 20 }, () => whenAborted(signal, () => undefined));
   expect(getEventListeners(signal, 'abort')).toHaveLength(1);

@@ -21,20 +21,20 @@ function serverTime(difference = EPOCH): number {
   return performance.now() + difference;
 }
 
-test('has no time before the first reply and after a reset', () => {
+test('ServerClock has no time before the first reply and after a reset', () => {
   expect(clock.now()).toBeUndefined();
   reply(0);
   clock.forget();
   expect(clock.now()).toBeUndefined();
 });
 
-test('advances from the last reply', () => {
+test('ServerClock advances with the local clock after a reply', () => {
   reply(0);
   jest.advanceTimersByTime(1_234);
   expect(clock.now()).toBeCloseTo(serverTime(), 1);
 });
 
-test('trusts the quickest reply, and is never ahead of the server', () => {
+test('ServerClock trusts the quickest reply, and is never ahead of the server', () => {
   for (const travel of [40, 3, 200, 25]) reply(travel);
   expect(clock.now()).toBeCloseTo(serverTime() - 3, 1);
   jest.advanceTimersByTime(20_000);
@@ -42,13 +42,13 @@ test('trusts the quickest reply, and is never ahead of the server', () => {
   expect(clock.now()).toBeCloseTo(serverTime() - 3, 1);
 });
 
-test('follows a clock that is set forward at once', () => {
+test("ServerClock follows at once when the server's clock is set forward", () => {
   reply(1);
   reply(1, EPOCH + 60_000);
   expect(clock.now()).toBeCloseTo(serverTime(EPOCH + 60_000) - 1, 1);
 });
 
-test('follows a clock that is set back within a minute', () => {
+test("ServerClock follows within about a minute when the server's clock is set back", () => {
   reply(1);
   for (let second = 0; second <= 61; second++) {
     reply(1, EPOCH - 60_000);

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { ShortLivedMap } from '../../lib/core/short-lived-map.js';
 
-test('keeps every entry that is not deleted while many others are added and deleted', () => {
+test('ShortLivedMap keeps every entry that is not deleted while many others are added and deleted', () => {
   const map = new ShortLivedMap<string, number>();
   for (let index = 0; index < 3_000; index++) {
     map.set(`k${index}`, index);
@@ -14,7 +14,7 @@ test('keeps every entry that is not deleted while many others are added and dele
   expect(kept.every((index) => map.get(`k${index}`) === index)).toBe(true);
 });
 
-test('returns the value that was set last', () => {
+test('ShortLivedMap returns the value that was set last', () => {
   const map = new ShortLivedMap<string, number>();
   for (let index = 0; index <= 1_000; index++) map.set('k', index);
 

@@ -18,7 +18,7 @@ function namesIn(list: Iterable<Guest>): number[] {
   return [...list].map(({ name }) => name).toSorted((a, b) => a - b);
 }
 
-test('iterates over the members that remain, in insertion order until one is removed', () => {
+test('SlotList iterates in insertion order before a removal, and over all remaining members after it', () => {
   const { list, guests } = listOf(5);
   expect([...list]).toEqual(guests);
 
@@ -29,7 +29,7 @@ test('iterates over the members that remain, in insertion order until one is rem
   expect(guests.map((guest) => list.has(guest))).toEqual([false, true, false, true, false]);
 });
 
-test('removes no other member when one is removed twice or was never added', () => {
+test('SlotList removes no other member when one is removed twice or was never added', () => {
   const { list, guests } = listOf(3);
   list.delete(guests[1]!);
   list.delete(guests[1]!);
@@ -37,7 +37,7 @@ test('removes no other member when one is removed twice or was never added', () 
   expect(namesIn(list)).toEqual([0, 2]);
 });
 
-test('accepts a member again after its removal', () => {
+test('SlotList accepts a member again after its removal', () => {
   const { list, guests } = listOf(3);
   for (const guest of guests) list.delete(guest);
   expect(list.size).toBe(0);
@@ -46,7 +46,7 @@ test('accepts a member again after its removal', () => {
   expect(namesIn(list)).toEqual([1, 2]);
 });
 
-test('skips a member that is removed during iteration, and visits all others', () => {
+test('SlotList skips a member that is removed during iteration, and visits all others', () => {
   const { list, guests } = listOf(10);
   const seen: number[] = [];
   for (const { name } of list) {
@@ -56,7 +56,7 @@ test('skips a member that is removed during iteration, and visits all others', (
   expect(seen.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 4, 6, 7, 8]);
 });
 
-test('holds one object in two lists, with a property for each list', () => {
+test('SlotList keeps one object in two lists, with a property of the object for each list', () => {
   const { list, guests } = listOf(3);
   const others = new SlotList<'other', Guest>('other');
   for (const guest of guests.toReversed()) others.add(guest);

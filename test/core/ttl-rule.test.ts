@@ -12,7 +12,7 @@ function storeOfSeconds(): MemoryStore {
 }
 
 test.each([1_000, 1_999, 2_500, 10])(
-  'refuses a ttl that a store cannot keep, and names the allowed ones: %p',
+  'checkTtl refuses a ttl of %p ms that the store cannot keep, and names the allowed values',
   (ttl) => {
     expect(() => checkTtl([storeOfSeconds()], ttl)).toThrow(
       new RangeError(
@@ -22,13 +22,13 @@ test.each([1_000, 1_999, 2_500, 10])(
   },
 );
 
-test('accepts a ttl that the store can keep, and any ttl when the store has no rule', () => {
+test('checkTtl accepts a ttl that the store can keep, and any ttl when the store has no rule', () => {
   const stores: readonly LockStore[] = [new MemoryStore(), storeOfSeconds()];
   expect(() => checkTtl(stores, 2_000)).not.toThrow();
   expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
 });
 
-test('acquire and extend check the ttl before any node is asked', async () => {
+test('acquire and extend refuse a ttl that the store cannot keep', async () => {
   const redlock = redlockOver([storeOfSeconds()]);
   const options = { renew: true, signals: [], retry: NO_RETRY };
   expect(() => redlock.acquire(['a'], { ...options, ttl: 2_500 })).toThrow(RangeError);

@@ -4,7 +4,7 @@ import { withTimeout } from '../../lib/core/with-timeout.js';
 
 const LIMIT = 50;
 
-test('accepts an answer that arrived in time though the thread was blocked past the limit', async () => {
+test('withTimeout accepts an answer that arrived in time though the thread was blocked past the limit', async () => {
   // From this phase of the event loop timers run before the answer is read.
   await turn();
   const answer = new Promise((resolve) => setImmediate(resolve, 'there'));
@@ -13,6 +13,6 @@ test('accepts an answer that arrived in time though the thread was blocked past 
   await expect(outcome).resolves.toBe('there');
 });
 
-test('rejects when no answer comes within the limit', async () => {
+test('withTimeout rejects when no answer comes within the limit', async () => {
   await expect(withTimeout(new Promise(() => undefined), LIMIT)).rejects.toThrow('no answer within 50 ms');
 });

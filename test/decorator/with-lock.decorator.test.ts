@@ -25,8 +25,8 @@ class Sample {
   }
 }
 
-describe('metadata of a locked method', () => {
-  test('has every metadata key that was set below the decorator, and the name and length of the method', () => {
+describe('a locked method', () => {
+  test('has all metadata from below @WithLock, and keeps its name and length', () => {
     class Service {
       @WithLock('key')
       @SetMetadata('string key', 1)
@@ -41,7 +41,7 @@ describe('metadata of a locked method', () => {
     expect(run).toHaveLength(2);
   });
 
-  test('has metadata that is set above the decorator on the function of the class', () => {
+  test('has the metadata from above @WithLock', () => {
     class Service {
       @SetMetadata(MARK as unknown as string, 'above')
       @WithLock('key')
@@ -59,7 +59,7 @@ describe('metadata of a locked method', () => {
     expect(Reflect.hasMetadata('above', run)).toBe(false);
   });
 
-  test('keeps the property descriptor except for the function', () => {
+  test('keeps its property descriptor except for the function', () => {
     class Service extends Sample {
       override async run(): Promise<void> {}
     }
@@ -100,7 +100,7 @@ describe('an object that Nest did not create', () => {
     await expect(Reflect.apply(run, 7, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
   });
 
-  test('throws from a method whose declared result is an Observable', () => {
+  test('throws when the declared result of the method is an Observable', () => {
     expect(() => new Service().watch()).toThrow(/Nest did not create/);
   });
 });
@@ -143,7 +143,7 @@ describe('class definition throws for a decorator on', () => {
     );
   });
 
-  test('a property, such as an arrow function, with how to write it', () => {
+  test('a property, such as an arrow function, with advice to write a method', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
       new TypeError(
@@ -244,7 +244,7 @@ describe('class definition throws for invalid options', () => {
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
-  ])('%j: %p', (options, kind, message) => {
+  ])('in the options %j', (options, kind, message) => {
     const define = (): unknown => settleWith('key', options);
     expect(define).toThrow(kind);
     expect(define).toThrow(new Error(`@WithLock of Orders.settle: ${message}`));
@@ -255,13 +255,13 @@ describe('class definition throws for invalid options', () => {
     ['}x', "got '}x'"],
     [undefined, 'got undefined'],
     [{ key: 1 }, 'got { key: 1 }'],
-  ])('key %j', (key, got) => {
+  ])('such as the key %j', (key, got) => {
     const rule =
       '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, ';
     expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
   });
 
-  test('treats an undefined option as omitted', () => {
+  test('but not for an undefined option, which counts as omitted', () => {
     const read = { ttl: undefined, retry: undefined, onBusy: undefined, instance: undefined };
     const readElsewhere = { signal: undefined, nodes: undefined };
     expect(() =>

@@ -53,7 +53,7 @@ async function excludes(key: string, call: () => Promise<unknown>): Promise<bool
   return error instanceof LockHeldError;
 }
 
-describe('every scope', () => {
+describe('in every scope', () => {
   @Injectable({ scope: Scope.REQUEST })
   class PerRequest {
     @WithLock('request', once)
@@ -126,14 +126,14 @@ describe('instances that Nest holds but did not create', () => {
     ['an asynchronous useFactory', { provide: 'service', useFactory: async () => new Plain() }],
     ['a frozen useValue', { provide: 'service', useValue: Object.freeze(new Plain()) }],
     ['a Proxy', { provide: 'service', useFactory: () => new Proxy(new Plain(), {}) }],
-  ])('%s', async (_kind, provider) => {
+  ])('run their methods under the lock: %s', async (_kind, provider) => {
     app = await startApp({ providers: [provider] });
     const service = app.get<Plain>('service');
     await expect(service.run()).resolves.toEqual(['plain']);
     await expect(excludes('plain', () => service.run())).resolves.toBe(true);
   });
 
-  test('are prepared before any onApplicationBootstrap runs', async () => {
+  test('run their methods under the lock already in onModuleInit', async () => {
     @Injectable()
     class Starter {
       result: unknown;
@@ -147,7 +147,7 @@ describe('instances that Nest holds but did not create', () => {
   });
 });
 
-test('an instance from a request-scoped factory rejects with the reason', async () => {
+test('an instance from a request-scoped factory rejects with advice to provide the class', async () => {
   app = await startApp({
     providers: [{ provide: 'service', scope: Scope.REQUEST, useFactory: () => new Plain() }],
   });
@@ -158,7 +158,7 @@ test('an instance from a request-scoped factory rejects with the reason', async 
   });
 });
 
-test('an instance that Nest created works behind a Proxy', async () => {
+test('an instance that Nest created runs its methods under the lock behind a Proxy', async () => {
   app = await startApp({ providers: [Plain] });
   const wrapped = new Proxy(app.get(Plain), {});
   await expect(wrapped.run()).resolves.toEqual(['plain']);
@@ -172,7 +172,7 @@ test('a provider of a module that is loaded lazily runs under its lock', async (
   await expect(lazy.get(Plain).run()).resolves.toEqual(['plain']);
 });
 
-test('instances look unchanged when they are printed, compared, copied or serialized', async () => {
+test('instances with locked methods look unchanged when they are printed, compared, copied or serialized', async () => {
   @Injectable()
   class Undecorated {
     readonly field = 1;
@@ -226,7 +226,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual([]);
   });
 
-  test('an override without the decorator that calls super is locked for that call', async () => {
+  test('an override without the decorator is locked only during its super call', async () => {
     @Injectable()
     class Child extends Base {
       override async run(): Promise<string[]> {
@@ -236,7 +236,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['base']);
   });
 
-  test('an override with the decorator has its own key, and the key of the base inside a super call', async () => {
+  test('an override with the decorator locks its own key, and its super call locks the key of the base', async () => {
     @Injectable()
     class Child extends Base {
       @WithLock('child', once)
@@ -263,7 +263,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['child']);
   });
 
-  test('properties that a subclass injects are injected, before and after its locked methods', async () => {
+  test('a subclass gets its injected properties, before and after its locked methods', async () => {
     @Injectable()
     class Child extends Base {
       @Inject('first') readonly first!: string;
@@ -309,7 +309,7 @@ describe('inheritance', () => {
   });
 });
 
-test('two @WithLock on one method: the upper one is acquired first and both are held', async () => {
+test('two @WithLock on one method: the upper lock is acquired first, and both are held', async () => {
   const asked: string[] = [];
   @Injectable()
   class Service {
@@ -332,7 +332,7 @@ test('two @WithLock on one method: the upper one is acquired first and both are 
   ).resolves.toBe(undefined);
 });
 
-test('locked methods of one object do not affect each other', async () => {
+test('concurrent calls on one object each have their own lock', async () => {
   @Injectable()
   class Service {
     #calls = 0;
@@ -352,14 +352,14 @@ test('locked methods of one object do not affect each other', async () => {
   ]);
 });
 
-test('a locked method can be spied on and replaced', async () => {
+test('a locked method can be spied on', async () => {
   app = await startApp({ providers: [Plain] });
   const spy = jest.spyOn(app.get(Plain), 'run');
   await expect(app.get(Plain).run()).resolves.toEqual(['plain']);
   expect(spy).toHaveBeenCalledTimes(1);
 });
 
-describe('invalid keys, found when the method is called', () => {
+describe('a key function', () => {
   @Injectable()
   class Service {
     @WithLock((value: unknown) => value as string)
@@ -373,20 +373,23 @@ describe('invalid keys, found when the method is called', () => {
       return 'never';
     }
   }
-  test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])('%p', async (value) => {
-    app = await startApp({ providers: [Service] });
-    const error = await app
-      .get(Service)
-      .run(value)
-      .catch((thrown: unknown) => thrown);
-    expect(error).toBeInstanceOf(TypeError);
-    expect(String(error)).toMatch(
-      /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such, got /,
-    );
-    expect(String(error)).toContain(inspect(value));
-  });
+  test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])(
+    'makes the call reject when it returns %p',
+    async (value) => {
+      app = await startApp({ providers: [Service] });
+      const error = await app
+        .get(Service)
+        .run(value)
+        .catch((thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(TypeError);
+      expect(String(error)).toMatch(
+        /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such, got /,
+      );
+      expect(String(error)).toContain(inspect(value));
+    },
+  );
 
-  test('rejects with the error that the key function throws', async () => {
+  test('makes the call reject with the error that it throws', async () => {
     app = await startApp({ providers: [Service] });
     await expect(app.get(Service).failing()).rejects.toThrow('no such order');
   });

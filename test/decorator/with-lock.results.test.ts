@@ -51,9 +51,9 @@ function withResolvers(): PromiseWithResolvers {
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const KEY = 'lock:{key}';
-/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
-/** Options of locks that must expire during the test, and not while the machine stands still for a moment. */
+/** Options of locks that must expire during the test, and not while the machine stalls for a moment. */
 const SHORT = { ttl: 2_400 };
 /** Options of renewed locks. The renewal after a third of the ttl may be late by seconds. */
 const RENEWED = { ttl: 6_000 };
@@ -352,7 +352,7 @@ afterEach(async () => {
   if (keys.length > 0) throw new Error(`left behind: ${keys.join()}`);
 });
 
-describe('the result of the method reaches the caller unchanged', () => {
+describe('the outcome reaches the caller unchanged', () => {
   const object = { then: 'not a function' };
   test.each([
     [undefined],
@@ -365,7 +365,7 @@ describe('the result of the method reaches the caller unchanged', () => {
     [Symbol.iterator],
     [[1, 2]],
     ['text'],
-  ])('returned: %p', async (value) => {
+  ])('when the method returns %p', async (value) => {
     await expect(service.give(value)).resolves.toBe(value);
     await expect(service.plainly(value)).resolves.toBe(value);
   });
@@ -378,7 +378,7 @@ describe('the result of the method reaches the caller unchanged', () => {
     [new Error('own')],
     [{ code: 7 }],
     [new LockHeldError([], '', 1)],
-  ])('thrown: %p', async (reason) => {
+  ])('when the method throws %p', async (reason) => {
     await expect(service.fail(reason)).rejects.toBe(reason);
     await expect(service.failAtOnce(reason)).rejects.toBe(reason);
   });
@@ -412,36 +412,36 @@ describe('when another process holds the lock', () => {
     await expect(service.orSkipUndefined()).resolves.toBeUndefined();
   });
 
-  test("onBusy 'skip' waits when it has a retry of its own", async () => {
+  test("onBusy 'skip' waits for the lock when the decorator sets `retry`", async () => {
     const later = service.orSkipLater();
     await expect(service.orSkip()).resolves.toBeUndefined();
     gate.resolve();
     await expect(later).resolves.toBe('ran');
   });
 
-  test('onBusy as a function gives the value, or the error', async () => {
+  test('onBusy as a function gives the result or the error of the call', async () => {
     await expect(service.orValue()).resolves.toBe('busy: key LOCK_HELD');
     await expect(service.orOther()).rejects.toThrow('instead');
   });
 
-  test('an Observable ends without a value, with the value given, or with the error', async () => {
+  test('an Observable ends without a value, with the value of onBusy, or with the error', async () => {
     await expect(lastValueFrom(service.skipObservable().pipe(toArray()))).resolves.toEqual([]);
     await expect(lastValueFrom(service.valueObservable().pipe(toArray()))).resolves.toEqual([7]);
     await expect(lastValueFrom(service.throwObservable())).rejects.toBeInstanceOf(LockHeldError);
   });
 
-  test('an async generator ends without a value, or with the value given', async () => {
+  test('an async generator ends without a value, or with the value of onBusy', async () => {
     await expect(all(service.skipRows())).resolves.toEqual([]);
     await expect(all(service.valueRows())).resolves.toEqual([7]);
   });
 });
 
 describe('when the lock is lost while the method runs', () => {
-  test('rejects with LockLostError in place of the result', async () => {
+  test('the call rejects with LockLostError in place of the result', async () => {
     await expect(service.loseIt(() => 'result')).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test("rejects with the method's own error", async () => {
+  test('the call rejects with the error that the method throws', async () => {
     await expect(
       service.loseIt(() => {
         throw new Error('own');
@@ -449,7 +449,7 @@ describe('when the lock is lost while the method runs', () => {
     ).rejects.toThrow('own');
   });
 
-  test("onLost 'ignore' keeps the result, and the signal still aborts", async () => {
+  test("onLost 'ignore' keeps the result of the method", async () => {
     await expect(service.loseItQuietly()).resolves.toEqual(['result', false]);
   });
 
@@ -486,14 +486,14 @@ describe('an Observable whose type is declared', () => {
     expect(ended).toContain('held');
   });
 
-  test('is returned as its own class when that is a subclass of Observable', async () => {
+  test('is returned as an Observable when its class is a subclass of Observable', async () => {
     const subject = service.subject();
     expect(subject).toBeInstanceOf(Observable);
     await expect(lastValueFrom(subject)).resolves.toBe(true);
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases before the subscriber gets completion or error', async () => {
+  test('releases the lock before its subscriber gets the completion or the error', async () => {
     await new Promise<void>((resolve) => service.watch(of(1)).subscribe({ complete: resolve }));
     await expect(free()).resolves.toBe(true);
     const failing = service.watch(throwError(() => 'text'));
@@ -501,14 +501,14 @@ describe('an Observable whose type is declared', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('runs the method once more, under a lock of its own, for a second subscriber', async () => {
+  test('runs the method again, under a new lock, for a second subscriber', async () => {
     const watched = service.watch(of(1));
     await Promise.all([lastValueFrom(watched), lastValueFrom(watched)]);
     expect(ended.filter((event) => event === 'made')).toHaveLength(2);
     expect(ended.filter((event) => event === 'held')).toHaveLength(2);
   });
 
-  test('is renewed while subscribed, and released on unsubscription', async () => {
+  test('has its lock renewed while subscribed, and released at unsubscription', async () => {
     const values: number[] = [];
     const subscription = service.watch(interval(5)).subscribe((value) => values.push(value));
     await until(() => values.length > 0);
@@ -535,7 +535,7 @@ describe('an Observable whose type is declared', () => {
     await until(free);
   });
 
-  test('acquires nothing for a subscriber that unsubscribed while waiting', async () => {
+  test('does not run for a subscriber that unsubscribed while waiting for the lock', async () => {
     const blocked = service.block();
     await until(async () => !(await free()));
     service.watch(of(1)).subscribe().unsubscribe();
@@ -547,7 +547,7 @@ describe('an Observable whose type is declared', () => {
 });
 
 describe('an Observable whose type is not declared', () => {
-  test('is returned as a Promise and held until it completes', async () => {
+  test('is returned in a Promise, and holds the lock until it completes', async () => {
     const source = new Subject<number>();
     const watched = await service.watchUndeclared(source);
     await expect(free()).resolves.toBe(false);
@@ -567,7 +567,7 @@ describe('an Observable whose type is not declared', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('is released after a ttl when nobody subscribes, and locks again for a late subscriber', async () => {
+  test('releases the lock after a ttl when nobody subscribes, and locks again for a late subscriber', async () => {
     const watched = await service.watchUndeclared(of(1));
     await until(free);
     await expect(lastValueFrom(watched)).resolves.toEqual([1, true]);
@@ -575,7 +575,7 @@ describe('an Observable whose type is not declared', () => {
 });
 
 describe('an async generator', () => {
-  test('acquires on the first read, runs under its lock, and releases at its end', async () => {
+  test('acquires at the first read, runs under its lock, and releases at its end', async () => {
     const rows = service.rows(3);
     expect(ended).toEqual([]);
     await expect(free()).resolves.toBe(true);
@@ -593,7 +593,7 @@ describe('an async generator', () => {
     expect(ended).toEqual(['got x', 'closed under the lock']);
   });
 
-  test('closes and releases when its reader stops early', async () => {
+  test('closes, and releases the lock, when its reader stops early', async () => {
     for await (const row of service.rows(3)) {
       expect(row).toBe(true);
       break;
@@ -615,12 +615,12 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('acquires nothing when it is closed unread', async () => {
+  test('does not run when it is closed before the first read', async () => {
     await expect(service.rows(3).return('early')).resolves.toEqual({ done: true, value: 'early' });
     expect(ended).toEqual([]);
   });
 
-  test('holds the lock to its end when a Promise resolves to it', async () => {
+  test('holds the lock to its end when the method returns it in a Promise', async () => {
     const rows = await service.generator();
     await expect(free()).resolves.toBe(false);
     await expect(all(rows)).resolves.toEqual([true, true]);
@@ -641,7 +641,7 @@ describe('an async iterable of another kind', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases when its reader stops early', async () => {
+  test('releases the lock when its reader stops early', async () => {
     for await (const row of await service.iterable()) {
       expect(row).toBe(true);
       break;
@@ -649,7 +649,7 @@ describe('an async iterable of another kind', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('is released after a ttl when nobody reads it', async () => {
+  test('releases the lock after a ttl when nobody reads it', async () => {
     await expect(service.iterable()).resolves.toBeDefined();
     await until(free);
   });
@@ -666,7 +666,7 @@ describe('an async iterable of another kind', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases when its reader stops while a value is pending', async () => {
+  test('releases the lock when its reader stops while a value is pending', async () => {
     const reader = (await service.idleIterable())[Symbol.asyncIterator]();
     const pending = reader.next();
     await reader.return?.();
@@ -676,7 +676,7 @@ describe('an async iterable of another kind', () => {
 });
 
 describe('a stream', () => {
-  test('of Node reaches the caller itself, and holds the lock until it has been read', async () => {
+  test('of Node.js reaches the caller as a Readable, and holds the lock until it has been read', async () => {
     const stream = await service.stream();
     expect(stream).toBeInstanceOf(Readable);
     await expect(free()).resolves.toBe(false);
@@ -684,19 +684,19 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of Node releases the lock when it is destroyed', async () => {
+  test('of Node.js releases the lock when it is destroyed', async () => {
     const stream = await service.stream();
     stream.destroy();
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test('of Node releases the lock after a ttl when nobody reads it', async () => {
+  test('of Node.js releases the lock after a ttl when nobody reads it', async () => {
     const stream = await service.stream();
     await expect(until(free)).resolves.toBeUndefined();
     stream.destroy();
   });
 
-  test('of the web holds the lock until it has been read, and produces each chunk under the lock', async () => {
+  test('of the web holds the lock until it has been read', async () => {
     let pulls = 0;
     const stream = await service.webStream({
       pull(controller) {
@@ -763,7 +763,7 @@ describe('over HTTP', () => {
     await until(free);
   });
 
-  test('an Observable, declared or not, runs under its lock and gives its last value', async () => {
+  test('an Observable, declared or not, runs under its lock and sends its last value', async () => {
     await request(app.getHttpServer()).get('/observable').expect(200, '2 true');
     await expect(free()).resolves.toBe(true);
     await request(app.getHttpServer()).get('/undeclared').expect(200, '2 true');
@@ -771,7 +771,7 @@ describe('over HTTP', () => {
   });
 
   test.each(['events', 'silence'])(
-    'server-sent %s hold the lock until the client disconnects',
+    'the @Sse route "%s" holds the lock until the client disconnects',
     async (path) => {
       const response = await open(path);
       let text = '';

@@ -129,45 +129,51 @@ describe('routes, with the decorators in every order', () => {
 
   const server = (): Parameters<typeof request>[0] => app.getHttpServer() as Parameters<typeof request>[0];
 
-  test.each(getOrders.map((order, index) => [nameOf(order), index] as const))('%s', async (_name, index) => {
-    const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
-    const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
+  test.each(getOrders.map((order, index) => [nameOf(order), index] as const))(
+    '%s: concurrent requests wait, and refused requests lock nothing',
+    async (_name, index) => {
+      const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
+      const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
 
-    await Promise.all([get('7?q=abc').expect(202, answer), get('7?q=abc').expect(202, answer)]);
-    expect(calls).toHaveLength(2);
-    expect(overlap.most).toBe(1);
+      await Promise.all([get('7?q=abc').expect(202, answer), get('7?q=abc').expect(202, answer)]);
+      expect(calls).toHaveLength(2);
+      expect(overlap.most).toBe(1);
 
-    acquire.mockClear();
-    calls.length = 0;
-    await get('7?q=abc&deny=1').expect(403);
-    await get('seven?q=abc').expect(400);
-    await get('7?q=bad').expect(400);
-    expect(calls).toEqual([]);
-    expect(acquire).not.toHaveBeenCalled();
-  });
+      acquire.mockClear();
+      calls.length = 0;
+      await get('7?q=abc&deny=1').expect(403);
+      await get('seven?q=abc').expect(400);
+      await get('7?q=bad').expect(400);
+      expect(calls).toEqual([]);
+      expect(acquire).not.toHaveBeenCalled();
+    },
+  );
 
-  test.each(postOrders.map((order, index) => [nameOf(order), index] as const))('%s', async (_name, index) => {
-    const post = (path: string, text: string): request.Test =>
-      request(server()).post(`/post/${index}/${path}`).send({ text });
-    const answer = { id: 7, text: 'ABC', keys: ['route:7'] };
+  test.each(postOrders.map((order, index) => [nameOf(order), index] as const))(
+    '%s: concurrent requests wait, and refused requests lock nothing',
+    async (_name, index) => {
+      const post = (path: string, text: string): request.Test =>
+        request(server()).post(`/post/${index}/${path}`).send({ text });
+      const answer = { id: 7, text: 'ABC', keys: ['route:7'] };
 
-    await Promise.all([
-      post('7', 'abc').expect(201, answer).expect('x-seen', 'yes'),
-      post('7', 'abc').expect(201, answer),
-    ]);
-    expect(calls).toHaveLength(2);
-    expect(overlap.most).toBe(1);
+      await Promise.all([
+        post('7', 'abc').expect(201, answer).expect('x-seen', 'yes'),
+        post('7', 'abc').expect(201, answer),
+      ]);
+      expect(calls).toHaveLength(2);
+      expect(overlap.most).toBe(1);
 
-    acquire.mockClear();
-    calls.length = 0;
-    await post('7?deny=1', 'abc').expect(403);
-    await post('seven', 'abc').expect(400);
-    await post('7', 'bad').expect(400);
-    expect(calls).toEqual([]);
-    expect(acquire).not.toHaveBeenCalled();
-  });
+      acquire.mockClear();
+      calls.length = 0;
+      await post('7?deny=1', 'abc').expect(403);
+      await post('seven', 'abc').expect(400);
+      await post('7', 'bad').expect(400);
+      expect(calls).toEqual([]);
+      expect(acquire).not.toHaveBeenCalled();
+    },
+  );
 
-  test('the same two requests overlap without @WithLock (control)', async () => {
+  test('concurrent requests overlap without @WithLock (control)', async () => {
     @Controller()
     class Unlocked {
       @Get('unlocked')
@@ -214,7 +220,7 @@ describe('scheduled methods, with the decorators in every order', () => {
     GUARD,
   ]).map((order) => [nameOf(order), order] as const);
 
-  test.each(cronOrders)('%s: registered, and two runs do not overlap', async (_name, order) => {
+  test.each(cronOrders)('%s: the job is registered, and two runs do not overlap', async (_name, order) => {
     const overlap = new Overlap();
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
     const job = app.get(SchedulerRegistry).getCronJob('job');
@@ -237,21 +243,24 @@ describe('scheduled methods, with the decorators in every order', () => {
     (order) => [nameOf(order), order] as const,
   );
 
-  test.each(intervalOrders)('%s: registered, and its runs do not overlap', async (_name, order) => {
-    const overlap = new Overlap();
-    acquire.mockClear();
-    app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
-    expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
-    // The job fired more often than it ran, so it also fired during a run.
-    await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
-    expect(overlap.most).toBe(1);
-  });
+  test.each(intervalOrders)(
+    '%s: the job is registered, and its runs do not overlap',
+    async (_name, order) => {
+      const overlap = new Overlap();
+      acquire.mockClear();
+      app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
+      expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
+      // The job fired more often than it ran, so it also fired during a run.
+      await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
+      expect(overlap.most).toBe(1);
+    },
+  );
 
   const timeoutOrders = permutations<Named>([['Timeout', () => Timeout('job', 1)], SKIP, GUARD]).map(
     (order) => [nameOf(order), order] as const,
   );
 
-  test.each(timeoutOrders)('%s: fires once, under the lock', async (_name, order) => {
+  test.each(timeoutOrders)('%s: the method runs once, under the lock', async (_name, order) => {
     const overlap = new Overlap();
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
     expect(app.get(SchedulerRegistry).getTimeouts()).toEqual(['job']);
@@ -305,7 +314,7 @@ describe('several keys on one method', () => {
   afterAll(() => app.close());
   const isHeld = async (key: string): Promise<boolean> => (await locks.inspect(key)).held;
 
-  test('two @WithLock lock from top to bottom, and release both at the end', async () => {
+  test('two @WithLock acquire from top to bottom, and both locks are released at the end', async () => {
     const bottom = await locks.acquire('b');
     const running = several.nested();
     await until(() => isHeld('a'));
@@ -320,7 +329,7 @@ describe('several keys on one method', () => {
     await waiting;
   });
 
-  test('two methods with two @WithLock in opposite orders deadlock until one times out', async () => {
+  test('two methods with two @WithLock in opposite orders deadlock until one call times out', async () => {
     const results = await Promise.allSettled([several.nested(), several.nestedTheOtherWay()]);
     const refused = results.flatMap((result) =>
       result.status === 'rejected' ? [result.reason as unknown] : [],
@@ -329,7 +338,7 @@ describe('several keys on one method', () => {
     expect(refused.every((reason) => reason instanceof LockHeldError)).toBe(true);
   });
 
-  test('a list is one lock, acquired in one order however it is written', async () => {
+  test('a list of keys is one lock, and the order of the list does not matter', async () => {
     overlap.most = 0;
     const results = await Promise.all([several.listed(), several.listedTheOtherWay(), several.listed()]);
     expect(results).toEqual(Array.from({ length: 3 }, () => ['a', 'b']));

@@ -4,9 +4,13 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 // exclusion.c searches for two holders within their validity. `npm run model` also runs the larger searches.
 
 const LONG: [string, SearchSettings, number][] = [
-  ['a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642],
-  ['a ttl of five ticks, without losses', { ttl: 5, guard: 5, losses: 0 }, 4_348_807],
-  ['nodes that come back with older data', { drift: 0, gain: 0, crashes: 1, losses: 0 }, 2_722_111],
+  ['three nodes, and a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642],
+  [
+    'three nodes, and a ttl of five ticks, without losses of data',
+    { ttl: 5, guard: 5, losses: 0 },
+    4_348_807,
+  ],
+  ['three nodes that come back with older data', { drift: 0, gain: 0, crashes: 1, losses: 0 }, 2_722_111],
 ];
 
 let search: (given: SearchSettings) => SearchResult;
@@ -15,16 +19,16 @@ beforeAll(() => {
   search = compileSearch('exclusion');
 });
 
-describe('at most one claim holds the lock within its validity (J1), over three nodes, with', () => {
+describe('at most one claim holds the lock within its validity (J1), with', () => {
   test.each<[string, SearchSettings, number]>([
     ['one node that crashes', { nodes: 1, crashes: 1 }, 9_335],
     [
-      'nodes that come back with older data, and a ttl of two ticks',
+      'three nodes that come back with older data, and a ttl of two ticks',
       { ttl: 2, drift: 0, gain: 0, guard: 2, crashes: 1, losses: 0 },
       299_191,
     ],
-    ['clocks that gain, and extensions', { losses: 0 }, 112_755],
-    ['clocks that gain, extensions, and losses of data, one after the other', {}, 416_673],
+    ['three nodes with fast clocks, and extensions', { losses: 0 }, 112_755],
+    ['three nodes with fast clocks, extensions, and losses of data one after the other', {}, 416_673],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
     // A smaller number of states shows that a change has left out some by mistake.
@@ -36,19 +40,19 @@ describe('the search finds two holders when', () => {
   test.each<[string, SearchSettings]>([
     ['validity is counted from the reply', { plant: 1 }],
     ['the validity of an extension is counted from the reply', { plant: 2 }],
-    ['the reply to an earlier extension counts for a later one', { plant: 3 }],
-    ['a lock is extended whoever holds it', { plant: 4 }],
-    ['a lock is released whoever holds it', { plant: 5 }],
-    ['an id is used again, and the release of the earlier attempt comes late', { plant: 6 }],
+    ['the reply to an earlier extension counts for a later extension', { plant: 3 }],
+    ['a node extends a lock for a claim that does not hold it', { plant: 4 }],
+    ['a node releases a lock for a claim that does not hold it', { plant: 5 }],
+    ['two attempts have the same id, and the release of the first attempt comes late', { plant: 6 }],
     ['a quorum is half of the nodes', { plant: 7 }],
     ['a node grants a lock that another claim holds', { plant: 8 }],
-    ['one node that extended is enough', { plant: 10 }],
+    ['one node is enough for an extension', { plant: 10 }],
   ])('%s', (_what, given) => {
     expect(search({ drift: 0, gain: 0, losses: 0, ...given }).broken).toMatch(/^J1:/);
   });
 
   test.each<[string, SearchSettings]>([
-    ['the validity has no allowance for clocks that gain', { drift: 0, losses: 0 }],
+    ['the validity is not shortened for fast clocks', { drift: 0, losses: 0 }],
     ['the guard is shorter than the ttl, and data is lost', { guard: 2 }],
     [
       'the guard is shorter than the ttl, and a node comes back with older data',
@@ -59,7 +63,7 @@ describe('the search finds two holders when', () => {
   });
 });
 
-test('extending a lapsed lock that nobody else acquired does not make two holders', () => {
+test('the search finds no two holders when a node extends a lapsed lock that no other claim acquired', () => {
   // A node refuses such an extension because it would leave a lock without a holder: see "revival" in one-node.test.ts.
   expect(search({ drift: 0, gain: 0, losses: 0, plant: 9 }).broken).toBeUndefined();
 });

@@ -16,10 +16,15 @@ beforeAll(() => {
 describe('tokens increase, a lost claim does not count, and no claim revives after its deadline, while', () => {
   test.each<[string, SearchSettings, number, number]>([
     ['the clock never falls', { back: 0 }, 2_774, 4_141],
-    ['falls are almost half of the linger less the lead', { back: 1 }, 32_440, 57_664],
-    ['falls and the linger are longer', { back: 2, linger: 6 }, 225_018, 462_033],
+    ['the clock falls by almost half of linger minus lead', { back: 1 }, 32_440, 57_664],
+    ['the clock falls further, and the linger is longer', { back: 2, linger: 6 }, 225_018, 462_033],
     ['the deadline is longer than the linger', { limit: 5 }, 85_954, 169_182],
-    ["a slot's tokens go on after its permits, if no other claim held the lock", { keep: 1 }, 32_440, 52_838],
+    [
+      'a slot keeps its last token for the next permits when no other claim held the lock',
+      { keep: 1 },
+      32_440,
+      52_838,
+    ],
   ])('%s', (_what, given, readers, permits) => {
     // A smaller number of states shows that a change has left out some by mistake.
     expect(search({ ...given, mode: SHARED })).toEqual({ states: readers, broken: undefined });
@@ -29,16 +34,16 @@ describe('tokens increase, a lost claim does not count, and no claim revives aft
 
 describe('the search finds a violation when', () => {
   test.each<[string, RegExp, SearchSettings]>([
-    ['falls are half of the linger less the lead', /^tokens:/, { linger: 3 }],
-    ['longer falls are half of the linger less the lead', /^tokens:/, { back: 2, linger: 5 }],
+    ['the clock falls by half of linger minus lead', /^tokens:/, { linger: 3 }],
+    ['the clock falls by half of a longer linger minus lead', /^tokens:/, { back: 2, linger: 5 }],
     [
-      'a member is extended without a look at the record, and the clock fell after an exclusive grant',
+      'a node extends a member without a check of the record, and the clock fell after an exclusive grant',
       /^extending:/,
       { plant: 1 },
     ],
-    ['a member is raised without a look at the record', /^raising:/, { plant: 2 }],
+    ['a node raises the token of a member without a check of the record', /^raising:/, { plant: 2 }],
     ['the first grant of a phase keeps the members of the earlier phase', /^extending:/, { plant: 3 }],
-    ['the first reader of a phase does not count up', /^tokens:/, { plant: 4 }],
+    ['the first reader of a phase gets no larger token', /^tokens:/, { plant: 4 }],
     ["the tokens of slots do not raise the record's token", /^tokens:/, { plant: 6 }],
     ['nothing raises the marker', /^tokens:/, { plant: 7 }],
     ['the last release deletes the record', /^tokens:/, { plant: 8 }],
@@ -48,9 +53,9 @@ describe('the search finds a violation when', () => {
   });
 
   test.each<[string, SearchSettings]>([
-    ['a phase of permits begins without a floor', { plant: 5 }],
-    ['rows are forgotten before the record, and no floor replaces them', { plant: 10 }],
-    ['rows go on after another claim held the lock', { plant: 11 }],
+    ['a phase of permits begins without a floor for its tokens', { plant: 5 }],
+    ['the tokens of slots are forgotten before the record, and no floor replaces them', { plant: 10 }],
+    ['a slot keeps its last token after another claim held the lock', { plant: 11 }],
   ])('%s', (_what, given) => {
     expect(search({ ...given, mode: PERMITS }).broken).toMatch(/^tokens:/);
   });

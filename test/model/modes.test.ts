@@ -28,7 +28,7 @@ import { randomFrom } from './random.js';
 const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
 const MEMORY_MESSAGES = 8_000;
 const REDIS_MESSAGES = 1_500;
-/** Limit of messages until a planted error shows; most errors show within a few hundred. */
+/** Limit of messages until an error in the rules shows. Most errors show within a few hundred messages. */
 const MOST_MESSAGES = 8_000;
 const LONG_MS = 60_000;
 /** The test waits for an end that is closer than this, because a message could come before or after it. */
@@ -457,12 +457,12 @@ async function firstDifference(
 
 /** Errors in the rules, each with the modes in which it makes a difference. */
 const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
-  ['one mode is granted beside another', { excludes: false }, ['shared', 'permits']],
-  ['a reader that joins others gets a larger token', { joinsByToken: false }, ['shared']],
+  ['a lock is granted beside a lock of another mode', { excludes: false }, ['shared', 'permits']],
+  ['a reader that joins other readers gets a larger token', { joinsByToken: false }, ['shared']],
   ['an extension extends all holders', { ownEnds: false }, ['shared']],
-  ['all slots have one row of tokens', { rows: false }, ['permits']],
-  ['a new slot has a token below earlier ones', { floor: false }, ['permits']],
-  ['a lease keeps its slot when it asks for exactly another', { givesUp: false }, ['permits']],
+  ['all slots share one series of tokens', { rows: false }, ['permits']],
+  ['a new slot gets a token below earlier tokens', { floor: false }, ['permits']],
+  ['a lease keeps its slot when it asks for exactly another slot', { givesUp: false }, ['permits']],
   ['a node extends a lease that asks with another slot', { knowsSlot: false }, ['permits']],
   ['a node raises a lease with a larger token', { refusesLowerRaise: false }, ['shared']],
   ['a release frees all holders', { releasesOwn: false }, ['shared']],
@@ -470,7 +470,7 @@ const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
 
 describe.each([
   ['memory', memoryNode, MEMORY_MESSAGES, ['exclusive', 'shared', 'permits']],
-  ['Redis, by its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive', 'shared', 'permits']],
+  ['Redis, through its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive', 'shared', 'permits']],
 ] as const)('a node in %s', (_kind, open, messages, modes) => {
   test('follows the rules in each mode, with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
@@ -482,7 +482,7 @@ describe.each([
 
   const planted = PLANTED.filter(([, , needed]) => needed.every((mode) => modes.some((one) => one === mode)));
   for (const [what, plant] of planted) {
-    test(`differs from rules with the error that ${what}`, async () => {
+    test(`differs from wrong rules in which ${what}`, async () => {
       const { difference } = await firstDifference(open, { ...RULES, ...plant }, MOST_MESSAGES);
       expect(difference).toBeDefined();
     });

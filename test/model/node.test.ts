@@ -25,14 +25,14 @@ const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
 /** Number of messages within which every outcome of `SEEN` occurs. */
 const REDIS_MESSAGES = 1_200;
 const MEMORY_MESSAGES = 6_000;
-/** Limit of messages until a planted error shows; most errors show within a hundred. */
+/** Limit of messages until an error in the rules shows. Most errors show within a hundred messages. */
 const MOST_MESSAGES = 5_000;
 const LINGER = steps(LINGER_MS);
 const GUARD_MS = 30;
 const LONG_MS = 60_000;
 /**
- * The test waits for an end that is closer than this. It does not judge a message during which a lock lapsed: either may
- * have come first.
+ * The test waits for an end that is closer than this. It does not judge a message during which a lock lapsed, because
+ * either may have come first.
  */
 const CLOSE = steps(4);
 
@@ -489,10 +489,10 @@ const SEEN = [
 type Planted = [string, Partial<RecordRules>];
 
 const PLANTED: Planted[] = [
-  ["a new token may equal the record's", { above: false }],
-  ['a duplicate is granted while the record bears its id', { refuseOwn: false }],
+  ['a new token may equal the token of the record', { above: false }],
+  ['a duplicate of an ended acquisition is granted while the record has its id', { refuseOwn: false }],
   ['a node raises a record that is not held', { raiseHeld: false }],
-  ["a node raises a token below the record's", { raiseUpTo: false }],
+  ['a node accepts a raise below the token of the record', { raiseUpTo: false }],
   ['a node extends a lapsed lock', { extendHeld: false }],
   ['a node extends the lock of another claim', { extendOwn: false }],
   ['a release does not free the record', { free: false }],
@@ -500,7 +500,7 @@ const PLANTED: Planted[] = [
 
 describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Planted[]]>([
   [
-    'Redis, by its Lua scripts',
+    'Redis, through its Lua scripts',
     redisNode,
     REDIS_MESSAGES,
     RULES,
@@ -527,7 +527,7 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
     }
   });
 
-  test.each(planted)('differs from rules with the error that %s', async (_what, plant) => {
+  test.each(planted)('differs from wrong rules in which %s', async (_what, plant) => {
     const { difference } = await firstDifference(open, { ...rules, ...plant }, MOST_MESSAGES);
     expect(difference).toBeDefined();
   });

@@ -6,7 +6,7 @@ import { type RecordRules, RIGHT } from './record.js';
 // These searches visit every state of one node. `quorum.c` assumes the results; together they prove that fencing tokens
 // are unique and increase.
 
-/** With a linger of 6 ticks, a lead of 1, and a deadline of 2, a third of the linger, a fall of 1 tick does no harm. */
+/** The linger is 6 ticks, the lead is 1, and the deadline is 2, a third of the linger. Then a fall of 1 tick does no harm. */
 const RULES: RecordRules = { ...RIGHT, linger: 6 };
 const SCOPE: NodeScope = { rules: RULES, ttl: 2, limit: 2, back: 1, ahead: 4 };
 /** A single node or a Cluster raises nothing and has no marker. */
@@ -25,11 +25,11 @@ function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}):
   return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
 }
 
-describe('every grant has a larger token, raises count, and no claim revives', () => {
+describe('every grant and every counted raise has the largest token, and no ended claim revives', () => {
   test.each<[string, NodeScope]>([
     ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
     ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],
-    ['releases keep the record in the way of others', { ...SCOPE, keep: 2, back: 0 }],
+    ['a release keeps the record, which then still blocks other claims', { ...SCOPE, keep: 2, back: 0 }],
     [
       'the node loses its data twice, and its guard is longer than the skew',
       withRules({ guard: 6 }, { losses: 2 }),
@@ -38,14 +38,20 @@ describe('every grant has a larger token, raises count, and no claim revives', (
       'the node comes back with older data, and its clock never falls',
       withRules({ guard: 5, linger: 3 }, { crashes: 1, back: 0 }),
     ],
-    ['there is one node without a marker', ALONE],
+    ['there is a single node without a marker', ALONE],
     [
-      'there is one node without a marker, for locks of several keys',
+      'there is a single node without a marker, with locks of several keys',
       { ...ALONE, rules: { ...ALONE.rules, lead: 1 }, ahead: 1 },
     ],
-    ['the deadline is one tick below the linger, and the clock never falls', { ...SCOPE, limit: 5, back: 0 }],
-    ['one fall is one tick below the linger less the lead', { ...SCOPE, limit: 0, back: 4, falls: 1 }],
-    ['falls are almost half of the linger less the lead', { ...SCOPE, limit: 1, back: 2 }],
+    [
+      'the deadline is one tick shorter than the linger, and the clock never falls',
+      { ...SCOPE, limit: 5, back: 0 },
+    ],
+    [
+      'the clock falls once, by one tick less than linger minus lead',
+      { ...SCOPE, limit: 0, back: 4, falls: 1 },
+    ],
+    ['the clock falls by almost half of linger minus lead', { ...SCOPE, limit: 1, back: 2 }],
   ])('while %s', (_what, scope) => {
     const { counterexample, states } = search(scope);
     expect(counterexample).toBeUndefined();
@@ -53,9 +59,9 @@ describe('every grant has a larger token, raises count, and no claim revives', (
   });
 });
 
-describe('the search finds a violation when', () => {
+describe('the search finds a violation', () => {
   test.each<[string, string, NodeScope]>([
-    ['tokens', "a new token may equal the record's", withRules({ above: false })],
+    ['tokens', 'a new token may equal the token of the record', withRules({ above: false })],
     ['tokens', 'a release deletes the record', withRules({ lingers: false })],
     [
       'tokens',
@@ -74,22 +80,26 @@ describe('the search finds a violation when', () => {
       'a node raises a record that is not held',
       withRules({ raiseHeld: false, lead: 2, linger: 4 }, { back: 0 }),
     ],
-    ['tokens', 'the guard is not longer than skew and fall', withRules({ guard: 5 }, { losses: 1 })],
-    ['tokens', 'one fall is as long as the linger less the lead', { ...SCOPE, limit: 0, back: 5, falls: 1 }],
-    ['tokens', 'falls are half of the linger less the lead', withRules({ lead: 2 }, { limit: 0, back: 2 })],
-    ['raising', "a node raises a token below the record's", withRules({ raiseUpTo: false })],
+    ['tokens', 'the guard is not longer than skew plus fall', withRules({ guard: 5 }, { losses: 1 })],
+    ['tokens', 'the clock falls once, by linger minus lead', { ...SCOPE, limit: 0, back: 5, falls: 1 }],
+    ['tokens', 'the clock falls by half of linger minus lead', withRules({ lead: 2 }, { limit: 0, back: 2 })],
+    ['raising', 'a node accepts a raise below the token of the record', withRules({ raiseUpTo: false })],
     ['extending', 'a node extends the lock of another claim', withRules({ extendOwn: false })],
     ['revival', 'a node extends a lapsed lock', withRules({ extendHeld: false })],
-    ['revival', 'a duplicate is granted while the record bears its id', withRules({ refuseOwn: false })],
+    [
+      'revival',
+      'a duplicate of an ended acquisition is granted while the record has its id',
+      withRules({ refuseOwn: false }),
+    ],
     ['revival', 'an acquisition has no deadline', withRules({ deadline: false })],
     ['revival', 'the deadline is as long as the linger', { ...SCOPE, limit: 6, back: 0 }],
-    ['revival', 'the deadline is as long as the linger less two falls', { ...SCOPE, limit: 4 }],
+    ['revival', 'the deadline is as long as the linger minus two falls', { ...SCOPE, limit: 4 }],
     [
       'revival',
       'a release does not write that the record is free, and the clock falls',
       withRules({ free: false }),
     ],
-  ])('%s: %s', (broken, _what, scope) => {
+  ])('of the rule "%s" when %s', (broken, _what, scope) => {
     expect(search(scope).counterexample?.broken).toMatch(new RegExp(`^${broken}:`));
   });
 });

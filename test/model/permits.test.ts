@@ -13,7 +13,7 @@ beforeAll(() => {
   search = compileSearch('permits');
 });
 
-describe('no two holders have the same slot, and none holds beside an exclusive lock (J1), with', () => {
+describe('no two holders have the same slot, and no permit is held beside an exclusive lock (J1), with', () => {
   test.each<[string, SearchSettings, number]>([
     ['three claims of two permits', { permits: 3 }, 16_991],
     ['two claims of one permit', { slots: 1 }, 133],
@@ -33,14 +33,26 @@ describe('no two holders have the same slot, and none holds beside an exclusive 
 describe('the search finds a violation when', () => {
   test.each<[string, RegExp, SearchSettings]>([
     [
-      'holders are counted on each node: three hold two permits',
+      'a majority of grants in any slots is enough',
       /^J1: more hold permits than there are/,
       { plant: 1, permits: 3 },
     ],
-    ['the mend does not give the old slot up', /^slots: a claim has two/, { plant: 2 }],
-    ['the mend takes a slot that is held', /^J1: two holders/, { plant: 3 }],
-    ['the mend does not free the slot that it gives up', /^slots: one is neither free/, { plant: 4 }],
-    ['a late reply counts for another slot than the one asked for exactly', /^J1: two holders/, { plant: 5 }],
+    [
+      'a claim that asks for exactly another slot keeps its old slot, too',
+      /^slots: a claim has two/,
+      { plant: 2 },
+    ],
+    ['a claim that asks for exactly one slot gets it although it is held', /^J1: two holders/, { plant: 3 }],
+    [
+      'the old slot of a claim that gets another slot stays blocked',
+      /^slots: one is neither free/,
+      { plant: 4 },
+    ],
+    [
+      'a late reply with another slot counts for a claim that asked for exactly one slot',
+      /^J1: two holders/,
+      { plant: 5 },
+    ],
     ['an extension counts in any slot', /^J1: two holders/, { plant: 6 }],
     [
       'a permit is granted beside an exclusive lock',

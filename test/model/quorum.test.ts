@@ -26,11 +26,11 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
 
 describe('the search finds a violation when', () => {
   test.each<[string, number]>([
-    ['the token is not written back', 1],
-    ["the token is written back if the claim holds the lock, whatever the record's token", 2],
-    ["the token is written back if the claim holds the lock, and lowers the record's token", 3],
-    ["the token is written back if the record's is not larger, whoever holds the lock", 4],
-    ['the token is written back blindly', 5],
+    ['a claim returns its token without a raise', 1],
+    ['a node accepts the raise of the holder below the token of the record', 2],
+    ['the raise of the holder lowers the token of the record', 3],
+    ['a node accepts the raise of a claim that does not hold the lock', 4],
+    ['a node accepts every raise', 5],
     ['one node that has the token is enough', 6],
     ['a quorum is half of the nodes', 7],
     ['a grant may repeat the token of the earlier grant', 8],

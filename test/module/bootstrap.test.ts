@@ -73,7 +73,7 @@ describe('an application that is not initialised', () => {
     ['list', async (locks) => collect(locks.list()), []],
     ['forceRelease', (locks) => locks.forceRelease('key'), false],
     ['checkNodes', (locks) => locks.checkNodes(), expect.objectContaining({ available: true })],
-  ])('connects for %s', async (_method, use, result) => {
+  ])('connects to Redis at the first call of %s', async (_method, use, result) => {
     const imports = [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })];
     const module = await Test.createTestingModule({ imports }).compile();
     await expect(connections()).resolves.toBe(0);

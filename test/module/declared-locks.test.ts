@@ -39,7 +39,7 @@ async function start(
   return { app, lines, service: app.get(LockService) };
 }
 
-describe('strict', () => {
+describe('`strict`', () => {
   @Injectable()
   class Plain {
     @WithLock('report')
@@ -72,16 +72,16 @@ describe('strict', () => {
   });
 
   test.each<[string, (service: LockService) => Promise<unknown>]>([
-    ['acquire', (service) => service.acquire('report')],
-    ['tryAcquire', (service) => service.tryAcquire('report')],
-    ['withLock', (service) => service.withLock('report', () => 1)],
+    ['acquire with a plain key', (service) => service.acquire('report')],
+    ['tryAcquire with a plain key', (service) => service.tryAcquire('report')],
+    ['withLock with a plain key', (service) => service.withLock('report', () => 1)],
     ['a declared lock that the module does not have', (service) => service.acquire(foreign.foreign)],
-  ])('refuses %s at the call', async (_what, call) => {
+  ])('refuses a call: %s', async (_what, call) => {
     const { service } = await start({ locks, strict: true });
     await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('rejects a lock that is not declared, without calling `onBusy`', async () => {
+  test('makes a method with an undeclared lock reject, without a call of `onBusy`', async () => {
     @Injectable()
     class Late {
       @WithLock('late', { onBusy: 'skip' })
@@ -110,13 +110,13 @@ describe('strict', () => {
     await expect(service.forceRelease('any')).resolves.toBe(false);
   });
 
-  test('requires declared locks', () => {
+  test('is refused without `locks`', () => {
     expect(() => RedlockModule.forRoot({ nodes: 'memory', strict: true })).toThrow(
       '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
   });
 
-  test('applies to one module instance', async () => {
+  test('applies only to its own module instance', async () => {
     @Injectable()
     class Both {
       constructor(
@@ -161,7 +161,7 @@ describe('a lock of a named module', () => {
     }
   }
 
-  test('is locked only in that module', async () => {
+  test('can be acquired only through that module', async () => {
     const options = { nodes: 'memory', locks: ofBilling, strict: true } as const;
     const app = await startPlainApp({
       imports: [RedlockModule.forRoot(options), RedlockModule.forRoot({ ...options, name: 'billing' })],
@@ -197,7 +197,7 @@ describe('overrides', () => {
     }
   }
 
-  test('apply to methods and to the service', async () => {
+  test('apply to methods and to LockService', async () => {
     const overrides = {
       'order:settle': { ttl: 60_000, onBusy: 'skip' },
       'tenant:report': { permits: 1 },
@@ -274,53 +274,53 @@ describe('overrides', () => {
 
   test.each<[string, unknown, string]>([
     [
-      'a name that is misspelt',
+      'a misspelt name of a lock',
       { 'order:setle': {} },
       '`overrides` has "order:setle", which `locks` does not declare. Did you mean "order:settle"?',
     ],
     [
-      'a name that is nothing like any',
+      'an unknown name of a lock',
       { x: {} },
       '`overrides` has "x", which `locks` does not declare. Did you mean "order:settle", "tenant:report", "clean-up"?',
     ],
     [
-      'another option',
+      'an option that cannot be overridden',
       { 'clean-up': { minHold: 5 } },
       '"clean-up" in `overrides`: Unknown option `minHold` in `overrides`. Only `ttl`, `permits`, ' +
         '`onBusy` can be overridden. Change `minHold` where the lock is declared',
     ],
     [
-      'a value that does not fit',
+      'an invalid value',
       { 'clean-up': { ttl: 5 } },
       '"clean-up" in `overrides`: Expected `ttl` to be a whole number of milliseconds, at least 10, got 5',
     ],
     [
-      'permits where one is to be alone',
+      'permits for a lock that is exclusive',
       { 'clean-up': { permits: 2 } },
       '"clean-up" in `overrides`: Expected `permits` for a lock that is declared with `permits`, got 2 for a lock that ' +
         'is declared without. An override cannot admit several holders to such a lock: declare the lock with `permits`',
     ],
     [
-      'a text',
+      'a string in place of the object',
       'ttl',
       "Expected `overrides` to be an object with options under the names of declared locks, got 'ttl'",
     ],
     [
-      'a list',
+      'an array in place of the object',
       [],
       'Expected `overrides` to be an object with options under the names of declared locks, got []',
     ],
     [
-      'a list for a lock',
+      'an array for a lock',
       { 'clean-up': [] },
       '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got []',
     ],
     [
-      'a text for a lock',
+      'a string for a lock',
       { 'clean-up': 'skip' },
       '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got \'skip\'',
     ],
-  ])('refuse %s', (_what, overrides, message) => {
+  ])('are refused with %s', (_what, overrides, message) => {
     const options = { nodes: 'memory', locks, overrides } as RedlockModuleOptions;
     expect(() => RedlockModule.forRoot(options)).toThrow(message);
   });
@@ -357,7 +357,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  describe('for a method that a class overrides', () => {
+  describe('for a method of a base class', () => {
     @Injectable()
     class Base {
       @WithLock('clean-up')
@@ -378,19 +378,19 @@ describe('two policies for one key', () => {
     class Twice extends Declared {}
 
     test.each<[Type]>([[Declared], [Unlocked], [Twice]])(
-      '%p: checks the policy of the override',
+      'are checked in the override of the subclass: %p',
       async (of) => {
         await expect(start({ locks }, of)).resolves.toBeDefined();
         await expect(start({ locks, strict: true }, of)).resolves.toBeDefined();
       },
     );
 
-    test('checks an inherited method by the policy of its parent', async () => {
+    test('are refused when the subclass inherits the method', async () => {
       await expect(start({ locks }, Inherited)).rejects.toThrow('@WithLock of Base.run');
       await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
     });
 
-    test('`strict` refuses an override at the call when it calls a parent method without a declared lock', async () => {
+    test('`strict` refuses a call of the override when the override calls the undeclared lock of its base class', async () => {
       @Injectable()
       class Calls extends Base {
         override async run(): Promise<void> {
@@ -423,7 +423,7 @@ describe('two policies for one key', () => {
     await expect(start({ locks }, Plain)).resolves.toBeDefined();
   });
 
-  test('of key functions are logged as a warning at the call, once for each pair', async () => {
+  test('of key functions are logged as a warning when calls lock the same key, once for each pair', async () => {
     const same = defineLocks({
       settle: { key: (id: number) => `order:${id}` },
       refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },
@@ -454,7 +454,7 @@ describe('two policies for one key', () => {
   });
 });
 
-test('a shared lock is refused at start-up with a `minHold` of the defaults', async () => {
+test('start-up refuses a shared lock when the defaults have a `minHold`', async () => {
   const read = defineLocks({ read: { key: 'catalog', mode: 'shared' } });
   await expect(start({ locks: read, defaults: { minHold: 1_000 } })).rejects.toThrow(
     /^The declared lock "read": .*`minHold`/,
@@ -463,7 +463,7 @@ test('a shared lock is refused at start-up with a `minHold` of the defaults', as
   await expect(start({ locks: own, defaults: { minHold: 1_000 } })).resolves.toBeDefined();
 });
 
-test('an error about an upgrade names the declared lock', async () => {
+test('the error about a lock upgrade names the declared lock', async () => {
   const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
   const { service } = await start({ locks: both });
   await service.withLock(both.read, async () => {
@@ -477,7 +477,7 @@ test('an error about an upgrade names the declared lock', async () => {
 describe("`release: 'afterCommit'` without a transaction hook", () => {
   const kept = defineLocks({ kept: { key: 'kept', release: 'afterCommit' } });
 
-  test('is refused at the call of a lock that no method uses', async () => {
+  test('is refused at the call when no method uses the lock', async () => {
     const { service } = await start({ locks: kept });
     expect(service.declared()).toMatchObject([{ name: 'kept', release: 'afterCommit' }]);
     await expect(service.withLock(kept.kept, () => undefined)).rejects.toThrow(
@@ -498,9 +498,13 @@ describe("`release: 'afterCommit'` without a transaction hook", () => {
 });
 
 test.each<[string, unknown, string]>([
-  ['an array', [locks['clean-up']], 'got the lock "clean-up" under "0"'],
-  ['definitions', { a: { key: 'a' } }, 'Expected `locks["a"]` to be a lock that `defineLocks` returned'],
-  ['a lock', locks['clean-up'], 'Expected `locks` to be the result of `defineLocks`'],
+  ['an array of locks', [locks['clean-up']], 'got the lock "clean-up" under "0"'],
+  [
+    'a definition without `defineLocks`',
+    { a: { key: 'a' } },
+    'Expected `locks["a"]` to be a lock that `defineLocks` returned',
+  ],
+  ['a single lock', locks['clean-up'], 'Expected `locks` to be the result of `defineLocks`'],
   [
     'a lock under another name',
     { tidy: locks['clean-up'] },
@@ -511,7 +515,7 @@ test.each<[string, unknown, string]>([
   expect(() => RedlockModule.forRoot(options)).toThrow(message);
 });
 
-test('a declared `oncePerTick` is checked like that of a decorator', async () => {
+test('a declared `oncePerTick` is checked like `oncePerTick` of a decorator', async () => {
   const ticking = defineLocks({ tick: { key: 'tick', oncePerTick: true } });
   @Injectable()
   class Unscheduled {

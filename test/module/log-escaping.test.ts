@@ -18,7 +18,7 @@ class Log implements LoggerService {
   readonly debug = this.#keep;
 }
 
-test('escapes keys and owners in every log line', async () => {
+test('every log line escapes keys and owners', async () => {
   let running = (): void => undefined;
   let finish = (): void => undefined;
   const isRunning = new Promise<void>((resolve) => (running = resolve));

@@ -46,7 +46,7 @@ describe('an idle application with three nodes', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('logs once that a node is down, as an error without a quorum, and once that it is back', async () => {
+  test('logs once when a node goes down, as an error without a quorum, and once when it is back', async () => {
     const [a, b] = servers as [RedisServer, RedisServer];
     await a.kill();
     await until(() => linesOn(a).length > 0);
@@ -63,7 +63,7 @@ describe('an idle application with three nodes', () => {
   });
 });
 
-test('three masters with the same Sentinel name are three nodes', async () => {
+test('three masters with the same name at three Sentinels are three nodes', async () => {
   const servers = await startRedisNodes(3, DURABLE);
   const ports = await Promise.all(servers.map((server) => startSentinel(server, 'mymaster')));
   const nodes = ports.map((port) => ({ name: 'mymaster', sentinels: [{ host: '127.0.0.1', port }] }));
@@ -84,7 +84,7 @@ test('three masters with the same Sentinel name are three nodes', async () => {
   await Promise.all(servers.map((server) => server.stop()));
 });
 
-test('a node that was down at start-up is logged once when it is back, and shutdown logs nothing', async () => {
+test('a node that was down at start-up is logged when it connects later, and shutdown logs nothing', async () => {
   const redis = await startRedis(DURABLE);
   await redis.kill();
   const app = await start({ nodes: redis.url });
@@ -97,7 +97,7 @@ test('a node that was down at start-up is logged once when it is back, and shutd
   await redis.stop();
 });
 
-test('logs one line for a lost lock, and none for a release', async () => {
+test('a lost lock is logged in one line, and a release is not logged', async () => {
   const locks = new TestLocks();
   const module = await Test.createTestingModule({ imports: [RedlockTestingModule.forRoot({ locks })] })
     .setLogger(log)

@@ -70,14 +70,14 @@ test('start-up stops waiting when a quorum connects', async () => {
   expect(lines.of('error')).toEqual([]);
 });
 
-test('logs nothing about a node that was closed while it connected', async () => {
+test('a node that was closed while it connected is not logged', async () => {
   const { nodes } = nodesOfWhich(0);
   nodes[2]!.connect = () => Promise.reject(new ClosedStoreError());
   await startTime(nodes);
   expect(lines.lines).toEqual([]);
 });
 
-test('logs nothing when the application shuts down before a quorum is connected', async () => {
+test('a shutdown before a quorum is connected is not logged', async () => {
   const nodes = scriptedNodes(3);
   for (const node of nodes) {
     node.connect = () =>
@@ -121,7 +121,7 @@ describe('with a logger that throws', () => {
     await locker.close();
   });
 
-  test('loses a lock as usual, and handles the rejection of its listener', async () => {
+  test('a lost lock aborts its signal, and the rejection of `onEvent` is handled', async () => {
     const lock = await locker.acquire(['k'], locker.resolve({}), { label: 'k' });
     const { signal } = lock;
     expect(() => lock.lose('it is a test')).not.toThrow();
@@ -130,7 +130,7 @@ describe('with a logger that throws', () => {
     await new Promise((resolve) => setImmediate(resolve));
   });
 
-  test('a store reports its connections and a warning', () => {
+  test('a store can report connections and a warning without an error', () => {
     expect(() => {
       context.nodeReady?.('a');
       context.nodeLost?.('a');
@@ -146,7 +146,7 @@ describe('with waitForQuorum start-up', () => {
     expect(lines.of('log')).toEqual([]);
   });
 
-  test('waits until later nodes vote, and no longer', async () => {
+  test('waits until a quorum votes, and no longer', async () => {
     const { nodes, connect } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     setTimeout(() => {
@@ -158,7 +158,7 @@ describe('with waitForQuorum start-up', () => {
     expect(took).toBeLessThan(12_600);
   });
 
-  test('counts the time to connect', async () => {
+  test('includes the time to connect in the limit', async () => {
     const { nodes } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     const took = await startTime(nodes, 7_000);

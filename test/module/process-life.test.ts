@@ -24,13 +24,13 @@ async function run(...args: string[]): Promise<{ code: unknown; output: string }
   return { code, output };
 }
 
-// Node ends a process that has nothing left to do. The exit code is 13 if the main module still awaits something.
+// Node.js ends a process that has nothing left to do. The exit code is 13 if the main module still awaits a Promise.
 
 test.each([
   ['waits for a lock that lapses', 'acquired'],
   ['waits for a lock that stays held', 'LOCK_HELD'],
   ['waits behind another call', 'LOCK_HELD'],
-])('a process with nodes in memory lives until its call has settled: it %s', async (work, output) => {
+])('a process with nodes in memory stays alive until its call has settled: it %s', async (work, output) => {
   await expect(run(work)).resolves.toEqual({ code: 0, output });
 });
 
@@ -38,17 +38,17 @@ test.each([
   ['waits while its client is connecting again', 'LOCK_UNAVAILABLE'],
   ['waits while its client has given up', 'LOCK_UNAVAILABLE'],
   ['starts with a client that has given up', 'started'],
-])('a process without a connection lives until its call has settled: it %s', async (work, output) => {
+])('a process without a connection stays alive until its call has settled: it %s', async (work, output) => {
   const server = await startRedis();
   await expect(run(work, server.url, String(server.pid))).resolves.toEqual({ code: 0, output });
   await server.stop();
 });
 
-test('renewal does not keep a process with held locks alive', async () => {
+test('renewals do not keep a process alive', async () => {
   await expect(run('holds locks, and ends')).resolves.toEqual({ code: 0, output: 'false false' });
 });
 
-test('a pending release does not keep a process alive', async () => {
+test('a pending retry of a release does not keep a process alive', async () => {
   const server = await startRedis();
   const child = run('holds a lock whose client has given up, and ends', server.url, String(server.pid));
   await expect(child).resolves.toEqual({ code: 0, output: 'released' });

@@ -77,7 +77,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** Resolves when the server has so many connections of ours. The server may notice a closed connection later. */
+/** Resolves when the server has `count` connections of this library. It may notice a closed connection later. */
 async function connected(count: number): Promise<void> {
   const connections = async (): Promise<number> =>
     String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
@@ -110,7 +110,7 @@ describe('forRoot', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('takes ioredis options, a list, and several nodes', async () => {
+  test('accepts a list of several nodes as ioredis options', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({
@@ -127,7 +127,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('three new nodes refuse locks for the largest ttl, however long minHold is (S12)', async () => {
+  test('makes three new nodes refuse locks for the largest ttl, even when minHold is longer (S12)', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({
@@ -144,12 +144,12 @@ describe('forRoot', () => {
   });
 
   test.each<[string, number, RedlockModuleOptions['restartGuard'], number]>([
-    ['a node that may forget locks at a restart', 1, undefined, 1],
-    ['nothing when `restartGuard: false` accepts that', 1, false, 0],
-    ['nothing when `restartGuard: false` accepts that', 2, false, 0],
-    // The guard is on by default for three nodes. Without it S13 requires nodes that forget nothing.
-    ['each node that may forget locks, without the guard', 3, false, 3],
-  ])('warns of %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
+    ['one node that may forget locks at a restart', 1, undefined, 1],
+    ['nothing when `restartGuard: false` accepts lost locks', 1, false, 0],
+    ['nothing when `restartGuard: false` accepts lost locks', 2, false, 0],
+    // The guard is on by default for three nodes. Without the guard, S13 requires nodes that forget no locks.
+    ['each node that may forget locks, when the guard is off', 3, false, 3],
+  ])('warns about %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
     const nodes = await startRedisNodes(count);
     const urls = nodes.map(({ url }) => url);
     const guard = restartGuard === undefined ? {} : { restartGuard };
@@ -164,7 +164,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('logs nothing without a problem', async () => {
+  test('logs nothing when there is no problem', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     expect(app.lines.lines).toEqual([]);
   });
@@ -194,12 +194,12 @@ describe('forRootAsync', () => {
     ],
     ['useClass', () => RedlockModule.forRootAsync({ useClass: Config })],
     ['useExisting', () => RedlockModule.forRootAsync({ imports: [ConfigModule], useExisting: Config })],
-  ])('%s', async (_name, module) => {
+  ])('accepts %s', async (_name, module) => {
     const app = await start({ imports: [module()], providers: [Service] });
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
 
-  test('takes name and isGlobal beside the factory', async () => {
+  test('accepts `name` and `isGlobal` next to the factory', async () => {
     @Injectable()
     class Named {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}
@@ -221,12 +221,15 @@ describe('isGlobal', () => {
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
 
-  test.each([false])('when %p, start-up fails for a module without the import', async (isGlobal) => {
-    const module = RedlockModule.forRoot({ ...memory, isGlobal });
-    await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
-  });
+  test.each([false])(
+    'with the value %p makes start-up fail for a module without the import',
+    async (isGlobal) => {
+      const module = RedlockModule.forRoot({ ...memory, isGlobal });
+      await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
+    },
+  );
 
-  test('when off, works in a module that imports it', async () => {
+  test('with the value false still serves the module that imports RedlockModule', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot({ ...memory, isGlobal: false })],
       providers: [Service],
@@ -267,7 +270,7 @@ describe('named instances', () => {
     await expect(both.inBilling()).resolves.toEqual([false, true]);
   });
 
-  test('each serve their own methods of an object that Nest did not create', async () => {
+  test('each lock their own methods of an object that Nest did not create', async () => {
     @Injectable()
     class Made {
       @WithLock('key', { retry: false })
@@ -287,14 +290,14 @@ describe('named instances', () => {
     await expect(app.get<Made>('made').billing()).resolves.toEqual(['key']);
   });
 
-  test('a named instance does not replace the unnamed one', async () => {
+  test('do not replace the unnamed instance', async () => {
     const module = RedlockModule.forRoot({ ...memory, name: 'billing' });
     await expect(start({ imports: [module], providers: [Service] })).rejects.toThrow(
       /RedlockModule\.forRoot/,
     );
   });
 
-  test('an unknown name is refused with advice to import a module', async () => {
+  test('with an unknown name are refused with advice to import a module', async () => {
     @Injectable()
     class Injected {
       constructor(@InjectLockService('typo') readonly locks: LockService) {}
@@ -341,7 +344,7 @@ describe('start-up refuses', () => {
     );
   });
 
-  test('the module without forRoot', async () => {
+  test('RedlockModule without `forRoot`', async () => {
     await expect(start({ imports: [RedlockModule] })).rejects.toThrow(
       'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
     );
@@ -371,7 +374,7 @@ describe('two applications in one process', () => {
     await expect(two.locks.tryAcquire('key')).resolves.not.toBeNull();
   });
 
-  test('work one after the other with the same object', async () => {
+  test('can use the same object one after the other', async () => {
     const object = new Service();
     const metadata = {
       imports: [RedlockModule.forRoot(memory)],
@@ -385,9 +388,9 @@ describe('two applications in one process', () => {
 
 describe("nodes: 'memory'", () => {
   test.each<[string, RedlockModuleOptions]>([
-    ['alone', { nodes: 'memory' }],
-    ['in a list', { nodes: ['memory'] as unknown as 'memory' }],
-  ])('%s: warns once, and excludes within the process', async (_name, options) => {
+    ['as a string', { nodes: 'memory' }],
+    ['in an array', { nodes: ['memory'] as unknown as 'memory' }],
+  ])('warns once, and locks within the process: %s', async (_name, options) => {
     const app = await start(RedlockModule.forRoot(options));
     expect(app.lines.lines).toEqual([
       { level: 'warn', text: expect.stringMatching(/^nodes: 'memory' locks inside this process only/) },
@@ -552,7 +555,7 @@ describe('invalid options', () => {
     await expect(start(module)).rejects.toThrow(new Error(message));
   });
 
-  test('an undefined option counts as omitted, also one of another function', async () => {
+  test('do not include an undefined option, which counts as omitted', async () => {
     const of = (...names: string[]): object => Object.fromEntries(names.map((name) => [name, undefined]));
     const defaults = of('ttl', 'retry', 'renew', 'maxHold', 'onBusy', 'label', 'signal');
     const options = {
@@ -575,27 +578,30 @@ describe('invalid options', () => {
   test.each([
     ['name', 'billing'],
     ['isGlobal', false],
-  ])('%s from a factory is refused with its right place', async (option, value) => {
-    const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
-    await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
-      new TypeError(
-        `Unknown option \`${option}\` in \`RedlockModule\`. The module needs it before the factory runs. Give it beside the factory: ` +
-          `\`forRootAsync({ ${option}: ..., useFactory })\``,
-      ),
-    );
-  });
+  ])(
+    'such as `%s` from a factory are refused with advice to set it next to the factory',
+    async (option, value) => {
+      const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
+      await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
+        new TypeError(
+          `Unknown option \`${option}\` in \`RedlockModule\`. The module needs it before the factory runs. Give it beside the factory: ` +
+            `\`forRootAsync({ ${option}: ..., useFactory })\``,
+        ),
+      );
+    },
+  );
 
   test.each<[object, string]>([
     [{ name: '' }, "Expected `name` to be a string that is not empty, got ''"],
     [{ isGlobal: 'yes' }, "Expected `isGlobal` to be `true` or `false`, got 'yes'"],
-  ])('%j is refused by forRoot and forRootAsync, at once', (extras, message) => {
+  ])('%j are refused by forRoot and forRootAsync, at once', (extras, message) => {
     const refused = new Error(message);
     expect(() => RedlockModule.forRoot({ ...memory, ...extras })).toThrow(refused);
     expect(() => RedlockModule.forRootAsync({ useFactory: () => memory, ...extras })).toThrow(refused);
   });
 
   test.each([[undefined], [null], [{}], [{ nodes: 'memory' }], [{ name: 'billing' }]])(
-    'forRootAsync(%j) without a source of options names the sources',
+    'such as %j for forRootAsync, without a source of the options, are refused at once',
     (options) => {
       expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
         new TypeError(
@@ -606,7 +612,7 @@ describe('invalid options', () => {
     },
   );
 
-  test('missing options are refused with an example', () => {
+  test('such as no options at all are refused with an example', () => {
     expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [])).toThrow(
       /'redis:\/\/localhost:6379'/,
     );
@@ -614,7 +620,7 @@ describe('invalid options', () => {
 });
 
 describe('a Redis that is down when the application starts', () => {
-  test('the application starts, logs the fact, refuses locks, and grants them once the node is up', async () => {
+  test('is logged, makes the application refuse locks, and grants locks once it is up', async () => {
     const [one, two] = [await freePort(), await freePort()];
     const server = await startRedis();
     const { port } = server;
@@ -666,7 +672,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('lets the application start when a quorum is up and the third node hangs', async () => {
+  test('is no problem when it hangs and the other two of three nodes are up', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();
@@ -686,14 +692,14 @@ describe('a Redis that is down when the application starts', () => {
 });
 
 describe('connections', () => {
-  test('of the module are closed by app.close()', async () => {
+  test('that the module opened are closed by app.close()', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     await expect(connected(1)).resolves.toBeUndefined();
     await app.close();
     await expect(connected(0)).resolves.toBeUndefined();
   });
 
-  test('of the user stay open', async () => {
+  test('that the user opened stay open', async () => {
     const client = new Redis(redis.url, { connectionName: 'users-own' });
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: [client] }));
     const lock = await app.locks.acquire('key', once);
@@ -707,7 +713,7 @@ describe('connections', () => {
     client.disconnect();
   });
 
-  test('are closed also when the node was never reachable', async () => {
+  test('do not delay app.close() when the node was never reachable', async () => {
     const app = await start(RedlockModule.forRoot({ nodes: `redis://127.0.0.1:${await freePort()}` }));
     await expect(app.close()).resolves.toBeUndefined();
   });
@@ -736,7 +742,7 @@ describe('a node that ioredis would read as localhost is refused', () => {
   });
 });
 
-describe('a node that ioredis would read as another one is refused', () => {
+describe('a node that ioredis would read as another node is refused', () => {
   test.each([
     [
       'redis://host/locks',
@@ -787,7 +793,7 @@ describe('a node that ioredis would read as another one is refused', () => {
     ['redis://:a,b@host'],
     [{ host: 'host', db: '1', port: '6380' } as never],
     [{ host: 'host', db: undefined, port: undefined } as never],
-  ])('%j is not', (nodes) => {
+  ])('but not %j, which ioredis reads as meant', (nodes) => {
     expect(refusalOf(nodes)).toBeUndefined();
   });
 
@@ -817,7 +823,7 @@ describe('a password', () => {
     for (const part of SECRET.split(/[:/@]/)) expect(message).not.toContain(part.length > 1 ? part : SECRET);
   });
 
-  test('is not in the message about options that are a URL', async () => {
+  test('is not in the message when the options are a URL', async () => {
     const url = `redis://:${SECRET}@host` as unknown as RedlockModuleOptions;
     expect(messageOf(() => RedlockModule.forRoot(url))).not.toContain('p4ss');
     const failure = await start(RedlockModule.forRootAsync({ useFactory: () => url })).catch(

@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // A new prefix has a marker of its own, so the nodes count as new.
+  // The nodes count as new, because each key prefix has its own marker.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });
@@ -100,22 +100,25 @@ describe('the restart guard covers the longest ttl as soon as the application st
     ['of a provider that is transient', { providers: [Transient] }],
     ['of a controller', { controllers: [Routes] }],
     ['that a class inherits', { providers: [Heir] }],
-    ['of what a factory makes', { providers: [{ provide: 'made', useFactory: () => new Minute() }] }],
-    ['of a value', { providers: [{ provide: 'value', useValue: new Minute() }] }],
+    [
+      'of an object that a factory makes',
+      { providers: [{ provide: 'made', useFactory: () => new Minute() }] },
+    ],
+    ['of an object under `useValue`', { providers: [{ provide: 'value', useValue: new Minute() }] }],
   ])('%s', async (_where, metadata) => {
     await expect(wholeGuardOf(await start({}, metadata))).resolves.toBe(60_000);
   });
 
-  test('includes the ttl of the defaults', async () => {
+  test('of the defaults', async () => {
     await expect(wholeGuardOf(await start({ defaults: { ttl: 40_000 } }))).resolves.toBe(40_000);
   });
 
-  test('ignores the ttl of another instance, and a method without one', async () => {
+  test('but not of another module instance', async () => {
     const imports = [RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('does not grow when the method with the longest ttl is called for the first time', async () => {
+  test('and it does not grow at the first call of that method', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);
@@ -137,7 +140,7 @@ describe('new nodes', () => {
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
-  test('refuse the first calls for the time of the guard, and the error names the option', async () => {
+  test('refuse the first call during the guard, and the error names the option', async () => {
     const locks = await start({ restartGuard: 60_000, defaults: { ttl: 60_000, retry: false } });
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
@@ -146,7 +149,7 @@ describe('new nodes', () => {
     );
   });
 
-  test('grant the first call when start-up waited for their votes (waitForQuorum)', async () => {
+  test('grant locks after start-up has waited for their votes (waitForQuorum)', async () => {
     const begun = performance.now();
     const locks = await start({ ...short, waitForQuorum: 60_000 });
     expect(performance.now() - begun).toBeGreaterThan(GUARD - 1_000);
@@ -162,7 +165,7 @@ describe('new nodes', () => {
     });
   });
 
-  test('do not keep the application from starting for longer than waitForQuorum', async () => {
+  test('delay the start of the application for no longer than waitForQuorum', async () => {
     const begun = performance.now();
     await start({ restartGuard: 60_000, waitForQuorum: 500 });
     expect(performance.now() - begun).toBeLessThan(30_000);

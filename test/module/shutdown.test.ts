@@ -36,7 +36,7 @@ import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
-/** Milliseconds. The lock is renewed in time, even if the machine stands still for a moment. */
+/** Milliseconds. The lock is renewed in time, even if the machine stalls for a moment. */
 const TTL = 6_000;
 
 let redis: RedisServer;
@@ -58,7 +58,7 @@ class Gate {
   readonly opened = new Promise<void>((resolve) => (this.open = resolve));
 }
 
-/** Closes in the same hook as most modules, TypeORM and Mongoose among them. */
+/** Closes in the same hook as most modules, such as TypeORM and Mongoose. */
 @Injectable()
 class Database implements OnApplicationShutdown {
   isOpen = true;
@@ -251,7 +251,7 @@ describe('app.close()', () => {
     await expect(result).rejects.toThrow('own');
   });
 
-  test('refuses waiting and new calls at once', async () => {
+  test('refuses waiting calls and new calls at once', async () => {
     await start();
     const { result } = await running();
     const waiting = Promise.allSettled([
@@ -309,7 +309,7 @@ describe('app.close()', () => {
     await next.close();
   });
 
-  test('notifies all holders when a listener releases other locks', async () => {
+  test('aborts the signals of all unreleased locks, even when a listener releases one of them', async () => {
     await start();
     const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
     const reasons: unknown[] = [];
@@ -333,7 +333,7 @@ describe('app.close()', () => {
     }
   });
 
-  test('waits before the modules close that running methods need', async () => {
+  test('waits for running methods before it closes other modules', async () => {
     await start();
     const { result } = await running(() => service.database.isOpen);
     const closing = app.close();
@@ -354,7 +354,7 @@ describe('app.close()', () => {
     await server.stop();
   });
 
-  test('lets a running request finish', async () => {
+  test('lets a running HTTP request finish', async () => {
     @Module({
       imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })],
       controllers: [Routes],

@@ -23,9 +23,9 @@ const refused = (options: RedlockModuleOptions): void => void RedlockModule.forR
 
 describe('a store as the node of a module', () => {
   test.each([
-    ['an object', alone()],
-    ['from a factory', factory()],
-  ])('locks: %s', async (_, nodes) => {
+    ['given as an object', alone()],
+    ['given as a factory', factory()],
+  ])('grants locks: %s', async (_, nodes) => {
     const locks = (await startApp({}, { nodes })).get(LockService);
     await using lock = await locks.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
@@ -52,7 +52,7 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
   });
 
-  test('that lacks a method is refused with the name of the method, given directly or by a factory', () => {
+  test('that lacks a method is refused with the name of the method, as an object and from a factory', () => {
     const lacking = (...names: (keyof Store)[]): Store =>
       Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
     const withoutRelease = lacking('release', 'close');
@@ -86,7 +86,7 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: store })).toThrow(message);
   });
 
-  test('that is not a store is refused from a factory', () => {
+  test('is refused when `openStore` is no function or returns no store', () => {
     expect(() => refused({ nodes: { openStore: 'later' } as unknown as StoreFactory })).toThrow(
       "Expected `nodes.openStore` to be a function, got 'later'",
     );
@@ -95,14 +95,14 @@ describe('a store as the node of a module', () => {
     );
   });
 
-  test('that replicates itself has no restart guard', () => {
+  test('that replicates itself is refused with a `restartGuard`', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
       /`restartGuard` is for nodes that may forget locks/,
     );
     expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
   });
 
-  test('that reports itself unfit stops start-up with its name', async () => {
+  test('that reports itself unfit stops start-up with an error that names the store', async () => {
     const unfit = factory(() =>
       Object.assign(alone(), {
         name: 'Database at db:5432',
@@ -114,7 +114,7 @@ describe('a store as the node of a module', () => {
     );
   });
 
-  test('that cannot be reached gives its own advice, not that for Redis', async () => {
+  test('that cannot be reached is logged with its own advice, not with advice for Redis', async () => {
     const away = factory(() =>
       Object.assign(alone(), {
         name: 'my table',

@@ -69,7 +69,7 @@ async function results(name: string, jobs: Promise<Job>[]): Promise<unknown[]> {
   );
 }
 
-// A block of its own closes the application while its server still runs.
+// The afterAll of this block closes the application while the server still runs.
 describe('queue processors', () => {
   beforeAll(async () => {
     server = await startRedis();
@@ -97,9 +97,9 @@ describe('queue processors', () => {
     expect(overlap).toMatchObject({ runs: 3, most: 1 });
   });
 
-  test('a job that is refused fails, and BullMQ retries it', async () => {
+  test('a job whose lock is refused fails, and BullMQ retries it', async () => {
     const lock = await app!.get(LockService).acquire('refused');
-    // The attempts suffice until the test sees the refusal, also on a busy machine.
+    // There are attempts enough until the test sees the refusal, also on a busy machine.
     const again = { attempts: 1_000, backoff: { type: 'fixed', delay: 50 } };
     const job = await queue('refused').add('job', '', again);
     await until(async () => {

@@ -164,7 +164,7 @@ describe('in unit tests', () => {
     await expect(app.get(Service).run()).resolves.toBe('stubbed');
   });
 
-  test('LockService can be overridden: methods with @WithLock keep their locks', async () => {
+  test('LockService can be overridden, and methods with @WithLock keep their locks', async () => {
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service, Mails] })
       .overrideProvider(LockService)
       .useValue({ tryAcquire: async () => null })
@@ -200,7 +200,7 @@ describe('in unit tests', () => {
     expect(asked).toEqual([Mails]);
   });
 
-  describe('rejects without running the method, and names the mocked dependency', () => {
+  describe('a locked method with a mocked LockInterceptor rejects and names it:', () => {
     const mocker = new ModuleMocker(globalThis);
     /** Copied from the documentation of Nest. */
     const automatic = (token: unknown): unknown => {
@@ -208,7 +208,7 @@ describe('in unit tests', () => {
       return new Mock();
     };
     test.each<[string, (token: unknown) => unknown]>([
-      ['of Jest', automatic],
+      ['an automatic mock of Jest', automatic],
       ['an empty object', () => ({})],
     ])('%s', async (_kind, mock) => {
       const module = await Test.createTestingModule({ providers: [Service] })

@@ -65,7 +65,7 @@ afterEach(() => {
 });
 
 test.each(orders.map((order, index) => [nameOf(order), `event${index}`] as const))(
-  '%s: the listener runs, and two runs do not overlap',
+  '%s: the listener runs under its lock, and two runs do not overlap',
   async (_name, event) => {
     await expect(emitter.emitAsync(event, 'one')).resolves.toEqual(['event:one']);
     const together = await Promise.all([event, `${event}.too`].map((each) => emitter.emitAsync(each, 'one')));

@@ -208,7 +208,7 @@ const locked = (answer: object): object => ({
 describe('queries and mutations, with the decorators in every order', () => {
   const cases = [...queries, ...mutations].map((order, index) => [nameOf(order), index] as const);
 
-  test.each(cases)('%s', async (_name, index) => {
+  test.each(cases)('%s: concurrent runs wait, and refused runs lock nothing', async (_name, index) => {
     const [kind, prefix] = index < queries.length ? ['query', 'wrapped '] : ['mutation', ''];
     await expect(outcomes((id) => `${kind} { run${index}(id: "${id}") }`)).resolves.toEqual(
       locked({ [`run${index}`]: `${prefix}gql:ONE` }),
@@ -217,7 +217,7 @@ describe('queries and mutations, with the decorators in every order', () => {
 });
 
 test.each(fields.map((order, index) => [nameOf(order), index] as const))(
-  'a field: %s',
+  'a field with %s: concurrent runs wait, and refused runs lock nothing',
   async (_name, index) => {
     await expect(outcomes((id) => `{ thing { field${index}(id: "${id}") } }`)).resolves.toEqual(
       locked({ thing: { [`field${index}`]: 'thing gql:ONE' } }),
@@ -236,7 +236,7 @@ test('a request-scoped resolver runs under its lock', async () => {
 });
 
 test.each(['below', 'above'])(
-  'with @WithLock %s it, a subscription holds the lock until its client disconnects',
+  'a subscription with @WithLock %s @Subscription holds the lock until its client disconnects',
   async (name) => {
     const { schema } = app.get(GraphQLSchemaHost);
     const results = await subscribe({ schema, document: parse(`subscription { ${name} }`) });

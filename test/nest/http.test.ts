@@ -204,10 +204,10 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   describe('a route that its guard denies answers 403, does not run and locks nothing', () => {
     test.each([
       ...cases('denied', denied),
-      ['a guard of the class, with @WithLock above the metadata', 'whole/below'],
-      ['a guard of the class, with @WithLock below the metadata', 'whole/above'],
-      ['decorators in one, above @Get', 'composed/below'],
-      ['decorators in one, below @Get', 'composed/above'],
+      ['a guard of the class, and @WithLock above @SetMetadata', 'whole/below'],
+      ['a guard of the class, and @WithLock below @SetMetadata', 'whole/above'],
+      ['@WithLock inside a composed decorator above @Get', 'composed/below'],
+      ['@WithLock inside a composed decorator below @Get', 'composed/above'],
     ])('%s', async (_name, path) => {
       await get(path).expect(403);
       expect(calls).toEqual([]);
@@ -216,14 +216,17 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('filters and swagger, with the decorators in every order', () => {
-    test.each(cases('documented', documented))('%s', async (_name, path) => {
-      await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
-      const lock = await app.get(LockService).acquire('http:one');
-      await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
-      await lock.release();
-    });
+    test.each(cases('documented', documented))(
+      '%s: the filter answers while the lock is held',
+      async (_name, path) => {
+        await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
+        const lock = await app.get(LockService).acquire('http:one');
+        await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
+        await lock.release();
+      },
+    );
 
-    test('the document is the same as without @WithLock', () => {
+    test('the Swagger document is the same as without @WithLock', () => {
       const { paths } = SwaggerModule.createDocument(app, new DocumentBuilder().build());
       const { tags: _tags, ...plain } = paths['/plain/{id}']!.get!;
       expect(plain).toMatchObject({ summary: 'what it does', operationId: 'run' });
@@ -236,8 +239,8 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     });
   });
 
-  describe('server-sent events', () => {
-    test.each(cases('sse', streams))('%s', async (_name, path) => {
+  describe('server-sent events, with the decorators in every order', () => {
+    test.each(cases('sse', streams))('%s: the event is made under the lock', async (_name, path) => {
       const { text } = await get(path)
         .expect(200)
         .expect('content-type', /^text\/event-stream/);
@@ -245,15 +248,22 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     });
   });
 
-  describe('files', () => {
-    test.each(cases('file', files))('%s', async (_name, path) => {
-      const { status, body, headers } = await get(path).responseType('blob');
-      expect([status, String(body), headers['content-disposition']]).toEqual([200, 'http:one', 'attachment']);
-    });
+  describe('files, with the decorators in every order', () => {
+    test.each(cases('file', files))(
+      '%s: the file is made under the lock, and its header is kept',
+      async (_name, path) => {
+        const { status, body, headers } = await get(path).responseType('blob');
+        expect([status, String(body), headers['content-disposition']]).toEqual([
+          200,
+          'http:one',
+          'attachment',
+        ]);
+      },
+    );
   });
 
-  describe('redirects', () => {
-    test.each(cases('redirect', redirects))('%s', async (_name, path) => {
+  describe('redirects, with the decorators in every order', () => {
+    test.each(cases('redirect', redirects))('%s: the route redirects', async (_name, path) => {
       const { status, headers } = await get(path);
       expect([status, headers['location']]).toEqual([303, 'https://elsewhere.example/one']);
     });

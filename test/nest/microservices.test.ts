@@ -138,27 +138,30 @@ afterAll(() => client.close());
 const send = (pattern: string, data: string): Promise<unknown> => firstValueFrom(client.send(pattern, data));
 
 describe('messages, with the decorators in every order', () => {
-  test.each(messages.map((order, index) => [nameOf(order), index] as const))('%s', async (_name, index) => {
-    const pattern = `run${index}`;
-    await expect(Promise.all([send(pattern, 'one'), send(pattern, 'one')])).resolves.toEqual([
-      'rpc:ONE',
-      'rpc:ONE',
-    ]);
-    expect(calls).toEqual(['ONE', 'ONE']);
-    expect(overlap.most).toBe(1);
+  test.each(messages.map((order, index) => [nameOf(order), index] as const))(
+    '%s: concurrent runs wait, and refused messages lock nothing',
+    async (_name, index) => {
+      const pattern = `run${index}`;
+      await expect(Promise.all([send(pattern, 'one'), send(pattern, 'one')])).resolves.toEqual([
+        'rpc:ONE',
+        'rpc:ONE',
+      ]);
+      expect(calls).toEqual(['ONE', 'ONE']);
+      expect(overlap.most).toBe(1);
 
-    acquire.mockClear();
-    calls.length = 0;
-    await expect(send(pattern, 'denied')).rejects.toBe('filtered Forbidden resource');
-    await expect(send(pattern, 'bad')).rejects.toBe('filtered bad');
-    expect(calls).toEqual([]);
-    expect(acquire).not.toHaveBeenCalled();
-  });
+      acquire.mockClear();
+      calls.length = 0;
+      await expect(send(pattern, 'denied')).rejects.toBe('filtered Forbidden resource');
+      await expect(send(pattern, 'bad')).rejects.toBe('filtered bad');
+      expect(calls).toEqual([]);
+      expect(acquire).not.toHaveBeenCalled();
+    },
+  );
 });
 
 describe('events, with the decorators in every order', () => {
   test.each(events.map((order, index) => [nameOf(order), messages.length + index] as const))(
-    '%s',
+    '%s: concurrent runs wait, and refused events do not run',
     async (_name, index) => {
       const emit = (data: string): Promise<unknown> =>
         lastValueFrom(client.emit(`run${index}`, data), { defaultValue: undefined });
@@ -171,7 +174,7 @@ describe('events, with the decorators in every order', () => {
   );
 });
 
-test('a handler that answers with a stream is under its lock until the stream ends', async () => {
+test('a handler that answers with a stream holds its lock until the stream ends', async () => {
   const answers = lastValueFrom(client.send('stream', '').pipe(toArray()));
   const locks = app.get(LockService);
   await until(async () => {

@@ -86,7 +86,7 @@ afterAll(() => redis.stop());
 describe.each<[string, () => AbstractHttpAdapter]>([
   ['Express', () => new ExpressAdapter()],
   ['Fastify', () => new FastifyAdapter()],
-])('@Sse on %s, refused', (_platform, newAdapter) => {
+])('an @Sse route on %s', (_platform, newAdapter) => {
   let app: INestApplication;
   const errors: unknown[] = [];
   const noop = (): void => undefined;
@@ -103,22 +103,42 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   const ERROR_EVENT = /event: error\nid: 1\ndata: Internal server error\n\n$/;
 
   test.each([
-    ['a plain Observable answers 200, and an event with the error', 'plain', 200, ERROR_EVENT],
-    ['a Promise of an Observable answers as the filter says', 'later', 409, /"code":"LOCK_HELD"/],
     [
-      'a Promise of an Observable, with an interceptor, answers 200, and the event',
+      'that returns an Observable answers 200 with an error event when the lock is held',
+      'plain',
+      200,
+      ERROR_EVENT,
+    ],
+    [
+      'that returns a Promise answers with the status of the exception filter when the lock is held',
+      'later',
+      409,
+      /"code":"LOCK_HELD"/,
+    ],
+    [
+      'that returns a Promise, with an interceptor, answers 200 with an error event when the lock is held',
       'intercepted',
       200,
       ERROR_EVENT,
     ],
-    ["a plain Observable with onBusy 'skip' answers 200, and no event", 'plain-skip', 200, /^\s*$/],
     [
-      "a Promise of an Observable with onBusy 'skip', with an interceptor, answers 200, and an empty event",
+      "that returns an Observable, with onBusy 'skip', answers 200 without an event when the lock is held",
+      'plain-skip',
+      200,
+      /^\s*$/,
+    ],
+    [
+      "that returns a Promise, with onBusy 'skip' and an interceptor, answers 200 with an empty event when the lock is held",
       'intercepted-skip',
       200,
       /^\s*id: 1\s*$/,
     ],
-    ["a Promise of an Observable with onBusy 'skip' answers 500", 'later-skip', 500, /Internal server error/],
+    [
+      "that returns a Promise, with onBusy 'skip', answers 500 when the lock is held",
+      'later-skip',
+      500,
+      /Internal server error/,
+    ],
   ])('%s', async (_name, path, status, body) => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     await using lock = await app.get(LockService).acquire('key');
@@ -128,7 +148,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     lock.assertHeld();
   });
 
-  test('each route sends its event when the lock is free', async () => {
+  test('sends its event when the lock is free', async () => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
       // The lock of a run ends after its answer.

@@ -126,7 +126,7 @@ async function answers(event: string, ...messages: string[]): Promise<unknown[]>
 
 describe('messages to a gateway, with the decorators in every order', () => {
   test.each(orders.map((order, index) => [nameOf(order), `run${index}`] as const))(
-    '%s',
+    '%s: concurrent runs wait, and refused messages lock nothing',
     async (_name, event) => {
       await expect(answers(event, 'one', 'one')).resolves.toEqual(['ws:ONE', 'ws:ONE']);
       expect(calls).toEqual(['ONE', 'ONE']);
@@ -142,7 +142,7 @@ describe('messages to a gateway, with the decorators in every order', () => {
   );
 });
 
-test('a handler that answers with a stream is under its lock until the stream ends', async () => {
+test('a handler that answers with a stream holds its lock until the stream ends', async () => {
   await expect(answers('stream', '')).resolves.toEqual([true]);
   const locks = app.get(LockService);
   await expect(locks.tryAcquire('stream')).resolves.toBeNull();

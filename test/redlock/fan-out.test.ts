@@ -16,12 +16,12 @@ const nodes = scriptedNodes(3);
 const never = new Promise<string>(() => {});
 const all = (): boolean => false;
 
-/** Answers as `replies` says, by the node's name. */
+/** Answers for each node with the entry of `replies` under its name. */
 function asking(replies: Record<string, Promise<string>>): (node: LockStore) => Promise<string> {
   return (node) => replies[node.name] ?? never;
 }
 
-test('resolves with every answer when all nodes have answered', async () => {
+test('fanOut resolves with every answer when all nodes have answered', async () => {
   const gone = new Error('gone');
   const answers = await fanOut(
     nodes,
@@ -36,7 +36,7 @@ test('resolves with every answer when all nodes have answered', async () => {
   ]);
 });
 
-test('counts a synchronous throw of a node as an error of that node, and asks the others', async () => {
+test('fanOut counts a synchronous throw of a node as an error of that node, and asks the others', async () => {
   const broken = new Error('broken');
   const ask = (node: LockStore): Promise<string> => {
     if (node.name === 'a') throw broken;
@@ -53,7 +53,7 @@ test('counts a synchronous throw of a node as an error of that node, and asks th
   );
 });
 
-test('resolves as soon as the answers decide, without waiting for the slowest', async () => {
+test('fanOut resolves as soon as the answers decide, without waiting for the slowest node', async () => {
   const answers = await fanOut(
     nodes,
     100,
@@ -63,7 +63,7 @@ test('resolves as soon as the answers decide, without waiting for the slowest', 
   expect(answers).toHaveLength(2);
 });
 
-test('settles at the time limit and counts each missing answer as an error (S1, S3)', async () => {
+test('fanOut settles at the time limit and counts each missing answer as an error (S1, S3)', async () => {
   const asked = fanOut(nodes, 100, asking({ a: Promise.resolve('yes') }), all);
   await jest.advanceTimersByTimeAsync(99);
   await expect(Promise.race([asked, 'pending'])).resolves.toBe('pending');
@@ -76,7 +76,7 @@ test('settles at the time limit and counts each missing answer as an error (S1, 
   ]);
 });
 
-test('asks all nodes before any has answered (S2)', () => {
+test('fanOut asks all nodes before any has answered (S2)', () => {
   const asked: string[] = [];
   void fanOut(
     nodes,
@@ -91,7 +91,7 @@ test('asks all nodes before any has answered (S2)', () => {
   jest.runAllTimers();
 });
 
-test('resolves when a signal aborts, and removes its listener', async () => {
+test('fanOut resolves when a signal aborts, and removes its listener from the signal', async () => {
   const controller = new AbortController();
   const remove = jest.spyOn(controller.signal, 'removeEventListener');
   const asked = fanOut(nodes, 100, () => never, all, [controller.signal]);
@@ -100,7 +100,7 @@ test('resolves when a signal aborts, and removes its listener', async () => {
   expect(remove).toHaveBeenCalledTimes(1);
 });
 
-test('ignores a reply or an error after the decision, without an unhandled rejection', async () => {
+test('fanOut ignores an error after the decision, without an unhandled rejection', async () => {
   let fail: (error: Error) => void = () => {};
   const late = new Promise<string>((_, reject) => {
     fail = reject;

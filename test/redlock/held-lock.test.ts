@@ -29,7 +29,7 @@ function extensions(): number[] {
 }
 
 describe('validity', () => {
-  test('is the ttl less drift, counted from the first send (S4)', async () => {
+  test('is the ttl minus drift, counted from the first request (S4)', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = acquire();
     await jest.advanceTimersByTimeAsync(40);
@@ -38,7 +38,7 @@ describe('validity', () => {
     await lock.release();
   });
 
-  test('ends a lock that is not renewed: signal, isHeld and assertHeld report it (S10)', async () => {
+  test('ends a lock that is not renewed, and signal, isHeld and assertHeld report the loss (S10)', async () => {
     const lock = await acquire(false);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(987);
@@ -61,7 +61,7 @@ describe('validity', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('gives an aborted signal when the signal is first read after the loss', async () => {
+  test('that has ended gives an aborted signal, even when nobody read the signal before', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -80,13 +80,13 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('does not renew when told not to', async () => {
+  test('does not renew a lock with `renew: false`', async () => {
     await acquire(false);
     await jest.advanceTimersByTimeAsync(2 * TTL);
     expect(extensions()).toEqual([0, 0, 0]);
   });
 
-  test('stops at the release and at the loss, and leaves no timer (S9)', async () => {
+  test('stops when the lock is released or lost, and leaves no timer (S9)', async () => {
     const released = await acquire();
     await released.release();
     expect(jest.getTimerCount()).toBe(0);
@@ -103,7 +103,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('counts the new validity from the send of the extension (S9)', async () => {
+  test('counts the new validity from the time when it sent the extension (S9)', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(334 + 30);
@@ -112,7 +112,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('retries soon, one request at a time, when no quorum confirmed', async () => {
+  test('retries soon, with one request at a time, when no quorum confirms a renewal', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(900);
@@ -143,7 +143,7 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('too few nodes still store it');
   });
 
-  test('counts a confirmation that comes after the time limit, from the send of its request (S9)', async () => {
+  test('accepts a confirmation after the time limit, and counts the validity from its request (S9)', async () => {
     // Every answer misses the time limit of 50 ms.
     for (const node of nodes) node.fate = { extend: 80 };
     const lock = await acquire();
@@ -159,7 +159,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('does not count a late confirmation of too few nodes, or of a lock that was released', async () => {
+  test('ignores a late confirmation by too few nodes, or for a released lock', async () => {
     const [a, b, c] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     a.fate = { extend: 80 };
     for (const node of [b, c]) node.fate = { extend: 'hang' };
@@ -173,7 +173,7 @@ describe('the watchdog', () => {
     expect([lock.state, jest.getTimerCount()]).toEqual(['released', 0]);
   });
 
-  test('does not revive the lock when a confirmation comes after the end of validity (S9)', async () => {
+  test('does not revive a lost lock when a confirmation comes after the end of validity (S9)', async () => {
     const lock = await acquire();
     const node = nodes[0]!;
     for (const each of nodes) {
@@ -203,7 +203,7 @@ describe('the state', () => {
     unsubscribe(LOCK_STATE_CHANNEL, listener);
   });
 
-  test('is unconfirmed after a failed renewal while validity lasts, and held after a successful one', async () => {
+  test('is unconfirmed after a failed renewal, and held again after a successful renewal', async () => {
     const lock = await acquire();
     const { id, fencingToken } = lock;
     for (const node of nodes) node.fate = { extend: new Error('cut') };
@@ -254,7 +254,7 @@ describe('extend', () => {
     ).rejects.toMatchObject({ code: 'LOCK_HELD' });
   });
 
-  test('rejects and names the nodes without a quorum, and leaves the lock held for the rest of its validity', async () => {
+  test('rejects without a quorum, names the errors of the nodes, and leaves the lock held', async () => {
     const lock = await acquire(false);
     nodes[0]!.fate = { extend: new Error('reset') };
     nodes[1]!.fate = { extend: new Error('reset') };
@@ -264,7 +264,7 @@ describe('extend', () => {
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('rejects with LockLostError without asking a node when the lock is lost or released', async () => {
+  test('rejects with LockLostError, and asks no node, when the lock is lost or released', async () => {
     const lost = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await expect(lost.extend()).rejects.toThrow('its validity ran out');
@@ -292,7 +292,7 @@ describe('extend', () => {
     expect(extensions()).toEqual([2, 2, 2]);
   });
 
-  test('rejects a ttl beyond the restart guard, which other processes do not know (S12)', async () => {
+  test('rejects a ttl that is longer than the restart guard (S12)', async () => {
     const lock = await redlockOver(nodes, { guard: TTL }).acquire(['k'], {
       ttl: TTL,
       retry: NO_RETRY,
@@ -333,7 +333,7 @@ describe('maxHold', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('starts no renewal when a late confirmation comes after it', async () => {
+  test('prevents further renewals, even when a late confirmation comes after its end', async () => {
     // Renewals are sent at 333, 483, 633 and 783 ms. The first one is confirmed at 933 ms, after maxHold.
     for (const node of nodes) node.fate = { extend: 600 };
     const lock = await hold(900);
@@ -344,7 +344,7 @@ describe('maxHold', () => {
     expect([lock.state, extensions()]).toEqual(['lost', [4, 4, 4]]);
   });
 
-  test('counts from the send of the acquisition', async () => {
+  test('counts from the time when the acquisition was sent', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = hold(334 + 20);
     await jest.advanceTimersByTimeAsync(40);
@@ -369,7 +369,7 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('is not named in a loss that nodes without an answer caused', async () => {
+  test('is not named in the error of a loss that missing answers caused', async () => {
     const lock = await hold(900);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(TTL);
@@ -394,7 +394,7 @@ describe('release', () => {
     await (await acquire()).release();
   });
 
-  test('does not abort the signal, but the lock is not held', async () => {
+  test('ends the lock without aborting its signal', async () => {
     const lock = await acquire();
     const { signal } = lock;
     await lock.release();
@@ -413,7 +413,7 @@ describe('release', () => {
   test.each([
     ['hangs', 'hang' as const],
     ['fails', new Error('down')],
-  ])('resolves when every node %s, within the time limit of a node', async (_what, fate) => {
+  ])('resolves within the time limit of a node when every node %s', async (_what, fate) => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { release: fate };
     const released = lock.release();
@@ -421,7 +421,7 @@ describe('release', () => {
     await expect(released).resolves.toBeUndefined();
   });
 
-  test('cleans up after a lock that was lost', async () => {
+  test('asks all nodes to release a lost lock, and keeps its LockLostError', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await lock.release();
@@ -429,7 +429,7 @@ describe('release', () => {
     expect(lock.loss).toBeInstanceOf(LockLostError);
   });
 
-  test('runs at the end of a scope with `await using`', async () => {
+  test('runs at the end of the block with `await using`', async () => {
     {
       await using lock = await acquire();
       expect(lock.isHeld()).toBe(true);

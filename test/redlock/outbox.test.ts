@@ -11,7 +11,7 @@ import { ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-// The requests of one turn of the event loop are sent in one command. Each lock has an outcome of its own all the same.
+// The requests of one turn of the event loop are sent in one command. Each lock still has its own outcome.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -29,7 +29,7 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-/** A `Redlock` over a client of the user, with a server that knows the scripts. */
+/** A `Redlock` over a client of the user. The server already knows the scripts. */
 async function redlockOn(client: Redis, opened = false): Promise<Redlock> {
   ends.push(() => client.disconnect());
   const node = new RedisStore(client, opened, newFleet());
@@ -54,7 +54,7 @@ async function callsOf(command: string): Promise<number> {
   return Number(calls);
 }
 
-test('sends concurrent acquisitions in one command, and their releases in another', async () => {
+test('the outbox sends concurrent acquisitions in one command, and their releases in another', async () => {
   const redlock = await openRedlock();
 
   const locks = await acquireAll(redlock, ['a', 'b', 'c']);
@@ -66,7 +66,7 @@ test('sends concurrent acquisitions in one command, and their releases in anothe
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('splits very many acquisitions into several short commands', async () => {
+test('the outbox splits very many acquisitions into several short commands', async () => {
   const redlock = await openRedlock();
   const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
 
@@ -79,7 +79,7 @@ test('splits very many acquisitions into several short commands', async () => {
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('grants the other keys beside a held key and a key of another type (S19)', async () => {
+test('the outbox grants the other keys when one key is held and one key has the wrong type (S19)', async () => {
   const redlock = await openRedlock();
   const held = await redlock.acquire(['b'], once);
   await looker.lpush('lock:{c}', 'of another type');
@@ -98,13 +98,13 @@ test('grants the other keys beside a held key and a key of another type (S19)', 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('grants a key that is requested twice once, to the first request', async () => {
+test('the outbox grants a key only to the first of several concurrent requests', async () => {
   const redlock = await openRedlock();
   const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
 });
 
-test('grants a key again that is released and requested in the same turn', async () => {
+test('the outbox grants a key that is released and requested again in the same turn of the event loop', async () => {
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -118,12 +118,12 @@ test('grants a key again that is released and requested in the same turn', async
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-test('does not send an acquisition that is cancelled in its own turn after its release (S6, S15)', async () => {
+test('the outbox leaves no key of an acquisition that is cancelled before it is sent (S6, S15)', async () => {
   const redlock = await openRedlock();
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
 
-  // This release begins the command for releases before any acquisition. Later releases of the turn join it.
+  // This release begins the command for releases before any acquisition. Later releases of the turn join that command.
   const releasing = held?.release();
   const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
   const kept = redlock.acquire(['other'], once);
@@ -136,7 +136,7 @@ test('does not send an acquisition that is cancelled in its own turn after its r
   expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
-test('grants all acquisitions that were not cancelled when the server has lost the script (S15)', async () => {
+test('the outbox does not grant a cancelled acquisition when the server has lost the script (S15)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const redlock = await openRedlock(proxy.url);
@@ -158,7 +158,7 @@ test('grants all acquisitions that were not cancelled when the server has lost t
   expect(await countLocks(looker)).toBe(0);
 });
 
-test("grants and releases the other keys beside a key outside of the user's rights", async () => {
+test('the outbox grants and releases the other keys when the Redis user has no rights to one key', async () => {
   await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
   ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
   const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
@@ -177,7 +177,7 @@ test("grants and releases the other keys beside a key outside of the user's righ
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('reports to the client that the server became a replica, so that it can reconnect', async () => {
+test('the outbox reports READONLY to the client when its server became a replica, so that the client can reconnect', async () => {
   const told: string[] = [];
   const client = server.client({ reconnectOnError: ({ message }) => told.push(message) < 0 });
   const redlock = await redlockOn(client);
@@ -197,7 +197,7 @@ test('reports to the client that the server became a replica, so that it can rec
 });
 
 test.each(['quit', 'disconnect', 'close'] as const)(
-  'releases a cancelled acquisition before its caller can end the client by %s (S6)',
+  'the outbox releases a cancelled acquisition before its caller can end the client with %s (S6)',
   async (how) => {
     const client = how === 'close' ? openClient(server.url) : server.client();
     const redlock = await redlockOn(client, how === 'close');
@@ -217,7 +217,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
   },
 );
 
-test('sends releases before the nodes are closed, though nothing awaits them', async () => {
+test('the outbox sends a release that nobody awaits before the nodes are closed', async () => {
   const redlock = await redlockOn(openClient(server.url), true);
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -228,7 +228,7 @@ test('sends releases before the nodes are closed, though nothing awaits them', a
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('rejects the requests when a client throws, and the process lives on', async () => {
+test('the outbox rejects a request when the client throws, and serves later requests', async () => {
   const client = server.client();
   const redlock = await redlockOn(client);
   const [held] = await acquireAll(redlock, ['held']);
@@ -246,7 +246,7 @@ test('rejects the requests when a client throws, and the process lives on', asyn
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('answers all requests of a command with the error of the command', async () => {
+test('the outbox rejects every request of a failed command with the error of the command', async () => {
   const redlock = await openRedlock();
   await looker.call('ACL', 'SETUSER', 'default', '-evalsha');
   ends.push(() => looker.call('ACL', 'SETUSER', 'default', '+@all'));

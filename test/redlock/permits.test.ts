@@ -41,10 +41,10 @@ const twoOnce: AcquireOptions = {
   signals: [],
 };
 
-test('frees the slot of a node that gives another slot after the lock is won', async () => {
+test('acquire with permits frees the slot on a node that grants a different slot after the lock is won', async () => {
   const [, , slow] = servers as [RedisServer, RedisServer, RedisServer];
   const [all, alone] = [await over(...servers), await over(slow)];
-  // Another attempt has left a record there, with the slot that the other nodes give.
+  // Another holder has a record on the slow node, in the slot that the other nodes grant.
   const left = await alone.acquire(['k'], twoOnce);
   expect(left.slot).toBe(0);
   jest.spyOn(Math, 'random').mockReturnValue(0);
@@ -53,7 +53,7 @@ test('frees the slot of a node that gives another slot after the lock is won', a
   const lock = await all.acquire(['k'], twoOnce);
   expect(lock.slot).toBe(0);
   await client.call('CLIENT', 'UNPAUSE');
-  // The record has several holders from the moment at which the slow node gave the other slot.
+  // The record has the form for several holders once the slow node has granted the other slot.
   await until(async () => {
     const record = (await client.get('lock:{k}')) ?? '';
     return record.slice(PERMITS.kind - 1, PERMITS.kind) === '+' && record[PERMITS.bits - 1] === ONLY_SLOT_0;
@@ -83,7 +83,7 @@ async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefi
   return slots.map((each) => each.toSorted());
 }
 
-test('retries from another slot when other holders have the slot to agree on', async () => {
+test('acquire with permits tries another slot when other holders have the first slot on a majority of nodes', async () => {
   const { all, alone } = inMemory();
   // Each node has a different lowest free slot.
   await alone[1]!.acquire(['k'], once(3));
@@ -94,7 +94,7 @@ test('retries from another slot when other holders have the slot to agree on', a
   expect(lock.slot).toBe(1);
 });
 
-test('ends an attempt that cannot get one slot at a quorum after a few rounds, and leaves no key', async () => {
+test('acquire with permits gives up after a few rounds in which it wins no slot on a quorum, and leaves no record', async () => {
   const { nodes, all, alone } = inMemory();
   for (const redlock of alone) await redlock.acquire(['k'], once(3));
   for (const redlock of alone.slice(1)) await redlock.acquire(['k'], once(3));
@@ -106,7 +106,7 @@ test('ends an attempt that cannot get one slot at a quorum after a few rounds, a
   expect(new Set(nodes[0]!.leases.slice(1)).size).toBeLessThanOrEqual(5);
 });
 
-test('stores the slot of a lock on a full node as soon as the slot is free there', async () => {
+test('a lock with permits is stored on a full node as soon as its slot is free there', async () => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));
@@ -116,7 +116,7 @@ test('stores the slot of a lock on a full node as soon as the slot is free there
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('does not ask a node for a missing slot after the release', async () => {
+test('a lock with permits is not requested again from a full node after its release', async () => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));
@@ -129,7 +129,7 @@ test('does not ask a node for a missing slot after the release', async () => {
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('asks the other nodes for the slot that the queue node gave', async () => {
+test('acquire with permits asks the other nodes for the slot that the queue node granted', async () => {
   const { nodes, all } = inMemory();
   const wishes: (readonly number[] | undefined)[] = [];
   for (const { memory } of nodes) {

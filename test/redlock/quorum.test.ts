@@ -15,11 +15,11 @@ test.each([
 });
 
 test.each([
-  ['the holder ends', [300], 1, 300],
-  ['the second of three is free', [900, 100, 400], 2, 400],
-  ['nodes that are free already count', [0, 0, 700], 2, 0],
-  ['a key without expiry never ends', [0, Infinity, Infinity], 2, Infinity],
-])('a quorum can be free when %s', (_when, remaining, quorum, free) => {
+  ['on one node', [300], 1, 300],
+  ['when the second of three nodes becomes free', [900, 100, 400], 2, 400],
+  ['at once when two of three nodes are free', [0, 0, 700], 2, 0],
+  ['never when a quorum of nodes has the key without expiry', [0, Infinity, Infinity], 2, Infinity],
+])('freeAfter returns the time until a quorum can be free: %s', (_when, remaining, quorum, free) => {
   expect(freeAfter(remaining, quorum)).toBe(free);
 });
 
@@ -41,7 +41,7 @@ test.each([
   ['abcd', 'abcde'],
   ['abcde', 'abcd'],
   ['abcdef', 'abcdefg'],
-])('quorums of the nodes %s and %s share a node', (old, changed) => {
+])('every quorum of the nodes %s shares a node with every quorum of the nodes %s', (old, changed) => {
   expect(excludeEachOther(old, changed)).toBe(true);
 });
 
@@ -49,6 +49,6 @@ test.each([
   ['abc', 'abd'],
   ['abc', 'abcde'],
   ['a', 'abc'],
-])('quorums of the nodes %s and %s need not share a node', (old, changed) => {
+])('some quorum of the nodes %s shares no node with some quorum of the nodes %s', (old, changed) => {
   expect(excludeEachOther(old, changed)).toBe(false);
 });

@@ -65,20 +65,23 @@ describe('one attempt', () => {
     expect(after).toBeLessThan(5);
   });
 
-  test.each([2, 4])('rejects both sides of a tie on %d nodes as held (S1)', async (count) => {
-    const nodes = scriptedNodes(count);
-    await hold(nodes.slice(0, count / 2));
-    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
-    expect(value).toBeInstanceOf(LockHeldError);
-    expect(after).toBeLessThan(5);
-  });
+  test.each([2, 4])(
+    'rejects with LockHeldError when another holder has half of %d nodes (S1)',
+    async (count) => {
+      const nodes = scriptedNodes(count);
+      await hold(nodes.slice(0, count / 2));
+      const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
+      expect(value).toBeInstanceOf(LockHeldError);
+      expect(after).toBeLessThan(5);
+    },
+  );
 
   test.each([
     ['2 of 4 down', 4, 2],
     ['1 of 2 down', 2, 1],
     ['3 of 5 down', 5, 3],
     ['all down', 3, 3],
-  ])('rejects as unavailable, not as held, without a quorum of answers: %s', async (_case, count, down) => {
+  ])('rejects with LockUnavailableError without a quorum of answers: %s', async (_case, count, down) => {
     const nodes = scriptedNodes(count);
     for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -92,7 +95,7 @@ describe('one attempt', () => {
     expect((value as Error).message).toContain('a: ECONNREFUSED');
   });
 
-  test('rejects as held when a majority has another holder, though the rest is down', async () => {
+  test('rejects with LockHeldError when two of three nodes have another holder and one is down', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     nodes[2]!.fate = { acquire: new Error('down') };
@@ -100,7 +103,7 @@ describe('one attempt', () => {
     expect(value).toMatchObject({ code: 'LOCK_HELD', owner: 'other', keys: ['k'] });
   });
 
-  test('rejects as unavailable with one holder and two nodes down (S1)', async () => {
+  test('rejects with LockUnavailableError when one node has another holder and two are down (S1)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 1));
     for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down') };
@@ -144,7 +147,7 @@ describe('one attempt', () => {
 });
 
 describe('the fencing token', () => {
-  /** Gives `k` a different last token on each node, all larger than the token that an attempt proposes. */
+  /** Sets the last token of `k` on each node. All are larger than the token that an attempt proposes. */
   async function unevenTokens(nodes: readonly ScriptedNode[], steps: readonly number[]): Promise<void> {
     const ahead = tokenAt(Date.now() + 1_000);
     for (const [index, step] of steps.entries()) {
@@ -164,7 +167,7 @@ describe('the fencing token', () => {
     expect(nodes.map((node) => node.requests)).toEqual([['acquire'], ['acquire'], ['acquire']]);
   });
 
-  test('is the largest token, to which the others are raised, when no quorum agrees', async () => {
+  test('is raised to the largest token on the other nodes when no quorum agrees', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     const lock = await redlockOn(nodes.slice(2)).acquire(['other'], once);
@@ -178,7 +181,7 @@ describe('the fencing token', () => {
     expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
   });
 
-  test('is not returned when no quorum can be raised to it, and the lock is released (S6)', async () => {
+  test('makes the attempt fail and release its votes when no quorum can be raised to it (S6)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { raise: new Error('cut') };
@@ -188,7 +191,7 @@ describe('the fencing token', () => {
     for (const node of nodes) expect(node.count('release')).toBe(1);
   });
 
-  test('does not make the acquisition longer than its budget when the raise hangs (S3, S8)', async () => {
+  test('does not delay an acquisition beyond its timeout when a request to raise it hangs (S3, S8)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { acquire: 15, raise: 'hang' };
@@ -199,7 +202,7 @@ describe('the fencing token', () => {
     expect(after).toBeLessThanOrEqual(41);
   });
 
-  test('checks the validity after the raise, too (S4)', async () => {
+  test('is not returned when raising it used up the ttl (S4)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) {
@@ -226,7 +229,7 @@ describe('the fencing token', () => {
 describe('a tick that has run', () => {
   const tick = { schedule: 's', at: 1_000, life: 60_000, from: 'release' } as const;
 
-  test('is not run again when one node knows of it, though a quorum would grant the lock', async () => {
+  test('is not run again when only one node remembers it, though a quorum would grant the lock', async () => {
     const nodes = scriptedNodes(3);
     const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
     for (const node of nodes.slice(1)) node.fate = { release: new Error('cut') };
@@ -255,8 +258,8 @@ describe('a tick that has run', () => {
   });
 });
 
-describe('a failed attempt leaves nothing behind (S6)', () => {
-  test('records no tick on the minority that it won', async () => {
+describe('a failed attempt (S6)', () => {
+  test('records no tick on the nodes that it won', async () => {
     const nodes = scriptedNodes(3);
     const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
     const other = await hold(nodes.slice(0, 2));
@@ -267,14 +270,14 @@ describe('a failed attempt leaves nothing behind (S6)', () => {
     );
   });
 
-  test('keeps nothing on the minority that it won, with any minHold', async () => {
+  test('leaves no key on the nodes that it won, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
     expect(nodes.map((node) => node.memory.size)).toEqual([1, 1, 0]);
   });
 
-  test('releases the minority that it won', async () => {
+  test('releases the nodes that it won', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -283,7 +286,7 @@ describe('a failed attempt leaves nothing behind (S6)', () => {
     expect((await outcome(redlockOn(nodes.slice(2)).acquire(['k'], once))).value).toBeInstanceOf(HeldLock);
   });
 
-  test('releases on nodes that timed out or answered with an error, too', async () => {
+  test('releases also on nodes that timed out or answered with an error', async () => {
     const nodes = scriptedNodes(3);
     nodes[0]!.fate = { acquire: 'hang' };
     nodes[1]!.fate = { acquire: new Error('reply lost') };
@@ -321,7 +324,7 @@ describe('a retry', () => {
     expect(after).toBeLessThan(520);
   });
 
-  test('gets the lock when it lapses, before another delay has passed', async () => {
+  test('gets the lock when the ttl of the holder ends, before the next delay has passed', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -391,7 +394,7 @@ describe('a retry', () => {
     expect(after).toBeLessThanOrEqual(4_001);
   });
 
-  test('settles within its timeout when the nodes of a retry hang (S8)', async () => {
+  test('settles within its timeout when a node hangs at its second request (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(1, 2));
     nodes[0]!.fate = { acquire: 1_500 };
@@ -414,7 +417,7 @@ describe('a retry', () => {
     expect(after).toBeLessThanOrEqual(2_001);
   });
 
-  test('gives the nodes after the queue node only the remaining time (S16)', async () => {
+  test("gives the other nodes only the time that is left after the queue node's answer (S16)", async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     const [, asked] = nodes as [ScriptedNode, ScriptedNode];
@@ -435,7 +438,7 @@ describe('a retry', () => {
     expect(limits[0]).toBeCloseTo(1_500, -1);
   });
 
-  test('reports a held lock as held when the timeout cuts the last attempt short', async () => {
+  test('rejects with LockHeldError when the timeout cuts the last attempt short', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     for (const node of nodes) node.fate = { acquire: 40 };

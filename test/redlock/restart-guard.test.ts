@@ -10,7 +10,7 @@ test('the guard is as long as the largest ttl in use, the default ttl included (
   expect(guard.duration).toBe(60_000);
 });
 
-test('a guard of fixed duration refuses locks that would outlive it', () => {
+test('a guard with a configured duration refuses a longer ttl', () => {
   const guard = new RestartGuard(3_000);
   guard.note(3_000);
   expect(() => guard.note(3_001)).toThrow(
@@ -29,7 +29,7 @@ test('the guard refuses extensions beyond its duration', () => {
   guard.checkCovers(60_000);
 });
 
-test('a guard of 0 disables it', () => {
+test('a guard of 0 ms allows every ttl', () => {
   const guard = new RestartGuard(0);
   guard.note(60_000);
   guard.checkCovers(90_000);

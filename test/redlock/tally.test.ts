@@ -21,31 +21,31 @@ function tallyOf(nodeCount: number, votes: readonly (AcquireReply | Error | unde
   return tally;
 }
 
-describe('decides when no later answer can change the outcome (S1)', () => {
-  test.each<[number, (AcquireReply | Error | undefined)[], boolean]>([
-    [1, [], false],
-    [1, [granted()], true],
-    [1, [held()], true],
-    [3, [granted()], false],
-    [3, [granted(), granted()], true],
-    [3, [granted(), held()], false],
-    [3, [granted(), held(), held()], true],
-    [3, [held(), held()], true],
-    [3, [away, away], true],
-    [3, [granted(), away], false],
+describe('a tally decides only when no later answer can change the outcome (S1)', () => {
+  test.each<[string, number, (AcquireReply | Error | undefined)[], boolean]>([
+    ['open: 1 node, no answer', 1, [], false],
+    ['decided: 1 node granted', 1, [granted()], true],
+    ['decided: 1 node refused', 1, [held()], true],
+    ['open: 1 of 3 nodes granted', 3, [granted()], false],
+    ['decided: 2 of 3 nodes granted', 3, [granted(), granted()], true],
+    ['open: 1 of 3 nodes granted, 1 refused', 3, [granted(), held()], false],
+    ['decided: 1 of 3 nodes granted, 2 refused', 3, [granted(), held(), held()], true],
+    ['decided: 2 of 3 nodes refused', 3, [held(), held()], true],
+    ['decided: 2 of 3 nodes failed', 3, [away, away], true],
+    ['open: 1 of 3 nodes granted, 1 failed', 3, [granted(), away], false],
     // A quorum is impossible. The last vote decides between held and unavailable.
-    [4, [granted(), granted(), held(), held()], true],
-    [4, [granted(), granted(), held()], false],
-    [5, [held(), held(), away], false],
-    [5, [held(), held(), away, away], false],
-    [5, [held(), held(), away, away, away], true],
-    [5, [ran], true],
-  ])('%d nodes, %#', (nodeCount, votes, decided) => {
+    ['decided: 2 of 4 nodes granted, 2 refused', 4, [granted(), granted(), held(), held()], true],
+    ['open: 2 of 4 nodes granted, 1 refused', 4, [granted(), granted(), held()], false],
+    ['open: 2 of 5 nodes refused, 1 failed', 5, [held(), held(), away], false],
+    ['open: 2 of 5 nodes refused, 2 failed', 5, [held(), held(), away, away], false],
+    ['decided: 2 of 5 nodes refused, 3 failed', 5, [held(), held(), away, away, away], true],
+    ['decided: 1 of 5 nodes reported that the tick has run', 5, [ran], true],
+  ])('%s', (_name, nodeCount, votes, decided) => {
     expect(tallyOf(nodeCount, votes).isDecided).toBe(decided);
   });
 });
 
-describe('the token is agreed on when a quorum gave the largest', () => {
+describe('a tally agrees on a token when a quorum gave the largest token', () => {
   test.each<[number[], number, boolean]>([
     [[5, 5, 5], 5, true],
     [[5, 6, 6], 6, true],
@@ -53,22 +53,22 @@ describe('the token is agreed on when a quorum gave the largest', () => {
     [[6, 6, 5], 6, true],
     [[7, 5, 6], 7, false],
     [[5, 5, 6], 6, false],
-  ])('%j', (tokens, token, agreed) => {
+  ])('tokens %j: largest %d, agreed %s', (tokens, token, agreed) => {
     const tally = tallyOf(3, tokens.map(granted));
     expect([tally.token, tally.isAgreed]).toEqual([token, agreed]);
   });
 });
 
-describe('the reason of a refusal', () => {
+describe('a tally', () => {
   const nodes = scriptedNodes(3);
 
-  test('reports the holder, and the time until a quorum can be free, when a quorum refused', () => {
+  test('names the holder and the time until a quorum can be free when a quorum refused', () => {
     const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
   });
 
-  test('reports the answer of each node without a quorum of votes', () => {
+  test('lists the vote of each node when no quorum granted or refused', () => {
     const error = tallyOf(3, [granted(), away, undefined]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as LockUnavailableError).votes).toEqual([
@@ -78,7 +78,7 @@ describe('the reason of a refusal', () => {
     ]);
   });
 
-  test('drops the earlier answers of nodes that are asked again', () => {
+  test('drops the earlier votes of nodes that are asked again', () => {
     const tally = tallyOf(3, [granted(), held(), held()]);
     tally.forget(0b110);
     expect(tally.isDecided).toBe(false);
@@ -88,7 +88,7 @@ describe('the reason of a refusal', () => {
   });
 });
 
-describe('permits are won in one and the same slot (S20)', () => {
+describe('permits, which need one slot on a quorum (S20),', () => {
   const slot = (...slots: number[]): AcquireReply => ({ granted: true, token: 10 + (slots[0] ?? 0), slots });
   const full = (id: string, remaining: number): AcquireReply => ({
     granted: false,
@@ -96,26 +96,38 @@ describe('permits are won in one and the same slot (S20)', () => {
   });
 
   test.each<[string, (AcquireReply | Error | undefined)[], Partial<Tally>]>([
-    ['all alike', [slot(1), slot(1), slot(1)], { isWon: true, slots: [1], token: 11, isAgreed: true }],
-    ['a quorum alike', [slot(2), slot(1), slot(1)], { isWon: true, slots: [1], token: 11, together: 0b110 }],
     [
-      'no two alike',
+      'are won when all nodes grant the same slot',
+      [slot(1), slot(1), slot(1)],
+      { isWon: true, slots: [1], token: 11, isAgreed: true },
+    ],
+    [
+      'are won when a quorum grants the same slot',
+      [slot(2), slot(1), slot(1)],
+      { isWon: true, slots: [1], token: 11, together: 0b110 },
+    ],
+    [
+      'are split when three nodes grant three slots',
       [slot(0), slot(1), slot(2)],
       { isWon: false, isSplitInSlots: true, isDecided: true, together: 0b001 },
     ],
-    ['two alike may come yet', [slot(0), slot(1)], { isWon: false, isDecided: false }],
     [
-      'two of five alike, one away',
+      'are undecided while a third node can still grant one of two slots',
+      [slot(0), slot(1)],
+      { isWon: false, isDecided: false },
+    ],
+    [
+      'are split when two of five nodes grant the same slot and one does not answer',
       [slot(0), slot(1), slot(1), slot(2), away],
       { isSplitInSlots: true, together: 0b110, slots: [1] },
     ],
     [
-      'no quorum granted',
+      'count as held when a quorum refused',
       [slot(0), full('x', 5), full('y', 5)],
       { isWon: false, isSplitInSlots: false, isHeld: true },
     ],
     [
-      'of several keys each is alike',
+      'are won when a quorum grants the same slot for each of several keys',
       [slot(0, 1), slot(0, 2), slot(0, 1)],
       { isWon: true, slots: [0, 1], together: 0b101 },
     ],
@@ -123,12 +135,12 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect(tallyOf(votes.length > 2 ? votes.length : 3, votes)).toMatchObject(expected);
   });
 
-  test('takes the token of the won slot', () => {
+  test('have the token of the won slot', () => {
     const tally = tallyOf(3, [slot(5), slot(1), slot(1)]);
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
 
-  test('counts only the chosen slot after nodes were asked to free the others', () => {
+  test('are won only in the chosen slot after other nodes are asked again', () => {
     const tally = tallyOf(5, [slot(1), slot(2), slot(3), slot(4)]);
     tally.fixSlots();
     tally.forget(0b01110);
@@ -138,7 +150,7 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
   });
 
-  test('reports all named holders, and the time until the first of them can end', () => {
+  test('are refused with all reported holders and the time until the first of them can end', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
     expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([

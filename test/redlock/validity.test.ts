@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { nodeTimeLimit, usableTtl } from '../../lib/redlock/validity.js';
 
-describe('usableTtl (S4: ttl less 1 % less 2 ms)', () => {
+describe('usableTtl (S4: ttl minus 1 % minus 2 ms)', () => {
   test.each([
     [10_000, 0.01, 9_898],
     [1_000, 0.01, 988],
@@ -28,7 +28,7 @@ describe('nodeTimeLimit (S3: far below the ttl)', () => {
     [10_000, 120, 120],
     // configured, but the ttl is too short for it
     [100, 120, 20],
-  ])('for a ttl of %d ms and a configured %p is %d ms', (ttl, configured, limit) => {
+  ])('with a ttl of %d ms and a configured limit of %p is %d ms', (ttl, configured, limit) => {
     expect(nodeTimeLimit(ttl, configured)).toBe(limit);
   });
 });

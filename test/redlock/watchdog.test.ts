@@ -63,8 +63,8 @@ function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<b
     });
 }
 
-describe('batches', () => {
-  test('renews locks that are due together by one request to each node', async () => {
+describe('the watchdog', () => {
+  test('renews locks that are due together with one request to each node', async () => {
     const locks = await acquireMany(200);
     await jest.advanceTimersByTimeAsync(340);
     expect(nodes.map((node) => node.count('extend'))).toEqual([200, 200, 200]);
@@ -76,7 +76,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('merges locks that were acquired one after the other, and renews none much too early', async () => {
+  test('merges the renewals of locks that were acquired one after another, and renews no lock far too early', async () => {
     const locks: HeldLock[] = [];
     const asked = new Map<string, number[]>();
     for (let index = 0; index < 100; index++) {
@@ -98,7 +98,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('keeps separate batches for each ttl, which sets the time limit of a node', async () => {
+  test('keeps a separate batch for each ttl', async () => {
     const locks = [await acquire('a', TTL), await acquire('b', 3 * TTL), await acquire('c', TTL)];
     const [a, b, c] = locks.map(({ id }) => id);
     await jest.advanceTimersByTimeAsync(700);
@@ -111,7 +111,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('moves a lock with a shorter ttl to a new batch', async () => {
+  test('moves a lock that is extended with a shorter ttl to a new batch', async () => {
     const locks = await acquireMany(2);
     await locks[0]!.extend(300);
     await jest.advanceTimersByTimeAsync(110);
@@ -119,7 +119,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('makes three attempts with a ttl of 500 ms before the lock lapses', async () => {
+  test('makes at least three attempts before a lock with a ttl of 500 ms lapses', async () => {
     const lock = await acquire('k', 500);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(490);
@@ -129,7 +129,7 @@ describe('batches', () => {
   });
 });
 
-describe('more locks than one request takes', () => {
+describe('more locks than fit into one request', () => {
   // This ttl has a validity of 9,898 ms, a renewal every 3,333 ms, and a time limit of 500 ms for each node.
   const LONG_TTL = 10_000;
   const AT_ONCE = 250;
@@ -151,7 +151,7 @@ describe('more locks than one request takes', () => {
     return Promise.all(Array.from({ length: count }, (_, index) => acquire(`k${index}`, ttl)));
   }
 
-  test('are all kept by a node that takes longer for all of them than one time limit, because each part has its own limit', async () => {
+  test('stay held on a slow node, because each request has its own time limit', async () => {
     const locks = await holdMany(1_500);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3 * LONG_TTL);
@@ -162,7 +162,7 @@ describe('more locks than one request takes', () => {
     await release(locks);
   });
 
-  test('let another request run between two parts', async () => {
+  test('let another request run between two of their requests', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -175,7 +175,7 @@ describe('more locks than one request takes', () => {
     await release(locks);
   });
 
-  test('skip a lock that was released, or extended manually, while it waited', async () => {
+  test('are renewed without a lock that was released or extended while its request waited', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -188,8 +188,8 @@ describe('more locks than one request takes', () => {
     await release(locks);
   });
 
-  test('each report the loss by the end of validity when no node answers, also before their turn (S10)', async () => {
-    // A part takes 50 ms, so 3,275 locks are asked for by the end of validity.
+  test('each report their loss by the end of validity when no node answers, even before their request (S10)', async () => {
+    // A request takes 50 ms, so the node is asked for 3,275 locks by the end of validity.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
@@ -203,12 +203,12 @@ describe('more locks than one request takes', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('each report the loss in time after the wall clock jumped forward (S10)', async () => {
+  test('each report their loss in time after the wall clock jumped forward (S10)', async () => {
     const locks = await holdMany(2 * AT_ONCE, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
     jest.setSystemTime(Date.now() + 620);
-    // The wall clock leaves 34 ms at the renewal, less than the time limit of 50 ms for the first part.
+    // The wall clock leaves 34 ms at the renewal, less than the time limit of 50 ms for the first request.
     await jest.advanceTimersByTimeAsync(334 + 37);
     expect(signals.every(({ aborted }) => aborted)).toBe(true);
   });
@@ -247,7 +247,7 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test("the watchdog's timer moves to a lock that is due before all others", async () => {
+  test('the timer fires earlier when a new lock is due before all others', async () => {
     const slow = await acquire('slow', 60_000);
     const quick = await acquire('quick', TTL);
     await jest.advanceTimersByTimeAsync(340);
@@ -255,7 +255,7 @@ describe('timers', () => {
     await release([slow, quick]);
   });
 
-  test('unconfirmed locks have their own timer for the end of validity, until they are confirmed (S10)', async () => {
+  test('each unconfirmed lock has its own timer for the end of validity until it is confirmed (S10)', async () => {
     const locks = await acquireMany(10);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(340 + 50);
@@ -270,7 +270,7 @@ describe('timers', () => {
 });
 
 describe('each lock of a batch', () => {
-  test('has its own answers: only the lock that a majority lost is lost (S9)', async () => {
+  test('has its own answers: only a lock that a majority no longer stores is lost (S9)', async () => {
     const locks = await acquireMany(5);
     const gone = locks[3]!;
     for (const node of nodes.slice(1)) await releaseOn(node.memory, gone.lease);
@@ -282,7 +282,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('has its own quorum: a lock without answers delays no other, and reports its loss in time (S9, S10)', async () => {
+  test('has its own quorum: a lock without answers delays no other lock, and reports its loss in time (S9, S10)', async () => {
     const locks = await acquireMany(3);
     const [, stuck] = locks as [HeldLock, HeldLock];
     for (const node of nodes.slice(1)) answerFor(node, stuck, () => new Promise(() => {}));
@@ -329,7 +329,7 @@ describe('each lock of a batch', () => {
     expect(requests).toEqual([]);
   });
 
-  test('reports the loss in time by a timer when the thread was blocked until shortly before (S10)', async () => {
+  test('reports the loss in time when the thread was blocked until shortly before the end of validity (S10)', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 'hang' };
     jest.setSystemTime(Date.now() + 640);
@@ -447,7 +447,7 @@ describe('a renewal that fails on a node is published', () => {
     await release(locks);
   });
 
-  test('for an error that comes after the decision', async () => {
+  test('also when its error comes after the quorum has decided', async () => {
     const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const lock = await acquire('k');
     answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));
@@ -456,7 +456,7 @@ describe('a renewal that fails on a node is published', () => {
     await lock.release();
   });
 
-  test('for a manual extension', async () => {
+  test('also when it is a manual extension', async () => {
     const [first] = nodes as [ScriptedNode];
     const lock = await acquire('k');
     first.fate.extend = new Error('OOM');

@@ -80,7 +80,7 @@ afterEach(async () => {
 });
 
 describe('a declared lock', () => {
-  test('is locked by a method with its key and its policy', async () => {
+  test('gives a method its key and its options', async () => {
     const lock = await orders.settle(42, () => currentLock());
     expect(lock?.keys).toEqual(['order:42']);
     await orders.settle(42, async () => {
@@ -90,7 +90,7 @@ describe('a declared lock', () => {
     });
   });
 
-  test('is locked by the service with its arguments', async () => {
+  test('can be acquired through the service with the arguments of its key', async () => {
     await using lock = await service.acquire(locks['order:settle'], 42);
     expect(lock.keys).toEqual(['order:42']);
     await expect(orders.settle(42, () => 1)).rejects.toThrow(LockHeldError);
@@ -101,19 +101,19 @@ describe('a declared lock', () => {
     await expect(others.forceRelease(locks['order:settle'], 42)).resolves.toBe(true);
   });
 
-  test('with several keys is one lock', async () => {
+  test('with several keys is acquired as one lock', async () => {
     await using lock = await service.acquire(locks.transfer, 'b', 'a');
     expect(lock.keys).toEqual(['account:a', 'account:b']);
   });
 
-  test('with permits admits that many holders', async () => {
+  test('with two permits admits two holders', async () => {
     await using first = await service.acquire(locks['tenant:report'], 'acme');
     await using second = await others.acquire(locks['tenant:report'], 'acme');
     expect([first.slot, second.slot].toSorted()).toEqual([0, 1]);
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('accepts options of the call beside its arguments', async () => {
+  test('accepts `signal` and `retry` from the call', async () => {
     await others.withLock(locks['order:settle'], 42, async () => {
       const options = { signal: AbortSignal.timeout(50), retry: { timeout: 20_000 } };
       const waiting = service.acquire(locks['order:settle'].for(42), options);
@@ -127,7 +127,7 @@ describe('a declared lock', () => {
     );
   });
 
-  test('is skipped when it is held and its declaration has `onBusy: skip`', async () => {
+  test('makes a method skip when it is held and its declaration has `onBusy: skip`', async () => {
     await others.withLock(locks['clean-up'], () => expect(orders.cleanUp()).resolves.toBeUndefined());
     await expect(orders.cleanUp()).resolves.toBe('clean');
   });
@@ -159,7 +159,7 @@ describe('a declared lock', () => {
     ['ttl', 'It is an option of the declaration: change `ttl` in `defineLocks`'],
     ['reentrnt', 'Did you mean `reentrant`?'],
     ['timeout', 'It belongs in `retry`: `retry: { timeout: ... }`'],
-  ])('refuses `%s` beside its arguments', async (name, remedy) => {
+  ])('refuses the option `%s` from the call', async (name, remedy) => {
     await expect(service.acquire(locks['order:settle'].for(42), { [name]: 5 })).rejects.toThrow(
       `Unknown option \`${name}\` in \`acquire\`. ${remedy}`,
     );

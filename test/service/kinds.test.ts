@@ -72,7 +72,7 @@ async function failureOf(promise: Promise<unknown>): Promise<Error> {
 }
 
 describe('permits', () => {
-  test('are held by at most n at a time, each in its own constant slot', async () => {
+  test('are held by at most n callers at a time, each in its own slot', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { ...once, permits: 3 })));
     expect(held.map(({ mode }) => mode)).toEqual(['permits', 'permits', 'permits']);
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -90,7 +90,7 @@ describe('permits', () => {
     expect(next.slot).toBe(slot);
   });
 
-  test('with a limit of one have slot 0', async () => {
+  test('of a lock with one permit have slot 0', async () => {
     await using lock = await service.acquire('one', { permits: 1 });
     expect(lock.slot).toBe(0);
     await expect(service.tryAcquire('one', { permits: 1 })).resolves.toBeNull();
@@ -102,12 +102,12 @@ describe('permits', () => {
     expect([one.slot, lock.keys, lock.slots, lock.slot]).toEqual([0, ['a', 'b'], [0, 1], undefined]);
   });
 
-  test('do not appear in the handle of an exclusive lock', async () => {
+  test('have slots, and the handle of an exclusive lock has none', async () => {
     await using lock = await service.acquire('plain');
     expect([lock.mode, lock.slot, lock.slots]).toEqual(['exclusive', undefined, undefined]);
   });
 
-  test('of the outer call are joined, with its slot', async () => {
+  test('of the outer call are joined by a nested call, which gets the same slot', async () => {
     const [outer, inner] = await catalog.pay(async () => [
       currentLock()?.slot,
       await catalog.pay(() => currentLock()?.slot),
@@ -115,7 +115,7 @@ describe('permits', () => {
     expect([outer, inner]).toEqual([0, 0]);
   });
 
-  test('and an exclusive lock exclude each other, and the error names the mixed kinds', async () => {
+  test('and an exclusive lock exclude each other, and the error names both kinds', async () => {
     const permit = await service.acquire('stripe', { permits: 5 });
     const refusal = await failureOf(service.acquire('stripe', once));
     expect(refusal.message).toContain(
@@ -128,7 +128,7 @@ describe('permits', () => {
     );
   });
 
-  test('of a nested call are refused with an error that names the outer call when it holds one of them', async () => {
+  test('are refused to a nested call with `heldByCaller` when the outer call holds one of them', async () => {
     const others = await Promise.all([1, 2].map(() => locks.hold('stripe', { permits: 3, owner: 'them' })));
     await service.withLock('stripe', { permits: 3 }, async () => {
       await expect(service.acquire('stripe', { ...once, permits: 3 })).rejects.toMatchObject({
@@ -139,7 +139,7 @@ describe('permits', () => {
     await expect(service.tryAcquire('stripe', { permits: 3 })).resolves.toMatchObject({ slot: 2 });
   });
 
-  test('with different limits use the larger limit, and warn the caller with the smaller one', async () => {
+  test('with different limits use the larger limit, and warn the caller with the smaller limit', async () => {
     await locks.hold('stripe', { permits: 5 });
     await using lock = await service.acquire('stripe', { permits: 2 });
     expect(lock.slot).toBe(1);
@@ -159,7 +159,7 @@ describe('permits', () => {
     expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
   });
 
-  test('of a call nested in one of fifty are refused with an error that names the outer call, though it lists only ten holders', async () => {
+  test('are refused to a nested call with `heldByCaller`, even when the error lists only 10 of 50 holders', async () => {
     await service.withLock('stripe', { permits: 50 }, async () => {
       const others = Array.from({ length: 49 }, () => locks.hold('stripe', { permits: 50, ttl: 5_000 }));
       await Promise.all(others);
@@ -170,11 +170,11 @@ describe('permits', () => {
     });
   });
 
-  test('of a nested call are refused without naming an outer call that does not block it', async () => {
+  test('are refused to a nested call without `heldByCaller` when the outer call does not block it', async () => {
     await locks.hold('stripe', { permits: 10 });
     await service.withLock('stripe', { permits: 10 }, async (lock) => {
       expect(lock.slot).toBe(1);
-      // The request is for one permit, and somebody else has the only slot below that number.
+      // With a limit of one permit there is only slot 0, which another holder has.
       expect(await failureOf(service.acquire('stripe', { ...once, permits: 1 }))).toMatchObject({
         heldByCaller: false,
         permitsSeen: 10,
@@ -187,7 +187,7 @@ describe('permits', () => {
     });
   });
 
-  test('are ended by force, one or all', async () => {
+  test('can be released by force, one permit or all', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { permits: 3 })));
     const [first, second, third] = held as [LockHandle, LockHandle, LockHandle];
     await expect(service.forceRelease('stripe', { id: second.id })).resolves.toBe(true);
@@ -200,7 +200,7 @@ describe('permits', () => {
     await expect(service.inspect('stripe')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
-  test('are recognised by expectLocked with their options', async () => {
+  test('are checked by expectLocked together with their options', async () => {
     await catalog.pay(() => undefined);
     expectLocked(locks, 'stripe', { permits: 2 });
     expect(() => expectLocked(locks, 'stripe', { permits: 3 })).toThrow(/permits: 3.*acquired.*permits: 2/s);
@@ -211,7 +211,7 @@ describe('permits', () => {
 });
 
 describe('shared locks', () => {
-  test('are held together, and beside no exclusive one', async () => {
+  test('are held by several callers together, and never beside an exclusive lock', async () => {
     await catalog.read(1, async () => {
       await using other = await service.acquire('catalog:1', { ...once, mode: 'shared' });
       expect(other).toMatchObject({ mode: 'shared', slot: undefined, slots: undefined });
@@ -231,7 +231,7 @@ describe('shared locks', () => {
     await expect(catalog.write(1)).resolves.toBe('written');
   });
 
-  describe('are not upgraded to exclusive locks', () => {
+  describe('are not upgraded', () => {
     const upgrade = {
       code: 'LOCK_UPGRADE',
       message:
@@ -241,13 +241,13 @@ describe('shared locks', () => {
     };
 
     test.each<[string, (id: number) => Promise<unknown>]>([
-      ['that would be skipped', (id) => catalog.write(id)],
-      ['that would join', (id) => catalog.writeInside(id)],
-      ['of acquire', () => service.acquire('catalog:1')],
-      ['of tryAcquire', () => service.tryAcquire('catalog:1')],
-      ['of withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
-      ['deeper down', (id) => service.withLock('other', () => catalog.write(id))],
-    ])('in a call %s, at once', async (_name, write) => {
+      ['a method with `onBusy: skip`', (id) => catalog.write(id)],
+      ['a method with `reentrant`', (id) => catalog.writeInside(id)],
+      ['acquire', () => service.acquire('catalog:1')],
+      ['tryAcquire', () => service.tryAcquire('catalog:1')],
+      ['withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
+      ['a method inside another lock', (id) => service.withLock('other', () => catalog.write(id))],
+    ])('to exclusive locks in a call that is rejected at once: %s', async (_name, write) => {
       await catalog.read(1, async () => {
         const started = performance.now();
         await expect(write(1)).rejects.toMatchObject(upgrade);
@@ -259,7 +259,7 @@ describe('shared locks', () => {
       await expect(catalog.write(1)).resolves.toBe('written');
     });
 
-    test('for several keys, or to permits', async () => {
+    test('to exclusive locks for several keys, or to permits', async () => {
       await catalog.read(1, async () => {
         await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
@@ -274,7 +274,7 @@ describe('shared locks', () => {
       });
     });
 
-    test('unless the shared lock has been released before', async () => {
+    test('unless the shared lock was released before', async () => {
       await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
         await lock.release();
         return service.acquire('catalog:1');
@@ -283,7 +283,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock join it, and calls nested there may write', async () => {
+  test('inside an exclusive lock join it, and calls inside them may write', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));
@@ -292,7 +292,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock are refused without `reentrant`, with an error that names the outer call', async () => {
+  test('inside an exclusive lock are refused with `heldByCaller` when `reentrant` is not set', async () => {
     await service.withLock('catalog:1', async () => {
       await expect(service.acquire('catalog:1', { ...once, mode: 'shared' })).rejects.toMatchObject({
         code: 'LOCK_HELD',
@@ -301,7 +301,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('that join one lock side by side do not report its loss', async () => {
+  test('can join one outer lock concurrently, and the outer lock stays held', async () => {
     await service.withLock('catalog:1', { mode: 'shared' }, async (outer) => {
       const modes = await Promise.all([catalog.readInside(1), catalog.readInside(1), catalog.readInside(1)]);
       expect(modes).toEqual(['shared', 'shared', 'shared']);
@@ -322,7 +322,7 @@ describe('shared locks', () => {
   });
 });
 
-test('options of one call do not affect the next call, which may use another kind', async () => {
+test('options of one call do not affect the next call, which may use another kind of lock', async () => {
   for (const [options, mode] of [
     [{}, 'exclusive'],
     [{ permits: 2 }, 'permits'],

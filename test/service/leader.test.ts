@@ -27,7 +27,7 @@ import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds. The lock is renewed in time, even if the machine stands still for a moment. */
+/** Milliseconds. The lock is renewed in time, even if the machine stalls for a moment. */
 const TTL = 6_000;
 
 /** Leads until its term ends, unless a test gives other `work`. */
@@ -120,7 +120,7 @@ async function leader(): Promise<Instance> {
 }
 
 describe('the leader', () => {
-  test('is one instance, and the next leader has a larger token after it resigns', async () => {
+  test('is one instance, and after it resigns the next leader has a larger token', async () => {
     await Promise.all(['a', 'b', 'c'].map((owner) => start(owner)));
     const first = await leader();
     const [term] = first.consumer.terms;
@@ -135,7 +135,7 @@ describe('the leader', () => {
     expect(instances.map(({ consumer }) => consumer.running).toSorted()).toEqual([0, 0, 1]);
   });
 
-  test('hands over at shutdown, after its method has settled', async () => {
+  test('hands over to another instance at shutdown, after its method has settled', async () => {
     const release = gate();
     let settled = false;
     const first = await start('a', {
@@ -172,7 +172,7 @@ describe('the leader', () => {
     await until(() => lost!.signal.aborted);
     expect(lost!.signal.reason).toBeInstanceOf(LockLostError);
     expect(only.leadership.isLeader()).toBe(false);
-    // A caller that asks now finds the key free: the campaign must wait for the method.
+    // The key is free for any caller now, and the campaign must wait for the method.
     expect(await only.locks.tryAcquire('leader:consumer').then((lock) => lock?.release())).toBeUndefined();
     expect(only.consumer.terms).toHaveLength(1);
     release.open();
@@ -198,7 +198,7 @@ describe('the leader', () => {
     expect(only.consumer.terms).toHaveLength(2);
   });
 
-  test('resigns when its method throws, logs it, and campaigns again after a second', async () => {
+  test('resigns when its method throws, logs the error, and campaigns again after a second', async () => {
     const log = new LogLines('Leader');
     const began = performance.now();
     let hasThrown = false;
@@ -248,7 +248,7 @@ describe('the leader', () => {
     expect(only.events.find((event) => event.type === 'leader' && event.reason === 'threw')).toBeDefined();
   });
 
-  test('stops campaigning when it resigns during its campaign', async () => {
+  test('is never an instance that resigned during its campaign', async () => {
     const first = await start('a');
     await leader();
     const second = await start('b');
@@ -258,7 +258,7 @@ describe('the leader', () => {
     expect(second.consumer.terms).toHaveLength(0);
   });
 
-  test('is published on the channel and to the listener of the module', async () => {
+  test('is reported on the diagnostics channel and to `onEvent` of the module', async () => {
     const published: LeaderEvent[] = [];
     const listen = (event: unknown): void => void published.push(event as LeaderEvent);
     subscribe(LEADER_CHANNEL, listen);
@@ -281,7 +281,7 @@ describe('the leader', () => {
     }
   });
 
-  test('is shown by `current()` and `changes()` of every process, also of one without a campaign', async () => {
+  test('is shown by `current()` and `changes()` in every process, also in a process that never campaigns', async () => {
     const only = await start('a');
     await leader();
     const app = await startPlainApp({ imports: [RedlockModule.forRoot({ nodes: redis.url, ...PATIENT })] });
@@ -352,14 +352,14 @@ test('a method with @OnlyLeader that resigns at the end of the term does not dea
   await until(async () => (await first.leadership.current()) === undefined);
 });
 
-describe('start-up refuses', () => {
+describe('start-up or class definition refuses', () => {
   const failing = (...providers: Type[]): Promise<unknown> =>
     startPlainApp(
       { imports: [RedlockModule.forRoot({ nodes: 'memory' })], providers },
       { logger: new LogLines() },
     );
 
-  test('`@OnlyLeader` with a name without a `@Leader`', async () => {
+  test('an `@OnlyLeader` whose name has no `@Leader`', async () => {
     class Cleaner {
       @Interval(60_000)
       @OnlyLeader('consumers')
@@ -371,7 +371,7 @@ describe('start-up refuses', () => {
     );
   });
 
-  test('two `@Leader` methods with one name', async () => {
+  test('two `@Leader` methods with the same name', async () => {
     class Other {
       @Leader('consumer')
       async lead(): Promise<void> {}
@@ -398,7 +398,7 @@ describe('start-up refuses', () => {
     ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
-  ])('bad options, when the class is defined', (decorate, message) => {
+  ])('invalid options of a decorator (case %#)', (decorate, message) => {
     class Bad {
       async lead(): Promise<void> {}
     }
@@ -444,7 +444,7 @@ describe('a separate process', () => {
   }
   const leads = (line: string | undefined): boolean => line?.startsWith('leads') ?? false;
 
-  test('that is killed hands over to the next one when its ttl ends', async () => {
+  test('that leads and is killed is followed by the next leader when its ttl ends', async () => {
     const first = run();
     await until(() => leads(first.lines[0]));
     const second = run();
@@ -457,7 +457,7 @@ describe('a separate process', () => {
     await once(second.child, 'exit');
   });
 
-  test('that is paused past its term sees at once that it no longer leads, and its token is refused (S10)', async () => {
+  test('that is paused beyond its ttl sees that it no longer leads, and the next token is larger (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();

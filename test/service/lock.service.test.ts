@@ -17,7 +17,7 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
 
 let redis: RedisServer;
@@ -65,7 +65,7 @@ describe('acquire', () => {
     await lock.release();
   });
 
-  test('returns a handle with the record in Redis, until it is released', async () => {
+  test('returns a handle whose record stays in Redis until the release', async () => {
     const lock = await locks.acquire('key');
     await expect(looker.get('lock:{key}')).resolves.toMatch(
       new RegExp(`^H-${lock.fencingToken}:${lock.id}:\\d+:me$`),
@@ -85,7 +85,7 @@ describe('acquire', () => {
     await lock.release();
   });
 
-  test('waits for the holder and rejects with a LockHeldError that names it', async () => {
+  test('waits for the holder, and after the timeout rejects with a LockHeldError that names the holder', async () => {
     const lock = await others.acquire('key');
     const error = await failureOf(locks.acquire('key', { retry: { timeout: 2_000 } }));
     expect(error).toBeInstanceOf(LockHeldError);
@@ -96,7 +96,7 @@ describe('acquire', () => {
     await (await waiting).release();
   });
 
-  test('gives every lock an id of its own (S5)', async () => {
+  test('gives every lock its own id (S5)', async () => {
     const ids = new Set<string>();
     for (let i = 0; i < 20; i++) {
       const lock = await locks.acquire('key');
@@ -106,7 +106,7 @@ describe('acquire', () => {
     expect(ids.size).toBe(20);
   });
 
-  test('`await using` releases at the end of the block, also when it throws', async () => {
+  test('returns a handle that `await using` releases at the end of the block, also after an error', async () => {
     const block = async (fail: boolean): Promise<void> => {
       await using lock = await locks.acquire('key');
       expect(lock.isHeld()).toBe(true);
@@ -127,7 +127,7 @@ describe('tryAcquire', () => {
     await lock?.release();
   });
 
-  test('rejects, and does not return null, when Redis is down', async () => {
+  test('rejects with LockUnavailableError, and does not return null, when Redis is down', async () => {
     const server = await startRedis();
     const app = await startApp({}, { nodes: server.url });
     await server.kill();
@@ -152,7 +152,7 @@ describe('several keys', () => {
     await lock.release();
   });
 
-  test('named in different orders do not deadlock', async () => {
+  test('in different orders do not deadlock', async () => {
     const done: string[] = [];
     const work = async (service: LockService, name: string, keys: string[]): Promise<void> => {
       for (let i = 0; i < 5; i++) await service.withLock(keys, async () => void done.push(name));
@@ -213,7 +213,7 @@ describe('withLock', () => {
     ).rejects.toThrow('own');
   });
 
-  test('can release its own lock early', async () => {
+  test('lets the task release its lock early', async () => {
     await expect(
       locks.withLock('key', async (lock) => {
         await lock.release();
@@ -223,7 +223,7 @@ describe('withLock', () => {
   });
 });
 
-test('reports a call that waits for the lock of its own caller', async () => {
+test('a nested call for the lock of its own caller is refused with advice to set `reentrant`', async () => {
   const nested = locks.withLock('a', () => locks.acquire('a', { retry: false }));
   await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
   await expect(nested).rejects.toThrow('Set `reentrant` to join');
@@ -237,7 +237,7 @@ describe('current', () => {
     await lock.release();
   });
 
-  test('is the innermost lock, or the innermost lock of the key, across awaits and timers', async () => {
+  test('is the innermost lock, or the innermost lock of a given key, across awaits and timers', async () => {
     await locks.withLock(['a', 'b'], async (outer) => {
       expect(locks.current()).toBe(outer);
       await locks.withLock('c', async (inner) => {
@@ -252,7 +252,7 @@ describe('current', () => {
     expect(locks.current()).toBeUndefined();
   });
 
-  test('of one service returns no lock of another service; currentLock() returns both', async () => {
+  test('returns only locks of its own service, and currentLock() returns locks of all services', async () => {
     await locks.withLock('a', async (lock) => {
       expect(others.current()).toBeUndefined();
       await others.withLock('b', async (other) => {
@@ -264,7 +264,7 @@ describe('current', () => {
     });
   });
 
-  test('is the own lock of each concurrent call', async () => {
+  test('is a different lock in each concurrent call', async () => {
     const keys = await Promise.all(
       ['a', 'b', 'c'].map((key) => locks.withLock(key, async () => locks.current()?.keys.join())),
     );
@@ -273,14 +273,14 @@ describe('current', () => {
 });
 
 describe('signal', () => {
-  test('that has already aborted rejects with its reason, without a request', async () => {
+  test('that has already aborted makes the call reject with its reason, without a request', async () => {
     await looker.config('RESETSTAT');
     const reason = new Error('too late');
     await expect(locks.acquire('key', { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
     await expect(looker.info('commandstats')).resolves.not.toContain('evalsha');
   });
 
-  test('ends a wait at once, with its reason, in every method that takes it', async () => {
+  test('ends a wait of acquire or withLock at once with its reason', async () => {
     const lock = await others.acquire('key');
     for (const wait of [
       (options: AcquireOptions) => locks.acquire('key', options),
@@ -300,7 +300,7 @@ describe('signal', () => {
     await lock.release();
   });
 
-  test('has no effect on a lock that was acquired', async () => {
+  test('has no effect on a lock that is already acquired', async () => {
     const controller = new AbortController();
     const lock = await locks.acquire('key', { signal: controller.signal });
     controller.abort();
@@ -318,7 +318,7 @@ describe('signal', () => {
       failureOf(locks.acquire('key', { signal, ttl: 60_000 })),
     );
     await until(() => getEventListeners(signal, 'abort').length > 0);
-    // Node warns of a leak from eleven listeners on.
+    // Node.js warns of a leak when a signal has more than ten listeners.
     expect(getEventListeners(signal, 'abort')).toHaveLength(1);
     controller.abort(new Error('enough'));
 
@@ -343,7 +343,7 @@ describe('signal', () => {
   });
 });
 
-describe('invalid arguments are refused without a request', () => {
+describe('invalid arguments are refused:', () => {
   const call = (method: 'acquire' | 'tryAcquire' | 'withLock', ...args: unknown[]): Promise<unknown> =>
     Reflect.apply(locks[method], locks, args) as Promise<unknown>;
   const task = (): string => 'never';
@@ -403,7 +403,7 @@ describe('invalid arguments are refused without a request', () => {
       '`attempts` in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
     ],
     ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
-  ])('%s, which does not read %j', async (method, options, message) => {
+  ])('an option that %s does not have: %j', async (method, options, message) => {
     await expect(call(method, 'key', options)).rejects.toThrow(message);
   });
 
@@ -447,7 +447,7 @@ describe('invalid arguments are refused without a request', () => {
   });
 });
 
-describe('inspection', () => {
+describe('inspection and forced release', () => {
   test('shows the holder of a key, and lists held locks', async () => {
     await using lock = await others.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id, owner: 'them' });
@@ -466,7 +466,7 @@ describe('inspection', () => {
     expect(signal.reason).toBeInstanceOf(LockLostError);
   });
 
-  test('a method rejects with LockLostError when its lock is released by force', async () => {
+  test('makes a task reject with LockLostError when its lock is released by force', async () => {
     const run = locks.withLock('key', async ({ signal }) => {
       await locks.forceRelease('key');
       expect(signal.aborted).toBe(true);
@@ -476,9 +476,9 @@ describe('inspection', () => {
 
   test.each([
     ['a list', ['a', 'b']],
-    ['an empty one', ''],
+    ['an empty string', ''],
     ['a number', 7],
-    ['one that begins with }', '}a'],
+    ['a string that begins with }', '}a'],
   ])('refuses %s as the key', async (_name, key) => {
     const rule = 'Expected `key` to be a string that is not empty and does not begin with "}"';
     await expect(locks.inspect(key as string)).rejects.toThrow(rule);

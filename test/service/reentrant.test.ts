@@ -21,9 +21,10 @@ import { PATIENT } from '../support/patience.js';
 import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// Rule S18: a call that re-enters keeps the fencing token. After a lapse it throws. Calls side by side do not join.
+// Rule S18: a nested call that joins a lock has the same fencing token. It throws when the lock has lapsed. Concurrent
+// calls do not join.
 
-/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
 
 const joining = { reentrant: true, retry: false, ttl: TTL } as const;
@@ -146,7 +147,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('with the signal of that lock', async () => {
+  test('with the signal of the joined lock', async () => {
     const failure = service.outer(async () => {
       const outer = currentLock('k');
       await locks.withLock('k', { ...joining, onLost: 'ignore' }, async (joined) => {
@@ -160,7 +161,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
 });
 
 describe('a call does not join (S18)', () => {
-  test('beside another call that has joined', async () => {
+  test('at the same time as another nested call', async () => {
     const results = await service.outer(() => Promise.allSettled([service.inner(), service.inner()]));
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({
@@ -179,7 +180,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('without `reentrant`, and rejects with an error that names its own caller', async () => {
+  test('without `reentrant`, and rejects with `heldByCaller`', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
@@ -196,7 +197,7 @@ describe('a call does not join (S18)', () => {
     await outer;
   });
 
-  describe('while another call has joined', () => {
+  describe('beside another joined call,', () => {
     /** Runs `task` under a lock that a nested call has joined. Both calls end with a LockLostError. */
     async function besideSibling(task: (lock: LockHandle) => Promise<void>): Promise<void> {
       const gate = new Gate();
@@ -211,14 +212,14 @@ describe('a call does not join (S18)', () => {
       expect(service.mostInside).toBe(0);
     }
 
-    test('a lost lock', async () => {
+    test('when the lock is lost', async () => {
       await besideSibling(async (lock) => {
         await takeAway(lock);
         await expect(service.inner()).rejects.toBeInstanceOf(LockLostError);
       });
     });
 
-    test('a lock with an unnoticed loss, and reports the loss', async () => {
+    test('when nobody has noticed the loss of the lock, and reports the loss', async () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
         await looker.del('lock:{k}');
@@ -230,7 +231,7 @@ describe('a call does not join (S18)', () => {
       });
     });
 
-    test('a lock that it loses to another holder while it waits', async () => {
+    test('when another holder gets the lock while the call waits', async () => {
       await besideSibling(async (lock) => {
         const waiting = locks.withLock('k', { ...joining, retry: { timeout: 60_000 } }, () => 'never');
         waiting.catch(() => undefined); // the test checks it below
@@ -243,7 +244,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('a lost lock of a call that has ended, and acquires no lock of its own', async () => {
+  test('the lost lock of a caller that has ended, and acquires no new lock', async () => {
     let late: (() => Promise<unknown>) | undefined;
     const outer = service.outer(async () => {
       late = AsyncLocalStorage.bind(() => service.inner());
@@ -254,7 +255,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('after the nested call that started it has ended, beside another call', async () => {
+  test('beside a joined call from the context of a nested call that has ended', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -267,7 +268,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('beside a call that an earlier step of a generator started', async () => {
+  test('beside a call that an earlier step of the same generator started', async () => {
     const gate = new Gate();
     const steps = service.steps([
       () => locks.withLock('k', joining, () => gate.opened),
@@ -279,7 +280,7 @@ describe('a call does not join (S18)', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('the lock of a caller that has ended, and acquires a lock of its own', async () => {
+  test('the lock of a caller that has ended, and acquires a new lock', async () => {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
     let late: Promise<number | undefined> | undefined;
@@ -340,7 +341,7 @@ describe('a nested call that is not awaited', () => {
     expect([nested.length, most]).toEqual([20, 1]);
   });
 
-  test('keeps the lock when it ends before a call that it started', async () => {
+  test('keeps the lock until a call that it started has ended', async () => {
     const gate = new Gate();
     let innermost: Promise<unknown> | undefined;
     let ended = false;
@@ -381,12 +382,12 @@ describe('a nested call that is not awaited', () => {
   });
 
   test.each([
-    ['the call that has the lock', <T>(task: () => Promise<T>) => service.outer(task)],
+    ['the outer call', <T>(task: () => Promise<T>) => service.outer(task)],
     [
-      'a call that has joined itself',
+      'an outer call that has joined a lock',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('loses its handle when %s ends', async (_name, run) => {
+  ])('loses the lock of its handle when %s ends', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -395,7 +396,7 @@ describe('a nested call that is not awaited', () => {
     await lock.release();
   });
 
-  test('loses its handle when it acquires after the outer call has ended', async () => {
+  test('gets a lost lock when it acquires after the outer call has ended', async () => {
     // The nodes in memory grant a little later, after the outer call has ended.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });
@@ -408,7 +409,7 @@ describe('a nested call that is not awaited', () => {
     await testing.close();
   });
 
-  test('delays a shutdown', async () => {
+  test('delays the shutdown until it ends', async () => {
     const gate = new Gate();
     let nested: Promise<unknown> | undefined;
     await service.outer(async () => {

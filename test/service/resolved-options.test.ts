@@ -9,7 +9,7 @@ import { ResolvedOptions } from '../../lib/service/resolved-options.js';
 
 const defaults: LockOptions = { ttl: 7_000, retry: { timeout: 300 } };
 
-test('resolves equal options once', () => {
+test('ResolvedOptions resolves equal options only once', () => {
   const options = new ResolvedOptions(defaults);
 
   expect(options.of({ ttl: 5_000, retry: { attempts: 3 } })).toBe(
@@ -17,7 +17,7 @@ test('resolves equal options once', () => {
   );
 });
 
-test('resolves a changed object again', () => {
+test('ResolvedOptions resolves an options object again when it has changed', () => {
   const options = new ResolvedOptions(defaults);
   const retry = { timeout: 100 };
   const given = { ttl: 5_000, retry };
@@ -48,7 +48,7 @@ const others: readonly (LockOptions & LockKindOptions)[] = [
   { retry: { jitter: 10 } },
 ];
 
-test.each(others)('distinguishes %j from earlier options', (given) => {
+test.each(others)('ResolvedOptions distinguishes %j from earlier options', (given) => {
   for (const before of others) {
     const options = new ResolvedOptions(defaults);
     options.of(before);
@@ -56,14 +56,14 @@ test.each(others)('distinguishes %j from earlier options', (given) => {
   }
 });
 
-test('refuses options that conflict with the defaults each time', () => {
+test('ResolvedOptions refuses options that conflict with the defaults, also the second time', () => {
   const options = new ResolvedOptions({ minHold: 50 });
   options.of({});
   for (let call = 0; call < 2; call++) expect(() => options.of({ mode: 'shared' })).toThrow('`minHold: 0`');
   expect(options.of({}).kind.mode).toBe('exclusive');
 });
 
-test('resolves `retry: false` of the defaults, and a `retry` of the call over it', () => {
+test('ResolvedOptions prefers a `retry` of the call to `retry: false` of the defaults', () => {
   const options = new ResolvedOptions({ retry: false });
 
   expect(options.of({}).retry).toBe(NO_RETRY);

@@ -127,7 +127,7 @@ afterEach(async () => {
 describe("release: 'afterCommit'", () => {
   beforeEach(() => start());
 
-  test('keeps the lock when the method has returned, and releases it when the transaction is committed', async () => {
+  test('keeps the lock after the method has returned, and releases it at the commit', async () => {
     const held = await database.run(async () => {
       const lock = await orders.pay();
       return [lock.isHeld(), await isHeld()];
@@ -138,7 +138,7 @@ describe("release: 'afterCommit'", () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('releases it when the transaction is rolled back', async () => {
+  test('releases the lock when the transaction is rolled back', async () => {
     const rolledBack = database.run(async () => {
       await orders.pay();
       expect(await isHeld()).toBe(true);
@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps it when the method threw, because its caller may still commit', async () => {
+  test('keeps the lock when the method threw, because its caller may still commit', async () => {
     await database.run(async () => {
       const failing = orders.pay(() => Promise.reject(new Error('own')));
       await expect(failing).rejects.toThrow('own');
@@ -157,18 +157,18 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases it with the method outside of a transaction', async () => {
+  test('releases the lock at the end of a method outside of a transaction', async () => {
     await orders.pay();
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases it with the method that begins a transaction of its own', async () => {
+  test('releases the lock at the end of a method that begins its own transaction', async () => {
     await orders.pay(() => database.run(async () => expect(await isHeld()).toBe(true)));
     expect(await isHeld()).toBe(false);
     expect(lines.lines).toEqual([]);
   });
 
-  test('applies to tasks of withLock', async () => {
+  test('keeps the lock of a withLock task until the commit', async () => {
     await database.run(async () => {
       await locks.withLock('order', kept, () => undefined);
       expect(await isHeld()).toBe(true);
@@ -176,7 +176,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps it to the end of the outermost transaction, not of a savepoint', async () => {
+  test('keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
     await database.run(async () => {
       await database.run(() => orders.pay());
       expect(await isHeld()).toBe(true);
@@ -184,7 +184,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('renews it until the commit', async () => {
+  test('renews the lock until the commit', async () => {
     await database.run(async () => {
       const lock = await orders.pay();
       await renewed(looker, 'lock:{order}');
@@ -192,7 +192,7 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('excludes others until the commit, and admits the next one at once after it', async () => {
+  test('excludes other callers until the commit, and then admits the next caller', async () => {
     const steps: string[] = [];
     const next = new Step();
     const paid = database.run(async () => {
@@ -207,7 +207,7 @@ describe("release: 'afterCommit'", () => {
     expect(steps).toEqual(['commit', 'next holder']);
   });
 
-  test('keeps the lock of a stream that has ended before the transaction', async () => {
+  test('keeps the lock of a method when its stream ends before the transaction', async () => {
     await database.run(async () => {
       await expect(text(await orders.print())).resolves.toBe('ab');
       expect(await isHeld()).toBe(true);
@@ -215,7 +215,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases it with the method when the transaction ends earlier', async () => {
+  test('releases the lock at the end of the method when the transaction ends earlier', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -228,7 +228,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases it with the method when the transaction ends during the wait for the lock', async () => {
+  test('releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
     const other = await locks.acquire('order');
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -274,7 +274,7 @@ describe("release: 'afterCommit'", () => {
 describe('calls of one transaction', () => {
   beforeEach(() => start());
 
-  test('join the kept lock with reentrant', async () => {
+  test('join the kept lock with `reentrant`', async () => {
     await database.run(async () => {
       const [first, second] = [await orders.add(), await orders.add()];
       expect(second.fencingToken).toBe(first.fencingToken);
@@ -308,7 +308,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused without reentrant, with an error that names the own caller', async () => {
+  test('are refused with `heldByCaller` when `reentrant` is not set', async () => {
     await database.run(async () => {
       await orders.pay();
       const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
@@ -316,7 +316,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused without reentrant when they are concurrent, with an error that names the own caller', async () => {
+  test('are refused with `heldByCaller` when they are concurrent and `reentrant` is not set', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
         locks.withLock('order', { ...kept, retry: { timeout: 2_000 } }, () => undefined);
@@ -326,14 +326,14 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused an upgrade of the kept shared lock', async () => {
+  test('cannot upgrade the kept shared lock', async () => {
     await database.run(async () => {
       await orders.read();
       await expect(orders.pay()).rejects.toMatchObject({ code: 'LOCK_UPGRADE' });
     });
   });
 
-  test('report the loss of the lock at the next join', async () => {
+  test('reject with LockLostError when they join a lost lock', async () => {
     await database.run(async () => {
       await orders.add();
       await locks.forceRelease('order');
@@ -414,8 +414,8 @@ test('a lock of a process that is killed before the commit ends with its ttl', a
   await next.release();
 });
 
-describe('a lock that is released before the commit', () => {
-  test('is logged once for each method as a warning with the remedy', async () => {
+describe('a lock with transaction hooks', () => {
+  test('is logged with advice, once for each method, when it is released inside a transaction', async () => {
     await start();
     await plain.run();
     expect(lines.lines).toEqual([]);
@@ -430,7 +430,7 @@ describe('a lock that is released before the commit', () => {
     expect(lines.of('warn')).toHaveLength(2);
   });
 
-  test('is logged once for each label of the service', async () => {
+  test('is logged once for each label of the service when it is acquired inside a transaction', async () => {
     await startWithoutEnds();
     await database.run(async () => {
       await using lock = await locks.acquire('a:1');
@@ -445,7 +445,7 @@ describe('a lock that is released before the commit', () => {
     ]);
   });
 
-  test('calls `inTransaction` for an acquisition, and not for a join or without a lock', async () => {
+  test('calls `inTransaction` when it is acquired, and not when it is joined', async () => {
     await startWithoutEnds();
     await database.run(async () => undefined);
     expect(database.asked).toBe(0);
@@ -462,12 +462,12 @@ describe('a lock that is released before the commit', () => {
       /`inTransaction` failed: no context\./,
     ],
     [
-      'gives a Promise',
+      'returns a Promise',
       () => Promise.resolve(true),
       /`inTransaction` failed: expected it to return .*, got a Promise\./,
     ],
-    ['gives something else', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
-  ])('is acquired when the hook %s, and logged once', async (_, hook, told) => {
+    ['returns a string', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
+  ])('is acquired when `inTransaction` %s, and the failure is logged once', async (_, hook, told) => {
     await start({ inTransaction: hook as () => object });
     await plain.run();
     await plain.nested();
@@ -479,7 +479,7 @@ describe('a lock that is released before the commit', () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('is refused when `afterTransaction` throws', async () => {
+  test('with `afterCommit` is refused when `afterTransaction` throws', async () => {
     const afterTransaction = (): void => {
       throw new Error('no hooks');
     };
@@ -493,7 +493,7 @@ test.each([
   ['a Promise that rejects', () => Promise.reject(new Error('no hooks'))],
   ['a Promise', () => Promise.resolve()],
   ['a thenable', () => ({ then: () => undefined })],
-])('nothing is locked when `afterTransaction` gives %s', async (_, afterTransaction) => {
+])('nothing is locked when `afterTransaction` returns %s', async (_, afterTransaction) => {
   await start({ inTransaction: () => true, afterTransaction });
   await expect(orders.pay()).rejects.toThrow(
     new TypeError(
@@ -507,8 +507,8 @@ test.each([
   expect(events).toEqual([]);
 });
 
-describe('when `inTransaction` does not tell one transaction from another', () => {
-  test('keeps each lock for the transaction that it was acquired in', async () => {
+describe('when `inTransaction` returns only true or false', () => {
+  test('a lock is kept until the commit, and a later call of the transaction does not join it', async () => {
     const fake = new FakeTransactions();
     await start({
       inTransaction: () => fake.hooks.inTransaction() !== undefined,
@@ -524,7 +524,7 @@ describe('when `inTransaction` does not tell one transaction from another', () =
   });
 });
 
-describe('the default of the module', () => {
+describe("`release: 'afterCommit'` in the defaults of the module", () => {
   test('applies to methods and tasks, and not to handles', async () => {
     await start({ defaults: { release: 'afterCommit' } });
     await database.run(async () => {
@@ -539,7 +539,7 @@ describe('the default of the module', () => {
   });
 });
 
-test('an ended transaction is ignored by calls that still run in it, and logged once', async () => {
+test('a call in a transaction that has ended releases its lock at its own end, and one warning is logged', async () => {
   const ends: (() => void)[] = [];
   const transaction = {};
   await start({ inTransaction: () => transaction, afterTransaction: (callback) => void ends.push(callback) });
@@ -569,7 +569,7 @@ describe('without a transaction hook', () => {
     await startWithoutEnds();
   });
 
-  test('a method of another instance is checked by that instance', async () => {
+  test('a method of another module instance is checked against the hooks of that instance', async () => {
     class Elsewhere {
       @WithLock('order', { release: 'afterCommit', instance: 'other' })
       async pay(): Promise<void> {}
@@ -582,7 +582,7 @@ describe('without a transaction hook', () => {
     await expect(app.get(Elsewhere).pay()).resolves.toBeUndefined();
   });
 
-  test('a task is refused at the call', async () => {
+  test("a task with `release: 'afterCommit'` is refused when it is called", async () => {
     await startWithoutEnds();
     await expect(locks.withLock('order', kept, () => undefined)).rejects.toThrow(
       new RegExp(`^${escaped(NEEDS)}`),

@@ -1,4 +1,4 @@
-// `npm run typecheck` compiles this file, and nothing runs it. `@ts-expect-error` marks the lines that must not compile; a
+// `npm run typecheck` compiles this file, and nothing runs it. `@ts-expect-error` marks the lines that must not compile. A
 // mark on a line that compiles is an error.
 import { expectTypeOf } from 'expect-type';
 import type { Observable } from 'rxjs';
@@ -41,27 +41,27 @@ export const any: DeclaredLocks = locks;
 
 // @ts-expect-error - a typo in the name
 export const typo = locks['order:setle'];
-// @ts-expect-error - it is frozen
+// @ts-expect-error - the object of locks is read-only
 locks['clean-up'] = locks.both;
 
 defineLocks({
-  // @ts-expect-error - no such option
+  // @ts-expect-error - an unknown option
   unknown: { key: 'a', tll: 1_000 },
 });
 defineLocks({
-  // @ts-expect-error - the name is the label
+  // @ts-expect-error - a declared lock has no `label`, because its name is the label
   labelled: { key: 'a', label: 'b' },
 });
 defineLocks({
-  // @ts-expect-error - whole milliseconds
+  // @ts-expect-error - a ttl is a number of milliseconds
   text: { key: 'a', ttl: '1s' },
 });
 defineLocks({
-  // @ts-expect-error - no key
+  // @ts-expect-error - a lock without a key
   keyless: { ttl: 1_000 },
 });
 defineLocks({
-  // @ts-expect-error - a key is a text
+  // @ts-expect-error - a key is a string, not a number
   number: { key: (order: Order) => order.id },
 });
 
@@ -83,19 +83,19 @@ export class Methods {
     throw new Error();
   }
 
-  // @ts-expect-error - another type than that of the key function
+  // @ts-expect-error - another type than the parameter of the key function
   @WithLock.of(locks['order:settle'])
   async otherType(_id: string): Promise<void> {}
 
-  // @ts-expect-error - the key function needs more
+  // @ts-expect-error - the key function has more parameters than the method
   @WithLock.of(locks.transfer)
   async fewer(_from: string): Promise<void> {}
 
-  // @ts-expect-error - nothing can come later
+  // @ts-expect-error - the method returns no Promise
   @WithLock.of(locks['clean-up'])
   now(): void {}
 
-  // @ts-expect-error - the declaration has it
+  // @ts-expect-error - only the declaration can set the ttl
   @WithLock.of(locks['clean-up'], { ttl: 1_000 })
   async ttl(): Promise<void> {}
 
@@ -103,7 +103,7 @@ export class Methods {
   @WithLock.of(locks['clean-upp'])
   async typo(): Promise<void> {}
 
-  // @ts-expect-error - a key is for `@WithLock`
+  // @ts-expect-error - `@WithLock.of` takes a declared lock, not a key
   @WithLock.of('clean-up')
   async key(): Promise<void> {}
 }
@@ -124,23 +124,23 @@ export async function calls(service: LockService): Promise<void> {
   await service.forceRelease(locks['order:settle'].for(42), { id: 'id' });
   service.current(locks['order:settle'], 42);
 
-  // @ts-expect-error - another type than that of the key function
+  // @ts-expect-error - another type than the parameter of the key function
   await service.acquire(locks['order:settle'], '42');
-  // @ts-expect-error - no argument
+  // @ts-expect-error - the argument of the key function is missing
   await service.acquire(locks['order:settle']);
-  // @ts-expect-error - too many
+  // @ts-expect-error - too many arguments
   await service.acquire(locks['order:settle'], 42, 43);
-  // @ts-expect-error - options go with `for`
+  // @ts-expect-error - a call with options needs `for`
   await service.acquire(locks['clean-up'], { retry: false });
-  // @ts-expect-error - the declaration has it
+  // @ts-expect-error - only the declaration can set the ttl
   await service.acquire(locks['order:settle'].for(42), { ttl: 1_000 });
-  // @ts-expect-error - another type than that of the key function
+  // @ts-expect-error - another type than the parameter of the key function
   locks['order:settle'].for('42');
-  // @ts-expect-error - no task
+  // @ts-expect-error - the task is missing
   await service.withLock(locks['order:settle'], 42);
-  // @ts-expect-error - another type than that of the key function
+  // @ts-expect-error - another type than the parameter of the key function
   await service.withLock(locks['order:settle'], '42', () => 1);
-  // @ts-expect-error - another type than that of the key function
+  // @ts-expect-error - another type than the parameter of the key function
   await service.inspect(locks['order:settle'], '42');
   // @ts-expect-error - a typo in the name
   await service.acquire(locks['order:settel'], 42);
@@ -152,7 +152,7 @@ RedlockModule.forRoot({
   strict: true,
   overrides: { 'order:settle': { ttl: 60_000, onBusy: 'skip' }, 'tenant:report': { permits: 3 } },
 });
-// @ts-expect-error - no such option
+// @ts-expect-error - an option that cannot be overridden
 RedlockModule.forRoot({ nodes: 'memory', locks, overrides: { 'order:settle': { minHold: 1 } } });
-// @ts-expect-error - they are not declared
+// @ts-expect-error - locks without `defineLocks`
 RedlockModule.forRoot({ nodes: 'memory', locks: { a: { key: 'a' } } });

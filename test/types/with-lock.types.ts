@@ -1,4 +1,4 @@
-// `npm run typecheck` compiles this file, and nothing runs it. `@ts-expect-error` marks the lines that must not compile; a
+// `npm run typecheck` compiles this file, and nothing runs it. `@ts-expect-error` marks the lines that must not compile. A
 // mark on a line that compiles is an error.
 import { expectTypeOf } from 'expect-type';
 import { Cluster, Redis } from 'ioredis';
@@ -78,23 +78,23 @@ export class Keys {
     return id;
   }
 
-  // @ts-expect-error - another type than the method's
+  // @ts-expect-error - another type than the parameter of the method
   @WithLock((id: number) => `id:${id}`)
   async otherType(_id: string): Promise<void> {}
 
-  // @ts-expect-error - a parameter without its type, which nothing can infer
+  // @ts-expect-error - a parameter without a type, which the compiler cannot infer
   @WithLock((id) => `id:${id}`)
   async withoutType(_id: string): Promise<void> {}
 
-  // @ts-expect-error - more parameters than the method's
+  // @ts-expect-error - the key function has more parameters than the method
   @WithLock((id: string, times: number) => `${id}:${times}`)
   async moreParameters(_id: string): Promise<void> {}
 
-  // @ts-expect-error - the argument may be missing
+  // @ts-expect-error - the argument of the method is optional
   @WithLock((id: string) => id)
   async missing(_id?: string): Promise<void> {}
 
-  // @ts-expect-error - a part that the argument has not
+  // @ts-expect-error - a property that the argument does not have
   @WithLock((order: Order & { total: number }) => `${order.total}`)
   async narrower(_order: Order): Promise<void> {}
 
@@ -102,11 +102,11 @@ export class Keys {
   @WithLock((order: { count: number }) => order.count)
   async numberKey(_order: { count: number }): Promise<void> {}
 
-  // @ts-expect-error - the key comes later
+  // @ts-expect-error - the key function returns a Promise
   @WithLock(async (id: string) => id)
   async laterKey(_id: string): Promise<void> {}
 
-  // @ts-expect-error - the key may be missing
+  // @ts-expect-error - the key may be undefined
   @WithLock((order: { id?: string }) => order.id)
   async missingKey(_order: { id?: string }): Promise<void> {}
 
@@ -116,11 +116,11 @@ export class Keys {
   @WithLock((id: number) => `catalog:${id}`, { mode: 'shared' })
   async shared(_id: number): Promise<void> {}
 
-  // @ts-expect-error - another type than the method's, also with permits
+  // @ts-expect-error - another type than the parameter of the method, also with permits
   @WithLock((id: number) => `id:${id}`, { permits: 5 })
   async otherTypeWithPermits(_id: string): Promise<void> {}
 
-  // @ts-expect-error - a parameter without its type, also when it is shared
+  // @ts-expect-error - a parameter without a type, also for a shared lock
   @WithLock((id) => `id:${id}`, { mode: 'shared' })
   async withoutTypeShared(_id: string): Promise<void> {}
 
@@ -134,7 +134,7 @@ export class Keys {
   @WithLock([1, 2])
   async numberList(): Promise<void> {}
 
-  // @ts-expect-error - a key for each, not a list
+  // @ts-expect-error - a list of key functions
   @WithLock([(order: Order) => order.id])
   async functionList(_order: Order): Promise<void> {}
 }
@@ -171,23 +171,23 @@ export abstract class Results {
     throw new Error();
   }
 
-  // @ts-expect-error - a plain value cannot come later than the call
+  // @ts-expect-error - the method returns a plain value, not a Promise
   @WithLock('key')
   plain(): number {
     return 1;
   }
 
-  // @ts-expect-error - nor can nothing
+  // @ts-expect-error - the method returns nothing, not a Promise
   @WithLock('key')
   nothing(): void {}
 
-  // @ts-expect-error - a generator that is not asynchronous
+  // @ts-expect-error - the method is a synchronous generator
   @WithLock('key')
   *generatorNow(): Generator<number> {
     yield 1;
   }
 
-  // @ts-expect-error - now or later
+  // @ts-expect-error - the method returns a value or a Promise
   @WithLock('key')
   sometimes(): number | Promise<number> {
     return 1;
@@ -224,27 +224,27 @@ export const good: WithLockOptions[] = [
 ];
 
 export const bad: WithLockOptions[] = [
-  // @ts-expect-error - how long to try?
+  // @ts-expect-error - `retry` is false or an object, not true
   { retry: true },
-  // @ts-expect-error - a number of what?
+  // @ts-expect-error - `retry` is false or an object, not a number
   { retry: 3 },
-  // @ts-expect-error - whole milliseconds
+  // @ts-expect-error - a ttl is a number of milliseconds
   { ttl: '5s' },
-  // @ts-expect-error - no such choice
+  // @ts-expect-error - an unknown value
   { onBusy: 'wait' },
-  // @ts-expect-error - no such choice
+  // @ts-expect-error - an unknown value
   { onLost: 'skip' },
-  // @ts-expect-error - no such choice
+  // @ts-expect-error - an unknown value
   { release: 'atOnce' },
-  // @ts-expect-error - how many is `permits`
+  // @ts-expect-error - a lock with permits has the option `permits`
   { mode: 'permits' },
-  // @ts-expect-error - a number
+  // @ts-expect-error - `permits` is a number, not a string
   { permits: '5' },
-  // @ts-expect-error - no such option
+  // @ts-expect-error - an unknown option
   { tll: 5_000 },
-  // @ts-expect-error - a call of a method has no signal of its own
+  // @ts-expect-error - `@WithLock` has no `signal`
   { signal: AbortSignal.timeout(1) },
-  // @ts-expect-error - what is thrown is a LockHeldError
+  // @ts-expect-error - the parameter of `onBusy` is a LockHeldError
   { onBusy: (error: RangeError & { missing: true }) => error },
 ];
 
@@ -275,21 +275,21 @@ export async function service(locks: LockService): Promise<void> {
   await locks.withLock('key', { release: 'afterCommit' }, () => undefined);
   await locks.forceRelease('key', { id: lock.id });
   expectTypeOf((await locks.inspect('key')).holders).toEqualTypeOf<readonly LockHolder[]>();
-  // @ts-expect-error - an id is a text
+  // @ts-expect-error - an id is a string
   await locks.forceRelease('key', { id: 7 });
-  // @ts-expect-error - there is nothing to keep the result from
+  // @ts-expect-error - `acquire` has no `onLost`
   await locks.acquire('key', { onLost: 'ignore' });
-  // @ts-expect-error - its caller releases it
+  // @ts-expect-error - the caller releases the lock, so there is no `release`
   await locks.acquire('key', { release: 'afterCommit' });
-  // @ts-expect-error - its caller releases it
+  // @ts-expect-error - the caller releases the lock, so there is no `release`
   await locks.tryAcquire('key', { release: 'afterCommit' });
-  // @ts-expect-error - one attempt is what it is for
+  // @ts-expect-error - `tryAcquire` makes one attempt, so it has no `retry`
   await locks.tryAcquire('key', { retry: false });
-  // @ts-expect-error - the service throws
+  // @ts-expect-error - `acquire` has no `onBusy`, it throws
   await locks.acquire('key', { onBusy: 'skip' });
-  // @ts-expect-error - no task
+  // @ts-expect-error - the task is missing
   await locks.withLock('key', { ttl: 1_000 });
-  // @ts-expect-error - it is read only
+  // @ts-expect-error - `keys` is read-only
   lock.keys = [];
 }
 
@@ -309,9 +309,9 @@ export const clients: RedlockModuleOptions[] = [
   { nodes: createSentinel(sentinel) },
   { nodes: createClient5() },
   { nodes: ['redis://a', createClient(), new Redis()] },
-  // @ts-expect-error - commands of one lock must go over one connection
+  // @ts-expect-error - a pool sends commands over several connections
   { nodes: createClientPool() },
-  // @ts-expect-error - it resolves to a client
+  // @ts-expect-error - a Promise of a client
   { nodes: createClient().connect() },
 ];
 
@@ -323,17 +323,17 @@ export const options: RedlockModuleOptions[] = [
   { nodes: 'redis://localhost', defaults: { ttl: 1_000, retry: false } },
   // @ts-expect-error - nodes are required
   {},
-  // @ts-expect-error - no such option
+  // @ts-expect-error - an unknown option
   { nodes: 'memory', prefix: 'x' },
-  // @ts-expect-error - for one lock, not for all
+  // @ts-expect-error - an option of one lock, not of all locks
   { nodes: 'memory', defaults: { mode: 'shared' } },
-  // @ts-expect-error - for one lock, not for all
+  // @ts-expect-error - an option of one lock, not of all locks
   { nodes: 'memory', defaults: { permits: 5 } },
-  // @ts-expect-error - for a decorator only
+  // @ts-expect-error - an option of `@WithLock`
   { nodes: 'memory', defaults: { onBusy: 'skip' } },
 ];
 
 RedlockModule.forRoot({ nodes: 'memory', name: 'billing', isGlobal: false });
 RedlockModule.forRootAsync({ name: 'billing', useFactory: async () => ({ nodes: 'memory' }) });
-// @ts-expect-error - a factory of what?
+// @ts-expect-error - the factory returns `node`, not `nodes`
 RedlockModule.forRootAsync({ useFactory: () => ({ node: 'memory' }) });

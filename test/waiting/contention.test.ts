@@ -46,7 +46,7 @@ function expectOneAtATime(served: readonly Served[]): void {
   }
 }
 
-describe('32 waiters on one node, over and over', () => {
+describe('waiters on one node, which acquire again and again,', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
     servers = await startRedisNodes(1);
@@ -56,32 +56,35 @@ describe('32 waiters on one node, over and over', () => {
   test.each([
     [1, 32],
     [8, 4],
-  ])('in %d processes of %d acquire equally often, in order of arrival', async (processes, loops) => {
-    const key = `fair-${processes}`;
-    const looker = servers[0]!.client();
-    await looker.config('RESETSTAT');
-    const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
-    for (const contender of contenders) contender.tell('go');
-    // Each acquisition and each release sets the record once.
-    await until(async () => (await setCalls(looker)) >= 2 * SERVED, 240_000);
-    const { served, errors } = await outcomeOf(contenders, 'stop');
-    await Promise.all(contenders.map((contender) => contender.quit()));
+  ])(
+    'in %d processes with %d waiters each acquire equally often, about in order of arrival',
+    async (processes, loops) => {
+      const key = `fair-${processes}`;
+      const looker = servers[0]!.client();
+      await looker.config('RESETSTAT');
+      const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
+      for (const contender of contenders) contender.tell('go');
+      // Each acquisition and each release sets the record once.
+      await until(async () => (await setCalls(looker)) >= 2 * SERVED, 240_000);
+      const { served, errors } = await outcomeOf(contenders, 'stop');
+      await Promise.all(contenders.map((contender) => contender.quit()));
 
-    expect(errors).toEqual([]);
-    expectOneAtATime(served);
-    // From here on all of them wait.
-    const settled = served.slice(64);
-    expect(settled.length).toBeGreaterThan(100);
-    expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
-    // Every other waiter has one turn meanwhile. Waiters that poll would have two at times. A process that stands still
-    // for a moment misses its own turn.
-    const overtaken = servedMeanwhile(settled).toSorted((a, b) => a - b);
-    expect(overtaken[Math.floor(0.95 * overtaken.length)]).toBeLessThanOrEqual(1.3 * 31);
-    // Only the record remains, for the linger.
-    await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}`]);
-  });
+      expect(errors).toEqual([]);
+      expectOneAtATime(served);
+      // After the first 64 grants all 32 waiters are in the queue.
+      const settled = served.slice(64);
+      expect(settled.length).toBeGreaterThan(100);
+      expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
+      // While a waiter waits, each of the others is granted once. Waiters that poll would sometimes be granted twice. A
+      // process that stalls for a moment misses its own turn.
+      const overtaken = servedMeanwhile(settled).toSorted((a, b) => a - b);
+      expect(overtaken[Math.floor(0.95 * overtaken.length)]).toBeLessThanOrEqual(1.3 * 31);
+      // Only the record of the free lock remains. It expires after 30 seconds (LINGER_MS).
+      await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}`]);
+    },
+  );
 
-  test(`every waiter acquires in time in ${HAND_OVERS} hand-overs, though messages are interrupted every 500 ms`, async () => {
+  test(`pass the lock on ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -101,14 +104,14 @@ describe('32 waiters on one node, over and over', () => {
   });
 });
 
-describe('sixteen waiters on five nodes, over and over', () => {
+describe('sixteen waiters on five nodes, which acquire again and again,', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
     servers = await startRedisNodes(5);
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
-  test('no waiter starves while the queue node hangs, dies and comes back', async () => {
+  test('do not starve while the queue node hangs, dies and restarts', async () => {
     const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
     for (const contender of contenders) contender.tell('go');
     await delay(1_500);
@@ -125,17 +128,17 @@ describe('sixteen waiters on five nodes, over and over', () => {
     expect(errors).toEqual([]);
     expectOneAtATime(served);
     expect(countPerLoop(served)).toHaveLength(16);
-    // A waiter in the queue of a node that hangs notices the fault after a second or two, and others pass it meanwhile. A
-    // waiter that a busy machine kept from a quorum of answers polls once.
+    // When the queue node hangs, its waiters notice the fault after a second or two, and others acquire before them. On a
+    // busy machine, a waiter may get no quorum of answers, and polls once.
     const poll = lock.retry.delay + lock.retry.jitter;
     expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000 + poll);
-    // Some waiter is always granted before any would poll.
+    // After each release, some waiter is granted before the first poll would come.
     expect(Math.max(...gapsOf(served))).toBeLessThan(lock.retry.delay - 1_000);
-    // Only the nodes' markers and the record remain, for the linger.
+    // Only the markers of the nodes and the record of the free lock remain. The record expires after 30 seconds.
     const lookers = servers.map((server) => server.client());
     const left = await Promise.all(lookers.map((looker) => looker.keys('*')));
     expect(left.flat().filter((key) => key !== 'lock:{k}' && key !== 'lock:redlock-node')).toEqual([]);
-    // A release that the first node missed, and whose process has ended since, leaves the lock to its ttl.
+    // The first node may have missed a release of a process that has ended. Its lock then ends with its ttl.
     const held = await Promise.all(lookers.slice(1).map(heldKeys));
     expect(held.flat()).toEqual([]);
   });

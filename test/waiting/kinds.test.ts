@@ -10,7 +10,7 @@ import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { type Contender, startContenders } from './contenders.js';
 
-// Callers wait for a lock that several can hold, or behind holders of such a lock.
+// Callers wait for a lock that several callers can hold, or wait behind the holders of such a lock.
 
 /** The pause between two attempts of a waiter outside the queue, in milliseconds. */
 const POLL_MS = 20_000;
@@ -21,7 +21,10 @@ const POLL_MS = 20_000;
  */
 const ROOM_MS = 4_000;
 
-/** The next two waiters try so many milliseconds after the first one was told, in case it does not take its turn. */
+/**
+ * The two stand-bys, which are the next two waiters, ask so many milliseconds after the first waiter got its message,
+ * in case the first waiter does not ask.
+ */
 const STANDBY_MS = 200;
 
 const TTL = 30_000;
@@ -45,8 +48,8 @@ interface Standing {
 
 /**
  * The mark of the writer, as the test process knows it. A node keeps a mark for {@link MARK_MS} after the request. A
- * machine that stands still for longer lets the mark lapse, and later callers may pass then, so only the time for which
- * the mark certainly stands counts.
+ * machine that stalls for longer lets the mark lapse, and later callers may pass then, so only the time for which
+ * the node certainly has the mark counts.
  */
 class WritersMark {
   readonly #standing = new Map<number, Standing>();
@@ -70,7 +73,7 @@ class WritersMark {
     this.wasSet = false;
   }
 
-  /** Another waiter sets its own mark there. The mark of an earlier waiter replaces that of the writer. */
+  /** Another waiter sets its own mark on the node. The mark of an earlier waiter replaces the mark of the writer. */
   doubt(node: number): void {
     this.#standing.delete(node);
     this.#doubted.set(node, performance.now());
@@ -100,8 +103,9 @@ class WritersMark {
    * True if a majority certainly had the mark all the time, and the mark excluded a caller that asked at `from`.
    *
    * The queue node drops the mark when it grants, which may be before the other nodes grant, so of five nodes the
-   * majority is among the other four. A renewal that arrives late moves the beginning of the writer's wait by its
-   * delay, because it tells how long the writer had waited when it was sent. Callers of that time may then pass.
+   * majority is among the other four. A renewal of the mark that arrives late moves the beginning of the writer's
+   * wait by its delay, because the renewal says how long the writer had waited when it was sent. A caller that asked
+   * within that delay may then acquire before the writer.
    */
   stood(from: number, to: number): boolean {
     const delays = [this.#delay, ...[...this.#unanswered].map((sent) => to - sent)];
@@ -138,7 +142,7 @@ describe.each([
     await Promise.all(opened.splice(0).map((redlock) => redlock.close()));
   });
 
-  /** Connections and an id of its own: to the servers it is a separate process. */
+  /** A `Redlock` with its own connections and its own id. The servers see it as a separate process. */
   async function newProcess(owner: string, holdsBack = true, hears = true): Promise<Redlock> {
     const nodes = nodesTo(servers.map(({ url }) => url));
     if (!hears) for (const node of nodes) node.listen = () => ({ ready: false, stop: () => undefined });
@@ -192,7 +196,7 @@ describe.each([
       };
       all[index]!.acquire(['k'], { ...waiting, kind, signals: [over.signal] }).then(granted, () => undefined);
       await until(async () => (await inLine()) === index + 1);
-      // A waiter that asks again loses as much time as its request takes. The distance keeps the order all the same.
+      // A waiter that asks again moves back in the queue by the duration of its request. This pause keeps the order.
       await delay(50);
     }
     return {
@@ -219,9 +223,9 @@ describe.each([
     const streaming: AcquireOptions = { ...waiting, retry: { ...waiting.retry, delay: 50, jitter: 50 } };
 
     /**
-     * Loops that hold the lock together. Each loop acquires again as soon as it has released. The last holder waits for
-     * the others, so that somebody holds the lock for as long as the others are granted. Without marks it waits for as
-     * long as they take; with marks it gives up after a moment, because the others may be kept out.
+     * Loops that hold the lock together. Each loop acquires again as soon as it has released. The last holder waits until
+     * another loop holds the lock too, so that the lock is never free. Without marks the last holder waits as long as
+     * needed. With marks it waits only for a moment, because the nodes may refuse the other loops.
      */
     async function stream(kind: LockKind, holdsBack = true, hears = true) {
       const state = { over: false, grants: 0, afterMark: 0, holding: 0 };
@@ -236,7 +240,7 @@ describe.each([
           if (mark.stood(asked, performance.now())) state.afterMark++;
           state.holding++;
           await delay(20 + Math.random() * 20);
-          // After the machine has stood still, all loops come here at once.
+          // After the machine has stalled, all loops come here at once.
           const turns = holdsBack ? 20 : Infinity;
           for (let turn = 0; turn < turns && state.holding === 1 && !state.over; turn++) await delay(5);
           state.holding--;
@@ -258,11 +262,11 @@ describe.each([
       ['readers', 'a caller for a permit', SHARED, permits(3)],
       ['permits', 'a writer', permits(LOOPS), EXCLUSIVE],
       ['permits', 'a reader', permits(LOOPS), SHARED],
-    ])('of %s: %s', async (_stream, _waiter, kind, other) => {
+    ])('the holders are %s, and the waiter is %s', async (_stream, _waiter, kind, other) => {
       const writer = await newProcess('writer');
       const { state, end } = await stream(kind);
       let marked = 0;
-      // On a busy machine a grant may come before the mark is known to stand, so more turns follow then.
+      // On a busy machine a grant may come before the test knows that the mark is set. More turns follow then.
       for (let turn = 0; turn < 5 || (marked === 0 && turn < 50); turn++) {
         const before = state.grants;
         mark.forget();
@@ -274,11 +278,11 @@ describe.each([
         await until(() => state.grants > before + 2 * LOOPS);
       }
       await end();
-      // Callers that asked before the mark stood are granted, each maybe more than once; later callers are not.
+      // Callers that asked before the mark was set may be granted, even more than once. Later callers are not.
       expect({ afterMark: state.afterMark, marked: marked > 0 }).toEqual({ afterMark: 0, marked: true });
     });
 
-    test('a writer with few attempts acquires between two of them without messages', async () => {
+    test('a writer that gets no messages acquires between two of its few attempts', async () => {
       const writer = await newProcess('writer', true, false);
       const { state, end } = await stream(SHARED, true, false);
       mark.forget();
@@ -311,7 +315,7 @@ describe.each([
     });
   });
 
-  test('adjacent readers in line acquire together, and readers behind a writer do not', async () => {
+  test('readers next to each other in the queue acquire together, and readers behind a writer do not', async () => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     // There are more readers than stand-bys.
@@ -330,7 +334,7 @@ describe.each([
     await release(6);
   });
 
-  test('wakes as many waiters as permits are freed at once', async () => {
+  test('five permits that are freed at once go to five waiters', async () => {
     const [alice] = (await processes(1)) as [Redlock];
     const kind = permits(5);
     const held = await Promise.all(
@@ -341,7 +345,7 @@ describe.each([
     await until(() => order.length === 5, ROOM_MS);
     await delay(200);
     expect(order).toHaveLength(5);
-    // A waiter whose process stands still may miss its turn, which then goes to a later one.
+    // A waiter whose process stalls may miss its turn, which then goes to a later one.
     expect(order.filter((index) => index < 5).length).toBeGreaterThanOrEqual(3);
     const slots = locks.flatMap((lock) => lock?.lease.slots ?? []);
     expect(slots.toSorted()).toEqual([0, 1, 2, 3, 4]);
@@ -350,7 +354,7 @@ describe.each([
     await Promise.all(locks.map((lock) => lock?.release()));
   });
 
-  test('a freed permit goes to the first in line, and only the two stand-bys also ask', async () => {
+  test('a freed permit goes to the first waiter in the queue, and only the next two waiters also ask', async () => {
     const [alice] = (await processes(1)) as [Redlock];
     const kind = permits(2);
     const first = await alice.acquire(['k'], { ...waiting, kind });
@@ -372,11 +376,11 @@ describe.each([
       expect(order).toHaveLength(turn + 1);
       turns.push({ wasFirst: order[turn] === expected, commands: await scripts() });
     }
-    // On a busy machine the first may miss a turn, and every waiter asks once in five seconds without a message.
+    // On a busy machine the first waiter may miss a turn. A waiter without a message asks once in five seconds.
     const half = turns.length / 2;
     expect(turns.filter(({ wasFirst }) => wasFirst).length).toBeGreaterThan(half);
-    // The release, the acquisition of the first, and two refusals. On several nodes the first may also have to agree on
-    // slot and token.
+    // The commands are the release, the grant of the first waiter, and two refusals. On several nodes the first waiter may
+    // need further commands to agree on the slot and the token.
     const most = count === 1 ? 4 : 6;
     expect(turns.filter(({ commands }) => commands <= most).length).toBeGreaterThanOrEqual(half);
     await Promise.all([order[4], order[5]].map(release));
@@ -403,11 +407,16 @@ describe.each([
     }
 
     test.each<[string, object, LockKind, readonly LockKind[]]>([
-      ['a reader, before readers', reading, EXCLUSIVE, [SHARED, SHARED]],
-      ['a reader, before a writer', reading, EXCLUSIVE, [EXCLUSIVE]],
-      ['a writer, before readers', {}, SHARED, [SHARED, SHARED]],
-      ['a writer, before permits', {}, permits(2), [permits(2), permits(2)]],
-      ['a caller for a permit, before others', oneOfTwo, EXCLUSIVE, [permits(2), permits(2)]],
+      ['a reader in front of readers', reading, EXCLUSIVE, [SHARED, SHARED]],
+      ['a reader in front of a writer', reading, EXCLUSIVE, [EXCLUSIVE]],
+      ['a writer in front of readers', {}, SHARED, [SHARED, SHARED]],
+      ['a writer in front of callers for permits', {}, permits(2), [permits(2), permits(2)]],
+      [
+        'a caller for a permit in front of other callers for permits',
+        oneOfTwo,
+        EXCLUSIVE,
+        [permits(2), permits(2)],
+      ],
     ])('%s', async (_what, front, holding, behind) => {
       for (const fault of ['kill', 'pause'] as const) {
         const [alice, ...others] = (await processes(1 + behind.length)) as [Redlock, ...Redlock[]];

@@ -13,7 +13,7 @@ import { until } from '../support/until.js';
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;
 
-/** A waiter asks by itself every second, also on a machine that stands still in between. */
+/** The most rounds. A waiter asks by itself every second, also on a machine that stalls, and such a round shows nothing. */
 const MOST_ROUNDS = 20;
 
 const PERMITS: LockKind = { mode: 'permits', permits: 3 };
@@ -86,12 +86,12 @@ describe.each([
   const everywhere = (owner: string): string[] => lookers.map(() => owner);
 
   test.each<[string, LockKind, LockMode, LockKind]>([
-    ['a writer, while readers hold it and a permit is waited for', SHARED, 'permits', EXCLUSIVE],
-    ['a writer, while readers hold it and another writer waits', SHARED, 'exclusive', EXCLUSIVE],
-    ['a reader, while permits are held and a writer waits', PERMITS, 'exclusive', SHARED],
-    ['a caller for a permit, while readers hold it and a writer waits', SHARED, 'exclusive', PERMITS],
+    ['a writer behind readers, after a waiter for a permit', SHARED, 'permits', EXCLUSIVE],
+    ['a writer behind readers, after another writer', SHARED, 'exclusive', EXCLUSIVE],
+    ['a reader behind permits, after a writer', PERMITS, 'exclusive', SHARED],
+    ['a caller for a permit behind readers, after a writer', SHARED, 'exclusive', PERMITS],
   ])(
-    '%s: sets the mark when the earlier mark goes, not at its next attempt',
+    'a waiter sets its mark when the earlier mark is removed, not at its next attempt: %s',
     async (_who, holding, first, kind) => {
       const held = await alice.acquire(['k'], { ...options, kind: holding });
       const markEarlier = () => Promise.all(stores.map((store) => store.holdBack(earlier(first), LONG)));

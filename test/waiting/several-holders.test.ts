@@ -12,13 +12,13 @@ import { until } from '../support/until.js';
 
 const TTL = 30_000;
 
-/** The turn of a waiter takes so many milliseconds. */
+/** The length of a waiter's turn, in milliseconds. */
 const TURN_MS = 150;
 
-/** The second waiter in the queue asks after so many milliseconds, in case the first one does not. */
+/** The second waiter in the queue asks after so many milliseconds, in case the first waiter does not ask. */
 const STANDBY_MS = 200;
 
-/** Requests of a waiter in the queue that gets no message are five seconds apart, so a sooner grant follows a message. */
+/** A waiter in the queue that gets no message asks every five seconds, so an earlier grant is the effect of a message. */
 const TOLD_MS = 4_000;
 
 let server: RedisServer;
@@ -35,7 +35,7 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((redlock) => redlock.close()));
 });
 
-/** Connections and an id of its own: to the server it is a separate process. */
+/** A `Redlock` with its own connections and its own id. The server sees it as a separate process. */
 async function newProcess(owner: string): Promise<Redlock> {
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
@@ -66,7 +66,7 @@ async function timed(promise: Promise<HeldLock>): Promise<{ lock: HeldLock; took
 }
 
 describe('calls of one process that wait for permits', () => {
-  test.each([2, 5])('all continue when %i permits are freed at once', async (count) => {
+  test.each([2, 5])('all acquire when %i permits are freed at once', async (count) => {
     const [holder, waiting] = [await newProcess('holder'), await newProcess('waiting')];
     for (let round = 0; round < 5; round++) {
       const key = `k${count}-${round}`;
@@ -83,7 +83,7 @@ describe('calls of one process that wait for permits', () => {
     }
   });
 
-  test('continue when a holder frees a differing slot on this node at its renewal', async () => {
+  test('acquire when the renewal of a holder frees a wrong slot on this node', async () => {
     const [store] = nodesTo([server.url]) as [RedisStore];
     await store.connect();
     const waiting = await newProcess('waiting');
@@ -100,7 +100,7 @@ describe('calls of one process that wait for permits', () => {
     await lock.release();
   });
 
-  test('receive the release of the last holder but one', async () => {
+  test('acquire when an earlier call of their process releases its permit', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
       await newProcess('bob'),
@@ -128,7 +128,7 @@ describe('calls of one process that wait for permits', () => {
     await Promise.all([secondLock, carolsLock, (await thirdLock).lock].map((lock) => lock.release()));
   });
 
-  test('ask when the permit of a dead holder lapses, also behind a granted call', async () => {
+  test('acquire when the permit of a dead holder lapses, also behind another waiting call', async () => {
     const [holder, dead, waiting] = [
       await newProcess('holder'),
       await newProcess('dead'),
@@ -148,7 +148,7 @@ describe('calls of one process that wait for permits', () => {
   });
 });
 
-test('one attempt for a permit is refused behind waiters, though a permit is free', async () => {
+test('a single attempt for a permit is refused during the turn of a waiter, though a permit is free', async () => {
   const [holder, trying] = [await newProcess('holder'), await newProcess('trying')];
   const [store] = nodesTo([server.url]) as [RedisStore];
   await store.connect();
@@ -161,7 +161,7 @@ test('one attempt for a permit is refused behind waiters, though a permit is fre
   await until(() => subscription.ready);
   const position = { waiter, waited: 1_000, next: undefined };
   const once = { ...permits(2), retry: { timeout: 60_000, attempts: 1, delay: 0, jitter: 0 } };
-  /** Bob gets a message and does not ask; somebody else tries instead. */
+  /** Bob gets a message and does not ask. Another caller makes one attempt instead. */
   const round = async (): Promise<{ outcome: unknown; took: number; messages: number[] }> => {
     const held = await Promise.all([1, 2].map(() => holder.acquire(['k'], permits(2))));
     await acquireOn(store, new Lease(['k'], 'bob', TTL, undefined, kind), { position, ordered: true });

@@ -50,7 +50,7 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((redlock) => redlock.close()));
 });
 
-/** Connections and an id of its own: to the server it is a separate process. */
+/** A `Redlock` with its own connections and its own id. The server sees it as a separate process. */
 async function newProcess(owner: string): Promise<Redlock> {
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
@@ -87,7 +87,7 @@ async function timed<T>(promise: Promise<T>): Promise<{ value: T; at: number }> 
   return { value, at: performance.now() };
 }
 
-test('the next in line receives the release without polling', async () => {
+test('the next waiter in the queue acquires after a release without polling', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const next = timed(bob.acquire(['k'], waiting));
@@ -112,7 +112,7 @@ test('a waiter acquires when minHold ends', async () => {
   await value.release();
 });
 
-test('a process has one place in the queue for all its waiting calls, and serves them in order', async () => {
+test('a process is in the queue once for all its waiting calls, which acquire in order', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const served: number[] = [];
@@ -143,7 +143,7 @@ test('calls of several processes acquire in order of arrival', async () => {
     // A process is in the queue from its first call on.
     standing.add(process);
     await until(async () => (await inLine('k')) === standing.size);
-    // A waiter that asks again loses as much time as its request takes. The distance keeps the order all the same.
+    // A waiter that asks again moves back in the queue by the duration of its request. This pause keeps the order.
     await delay(150);
   }
   await held.release();
@@ -151,11 +151,11 @@ test('calls of several processes acquire in order of arrival', async () => {
   expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
 });
 
-describe('a waiter that gives up leaves no place in the queue and no key', () => {
+describe('a waiter that gives up leaves no queue and no key', () => {
   test.each<[string, (controller: AbortController) => AcquireOptions]>([
     ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 2_500 } })],
     [
-      'after so many attempts',
+      'after its last attempt',
       () => ({ ...waiting, retry: { ...waiting.retry, attempts: 3, delay: 1_000 } }),
     ],
     ['when its signal aborts', ({ signal }) => ({ ...waiting, signals: [signal] })],
@@ -167,7 +167,7 @@ describe('a waiter that gives up leaves no place in the queue and no key', () =>
     const calls = [1, 2].map(() => bob.acquire(['k'], acquisition(controller)));
     let isOver = false;
     const outcomes = Promise.allSettled(calls).finally(() => (isOver = true));
-    // On a machine that stands still the calls may end before the test sees them in the queue.
+    // On a machine that stalls the calls may end before the test sees them in the queue.
     await until(async () => isOver || (await inLine('k')) === 1);
     controller.abort(new Error('not needed any more'));
     for (const outcome of await outcomes) expect(outcome.status).toBe('rejected');
@@ -195,7 +195,7 @@ test('a waiter that gives up during its turn passes the turn to the next waiter'
   await value.release();
 });
 
-describe('a dead waiter delays the others only briefly', () => {
+describe('a waiter whose process no longer answers delays the others only briefly:', () => {
   const options = (key: string) => ({
     module: { nodes: [server.url], nodeTimeout: TTL / 5 },
     key,
@@ -231,7 +231,7 @@ describe('a dead waiter delays the others only briefly', () => {
   });
 });
 
-describe('a waiter that hangs delays the others briefly', () => {
+describe('paused waiters delay the others only briefly:', () => {
   /** A process in the queue that no longer reads messages. */
   async function hanging(behind: number): Promise<Contender> {
     const options = {
@@ -248,12 +248,12 @@ describe('a waiter that hangs delays the others briefly', () => {
     return waiter!;
   }
 
-  // The last waiter gets a message about the first turn, or about the second one, or was itself the first.
+  // The last waiter gets a message about the first turn or about the second turn, or its process had the turn before.
   test.each([
-    ['the second', ['bob', 'hangs', 'carol']],
-    ['the second and the third', ['bob', 'hangs', 'hangs', 'carol']],
-    ['the third, between two calls of another process,', ['bob', 'carol', 'hangs', 'carol']],
-  ])('%s in the queue', async (_which, line) => {
+    ['the second waiter', ['bob', 'hangs', 'carol']],
+    ['the second and the third waiter', ['bob', 'hangs', 'hangs', 'carol']],
+    ['the third waiter, between two calls of another process', ['bob', 'carol', 'hangs', 'carol']],
+  ])('%s', async (_which, line) => {
     const people = {
       alice: await newProcess('alice'),
       bob: await newProcess('bob'),
@@ -285,7 +285,7 @@ describe('a waiter that hangs delays the others briefly', () => {
 });
 
 describe('calls of one process follow each other', () => {
-  /** Resolves to the number of milliseconds that so many calls take in all. Each call holds the lock for a moment. */
+  /** Resolves to the milliseconds that the calls take together. Each call holds the lock for a moment. */
   async function inTurn(redlock: Redlock, calls: number): Promise<number> {
     const start = performance.now();
     const all = Array.from({ length: calls }, async () => {
@@ -297,7 +297,7 @@ describe('calls of one process follow each other', () => {
     return performance.now() - start;
   }
 
-  test('without a message, also where the user may not publish', async () => {
+  test('without messages, when the Redis user may not publish', async () => {
     await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
     const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
     await Promise.all(nodes.map((node) => node.connect()));
@@ -311,7 +311,7 @@ describe('calls of one process follow each other', () => {
     await looker.call('ACL', 'DELUSER', 'mute');
   });
 
-  test('with two commands for each call, though the process receives messages of its own releases', async () => {
+  test('with about two commands for each call, though the process gets messages about its own releases', async () => {
     const alice = await newProcess('alice');
     // Opens the connection for messages.
     await inTurn(alice, 2);
@@ -322,7 +322,7 @@ describe('calls of one process follow each other', () => {
   });
 });
 
-test('a forced release hands the lock to the next in line, in the same process and in another', async () => {
+test('a forced release lets the next waiter acquire, in another process and in the same process', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
@@ -344,7 +344,7 @@ test('a forced release hands the lock to the next in line, in the same process a
   await Promise.all(nodes.map((node) => node.close()));
 });
 
-test('a waiter whose place Redis has lost acquires later', async () => {
+test('a waiter acquires later when Redis has lost its queue', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], { ...waiting, ttl: 3_000 });
   const next = timed(bob.acquire(['k'], waiting));
@@ -353,7 +353,7 @@ test('a waiter whose place Redis has lost acquires later', async () => {
   const released = performance.now();
   await held.release();
   const { value, at } = await next;
-  // Bob asks again when the lock could have lapsed, by the answer that he got.
+  // Bob asks again when the lock would have lapsed, according to the last answer that he got.
   expect(at - released).toBeLessThan(3_000 + ROOM_MS);
   await value.release();
 });
@@ -376,7 +376,7 @@ describe('the connection for messages', () => {
     await until(async () => (await subscribers()) === 0);
   });
 
-  test('is replaced when it is cut: waiters ask again at once when messages arrive again', async () => {
+  test('is replaced when it is cut, and waiters then ask again at once', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const next = timed(bob.acquire(['k'], waiting));
@@ -392,7 +392,7 @@ describe('the connection for messages', () => {
     await value.release();
   });
 
-  test('is replaced when the server no longer answers on it', async () => {
+  test('is replaced when the server stops answering', async () => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     const [node] = nodesTo([server.url]) as [RedisStore];
@@ -412,7 +412,7 @@ describe('the connection for messages', () => {
     await lock.release();
   });
 
-  test('is not needed: waiters poll when the user may not subscribe', async () => {
+  test('is not needed, because waiters poll when the Redis user may not subscribe', async () => {
     await looker.call('ACL', 'SETUSER', 'deaf', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const url = server.url.replace('redis://', 'redis://deaf:secret@');
     const fleet = newFleet();
@@ -437,7 +437,7 @@ describe('the connection for messages', () => {
     await looker.call('ACL', 'DELUSER', 'deaf');
   });
 
-  test("is a duplicate of a user's client, which stays unchanged", async () => {
+  test("is a duplicate of the user's client, which stays unchanged", async () => {
     const mine = server.client();
     const node = new RedisStore(mine, false, newFleet());
     await node.connect();
@@ -457,7 +457,7 @@ describe('the connection for messages', () => {
   });
 });
 
-test('five thousand waiters take little memory and one place in the queue, and cause no warning of a leak', async () => {
+test('five thousand waiters take little memory and one queue entry, and cause no leak warning', async () => {
   const warnings: Error[] = [];
   const warn = (warning: Error): void => void warnings.push(warning);
   process.on('warning', warn);

@@ -11,9 +11,10 @@ import { LockService, WithLock } from '../../../lib/index.js';
 import { startApp } from '../../support/nest-app.js';
 import { until } from '../../support/until.js';
 
-// Rule S25: the caller gets every result of a method, and the lock ends. The kind of node does not matter for this.
+// Rule S25: the caller gets every result of a method, and the lock ends. The tests use nodes in memory, because the kind
+// of node does not matter.
 
-/** Milliseconds. No lock is lost before its method returns, even if the machine stands still for a moment. */
+/** Milliseconds. No lock is lost before its method returns, even if the machine stalls for a moment. */
 const TTL = 2_400;
 
 let app: INestApplication;
@@ -66,7 +67,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** Throws, as a getter, a trap or a method of a result. */
+/** Throws. Results use it as a getter, as a trap or as a method. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -105,7 +106,7 @@ const endedStream = async (): Promise<Readable> => {
 const file = (getStream: () => unknown): StreamableFile =>
   Object.assign(new StreamableFile(Buffer.from('text')), { getStream });
 
-/** Results that only look deferred, or have ended. The same object reaches the caller, after the release. */
+/** Results that only look like a stream or an Observable, or that have ended. The caller gets the same object. */
 const PLAIN: readonly [string, () => unknown][] = [
   ['an object with `pipe` and `on`', () => ({ pipe: noop, on: noop })],
   ['an object with `pipe` and `on` that throw', () => ({ pipe: own, on: own })],
@@ -115,25 +116,28 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['an emitter with `pipe`', () => Object.assign(new EventEmitter(), { pipe: noop })],
   ['an object with `write` and `on`', () => ({ write: noop, on: noop, end: noop, writable: true })],
   ['an object without a prototype', () => Object.assign(Object.create(null), { pipe: noop, on: noop })],
-  ['an async `getStream`', () => ({ getStream: async () => Readable.from(['a']) })],
-  ['an async `getStream` that rejects', () => ({ getStream: async () => own() })],
-  ['a `getStream` that throws', () => ({ getStream: own })],
-  ['a `getStream` that gives nothing', () => ({ getStream: noop })],
-  ['a `getStream` that gives no stream', () => ({ getStream: () => ({ pipe: noop, on: noop }) })],
+  ['an object with an async `getStream`', () => ({ getStream: async () => Readable.from(['a']) })],
+  ['an object with an async `getStream` that rejects', () => ({ getStream: async () => own() })],
+  ['an object with a `getStream` that throws', () => ({ getStream: own })],
+  ['an object with a `getStream` that returns nothing', () => ({ getStream: noop })],
+  [
+    'an object with a `getStream` that returns no stream',
+    () => ({ getStream: () => ({ pipe: noop, on: noop }) }),
+  ],
   ['a file whose `getStream` throws', () => file(own)],
   ['a file whose `getStream` is async', () => file(async () => Readable.from(['a']))],
-  ['a file whose `getStream` gives no stream', () => file(() => 7)],
-  ['a file around what has a `pipe`', () => new StreamableFile({ pipe: noop } as unknown as Readable)],
+  ['a file whose `getStream` returns no stream', () => file(() => 7)],
+  ['a file around an object with `pipe`', () => new StreamableFile({ pipe: noop } as unknown as Readable)],
   ['a stream that has ended', endedStream],
   ['a stream that is destroyed', () => Readable.from(['a']).destroy()],
-  ['half a readable stream', () => Object.create(Readable.prototype) as unknown],
-  ['half a writable stream', () => Object.create(Writable.prototype) as unknown],
-  ['half a duplex stream', () => Object.create(Duplex.prototype) as unknown],
-  ['half a response', () => Object.create(OutgoingMessage.prototype) as unknown],
-  ['the base of all streams', () => new Stream()],
-  ['half a web stream', () => Object.create(ReadableStream.prototype) as unknown],
+  ['a readable stream without its constructor call', () => Object.create(Readable.prototype) as unknown],
+  ['a writable stream without its constructor call', () => Object.create(Writable.prototype) as unknown],
+  ['a duplex stream without its constructor call', () => Object.create(Duplex.prototype) as unknown],
+  ['a response without its constructor call', () => Object.create(OutgoingMessage.prototype) as unknown],
+  ['an instance of the base class `Stream`', () => new Stream()],
+  ['a web stream without its constructor call', () => Object.create(ReadableStream.prototype) as unknown],
   [
-    'a web stream that somebody reads',
+    'a web stream that already has a reader',
     () => {
       const stream = new ReadableStream();
       stream.getReader();
@@ -144,41 +148,47 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['a pair of web streams', () => new TransformStream()],
   ['an object with `subscribe` and `lift`', () => ({ subscribe: noop, lift: noop })],
   ['an object with `subscribe` and `pipe`', () => ({ subscribe: noop, pipe: noop })],
-  ['half an Observable', () => Object.assign(Object.create(null), { subscribe: own, lift: own })],
-  ['an async iterator that is no function', () => ({ [Symbol.asyncIterator]: 7 })],
-  ['an async iterator that is not there', () => ({ [Symbol.asyncIterator]: undefined })],
-  ['an async iterator whose getter throws', () => throwing(Symbol.asyncIterator)],
-  ['getters that throw', () => throwing('pipe', 'on', 'getStream', 'subscribe', 'lift', 'readable')],
+  [
+    'an object without a prototype, with `subscribe` and `lift` that throw',
+    () => Object.assign(Object.create(null), { subscribe: own, lift: own }),
+  ],
+  ['an object whose async iterator is a number', () => ({ [Symbol.asyncIterator]: 7 })],
+  ['an object whose async iterator is undefined', () => ({ [Symbol.asyncIterator]: undefined })],
+  ['an object whose getter for the async iterator throws', () => throwing(Symbol.asyncIterator)],
+  [
+    'an object with getters that throw',
+    () => throwing('pipe', 'on', 'getStream', 'subscribe', 'lift', 'readable'),
+  ],
   ['a stream whose getters throw', () => Object.defineProperty(new Readable(), 'readable', { get: own })],
   ['a stream whose `on` throws', () => Object.assign(new Readable({ read: noop }), { on: own })],
   ['a Proxy whose traps throw', untouchable],
   ['a function', () => noop],
   ['a function with an async iterator', () => Object.assign(() => noop, { [Symbol.asyncIterator]: noop })],
-  ['a generator that is not async', () => (function* () {})()],
+  ['a synchronous generator', () => (function* () {})()],
   ['a frozen object', () => Object.freeze({ pipe: noop, on: noop })],
 ];
 
-describe('passes the same object to the caller after the release', () => {
-  test.each(PLAIN)('%s', async (_name, make) => {
+describe('a result that only looks like a stream or an Observable, or that has ended,', () => {
+  test.each(PLAIN)('reaches the caller unchanged after the release: %s', async (_name, make) => {
     const key = newKey();
     const value = await make();
     await expect(service.give(key, value).then((given) => given === value)).resolves.toBe(true);
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('does not call a `getStream` that is not of a StreamableFile', async () => {
+  test('does not get a call of its `getStream` unless it is a StreamableFile', async () => {
     let calls = 0;
     await service.give(newKey(), { getStream: () => void calls++ });
     expect(calls).toBe(0);
   });
 });
 
-describe('passes the awaited value of a thenable to the caller after the release', () => {
+describe('a thenable as the result', () => {
   const thenable = (then: unknown): object => ({ then, pipe: noop, on: noop });
   test.each<[string, unknown, unknown]>([
     ['a thenable', thenable((resolve: (value: number) => void) => resolve(7)), 7],
     ['a thenable of a thenable', thenable((r: (v: unknown) => void) => r(Promise.resolve(8))), 8],
-  ])('%s', async (_name, value, outcome) => {
+  ])('gives its value to the caller after the release: %s', async (_name, value, outcome) => {
     const key = newKey();
     await expect(service.give(key, value)).resolves.toBe(outcome);
     await expect(isFree(key)).resolves.toBe(true);
@@ -188,7 +198,7 @@ describe('passes the awaited value of a thenable to the caller after the release
     ['a thenable that throws', thenable(own)],
     ['a `then` whose getter throws', throwing('then')],
     ['a revoked Proxy', revoked()],
-  ])('%s: the caller gets an error', async (_name, value) => {
+  ])('gives an error to the caller after the release: %s', async (_name, value) => {
     const key = newKey();
     await expect(service.give(key, value)).rejects.toBeInstanceOf(Error);
     await expect(isFree(key)).resolves.toBe(true);
@@ -201,13 +211,19 @@ const UNREAD: readonly [string, () => unknown][] = [
   ['a writable stream', () => new Writable()],
   ['a duplex stream', () => new PassThrough()],
   ['a duplex stream with data piped into it', () => Readable.from(['a']).pipe(new PassThrough())],
-  ['a readable stream with other methods', () => Object.setPrototypeOf(new Readable(), Transform.prototype)],
+  [
+    'a readable stream with the methods of a transform stream',
+    () => Object.setPrototypeOf(new Readable(), Transform.prototype),
+  ],
   ['a response', () => new OutgoingMessage()],
   [
-    'an emitter that says that it can be read',
+    'an emitter with `pipe` and `readable`',
     () => Object.assign(new EventEmitter(), { pipe: noop, readable: true }),
   ],
-  ['an old stream', () => Object.assign(new Stream(), { readable: true })],
+  [
+    'an instance of the base class `Stream` with `readable`',
+    () => Object.assign(new Stream(), { readable: true }),
+  ],
   ['a file', () => new StreamableFile(Readable.from(['a']))],
   ['a Proxy of a stream', () => new Proxy(new Readable({ read: noop }), {})],
   ['a web stream', () => new ReadableStream()],
@@ -219,7 +235,7 @@ const UNREAD: readonly [string, () => unknown][] = [
   ['a frozen async iterable', () => Object.freeze({ async *[Symbol.asyncIterator]() {} })],
 ];
 
-describe('is released after a ttl when nobody starts to use it', () => {
+describe('the lock is released after a ttl when nobody starts to use the result', () => {
   const keys = UNREAD.map(newKey);
   /** The references keep the results from the garbage collector, which would also end their locks. */
   let given: Promise<unknown>[];
@@ -242,7 +258,7 @@ async function all(source: unknown): Promise<unknown[]> {
 }
 
 describe('a stream', () => {
-  test('that is only written to holds the lock until it is finished', async () => {
+  test('that is a Writable holds the lock until it is finished', async () => {
     const key = newKey();
     const written: string[] = [];
     let done: () => void = noop;
@@ -283,7 +299,7 @@ async function past(): Promise<void> {
   await until(() => performance.now() - since > 2 * TTL);
 }
 
-test('a web byte stream fills the buffers of its reader, and releases at its end', async () => {
+test('a web byte stream fills the buffers of its reader, and releases the lock at its end', async () => {
   const key = newKey();
   const source = new ReadableStream({
     type: 'bytes',
@@ -351,8 +367,8 @@ describe('an async iterable', () => {
   test.each<[string, unknown]>([
     ['nothing', undefined],
     ['a number', 7],
-    ['a step whose getter throws', throwing('done')],
-  ])('that gives %s in place of an iterator result releases the lock', async (_name, step) => {
+    ['an object whose getter throws', throwing('done')],
+  ])('releases the lock when it gives %s in place of an iterator result', async (_name, step) => {
     const key = newKey();
     const broken = { [Symbol.asyncIterator]: () => ({ next: async () => step }) };
     const reading = all(await service.give(key, broken));
@@ -360,7 +376,7 @@ describe('an async iterable', () => {
     await until(() => isFree(key));
   });
 
-  test('that yields one more value to a reader that stops releases the lock', async () => {
+  test('releases the lock when its reader stops, even if it then yields one more value', async () => {
     const key = newKey();
     const rows = service.rows(key);
     for await (const row of rows) {
@@ -371,7 +387,7 @@ describe('an async iterable', () => {
     await expect(rows.next()).resolves.toEqual({ done: true, value: undefined });
   });
 
-  test('stops after an error, and is not read without the lock', async () => {
+  test('ends after an error, and is not read again without the lock', async () => {
     const key = newKey();
     let reads = 0;
     const next = async (): Promise<never> => {
@@ -397,23 +413,26 @@ describe('an Observable', () => {
   };
 
   test.each([
-    ['resolved to', (key: string) => service.give(key, foreign())],
-    ['declared', async (key: string) => service.watch(key, foreign())],
-  ])('of another copy of rxjs holds the lock until it completes: %s', async (_name, call) => {
-    const key = newKey();
-    const given = (await call(key)) as Observable<number>;
-    const values: number[] = [];
-    let heldMeanwhile = false;
-    await new Promise<void>((resolve, reject) => {
-      given.subscribe({ next: (value) => values.push(value), error: reject, complete: resolve });
-      void until(async () => values.length === 2).then(() => (heldMeanwhile = true));
-    });
-    expect(values).toEqual([1, 2]);
-    await until(() => heldMeanwhile);
-    await expect(isFree(key)).resolves.toBe(true);
-  });
+    ['as the value of a Promise', (key: string) => service.give(key, foreign())],
+    ['as the declared result', async (key: string) => service.watch(key, foreign())],
+  ])(
+    'of another copy of rxjs gives its values, and releases the lock when it completes: %s',
+    async (_name, call) => {
+      const key = newKey();
+      const given = (await call(key)) as Observable<number>;
+      const values: number[] = [];
+      let heldMeanwhile = false;
+      await new Promise<void>((resolve, reject) => {
+        given.subscribe({ next: (value) => values.push(value), error: reject, complete: resolve });
+        void until(async () => values.length === 2).then(() => (heldMeanwhile = true));
+      });
+      expect(values).toEqual([1, 2]);
+      await until(() => heldMeanwhile);
+      await expect(isFree(key)).resolves.toBe(true);
+    },
+  );
 
-  test('of a subclass keeps its members', async () => {
+  test('of a subclass keeps the members of its class', async () => {
     const key = newKey();
     const subject = new BehaviorSubject(1);
     const given = (await service.give(key, subject)) as BehaviorSubject<number>;
@@ -433,7 +452,7 @@ describe('an Observable', () => {
   });
 
   test.each([[undefined], [7], [{ subscribe: noop }]])(
-    'that is %p instead of the declared type rejects, and releases',
+    'fails, and releases the lock, when the method returns %p instead',
     async (value) => {
       const key = newKey();
       const failure = new Promise((error) => service.watch(key, value).subscribe({ error }));
@@ -443,7 +462,7 @@ describe('an Observable', () => {
   );
 });
 
-describe('releases the lock when a half-read result is garbage-collected without being closed', () => {
+describe('the lock is released when a half-read result is garbage-collected without being closed', () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
 
@@ -569,7 +588,7 @@ describe('any object', () => {
       for (let i = random([0, 1, 2, 3, 4, 5]); i > 0; i--) {
         const descriptor = { configurable: true, ...random(VALUES)() };
         const property = random(PROPERTIES);
-        // A stream that reports a reader holds its lock for as long as it does.
+        // A stream that reports a reader holds its lock for as long as it reports the reader.
         if (property === 'readableFlowing' && descriptor.value === true) continue;
         Reflect.defineProperty(object, property, descriptor);
       }
@@ -595,7 +614,7 @@ describe('any object', () => {
   });
 });
 
-test('shutdown does not wait for results that only look deferred', async () => {
+test('shutdown does not wait for a result that only looks like a stream', async () => {
   const other = await start();
   await other.get(Service).give('key', { pipe: own, on: own });
   await expect(close(other)).resolves.toBeUndefined();

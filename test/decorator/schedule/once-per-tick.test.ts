@@ -110,9 +110,9 @@ describe('oncePerTick', () => {
   test.each<[string, Type<Above>]>([
     ['below @Cron', Above],
     ['above @Cron', Below],
-    ["below @Cron and somebody else's decorator", Between],
-    ['inherited', Inherited],
-  ])('runs a tick once: %s', async (_position, type) => {
+    ["below @Cron and another library's decorator", Between],
+    ['in a base class', Inherited],
+  ])('runs a tick once with @WithLock %s', async (_position, type) => {
     const { service } = await start(type);
     await expect(service.run()).resolves.toBe('ran');
     await expect(service.run()).resolves.toBeUndefined();
@@ -129,7 +129,7 @@ describe('oncePerTick', () => {
     ]);
   });
 
-  test('runs once when a scheduled job fires twice for one tick', async () => {
+  test('runs once when a scheduled job fires several times for one tick', async () => {
     let runs = 0;
     @Injectable()
     class Task {
@@ -148,7 +148,7 @@ describe('oncePerTick', () => {
     expect(log.errors).toEqual([]);
   });
 
-  test('keeps separate ticks for tasks that lock the same key, and none for a lock through the service', async () => {
+  test('keeps separate ticks for methods that lock the same key, and does not affect LockService', async () => {
     @Injectable()
     class Both {
       @Cron(YEARLY)
@@ -169,7 +169,7 @@ describe('oncePerTick', () => {
     await expect(app.get(LockService).withLock('shared', () => 'three')).resolves.toBe('three');
   });
 
-  test('counts a run that threw as done', async () => {
+  test('does not run a tick again when its run threw', async () => {
     @Injectable()
     class Failing {
       @Cron(YEARLY)
@@ -183,7 +183,7 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBeUndefined();
   });
 
-  test('keeps another onBusy, and the error says that the tick has run', async () => {
+  test('keeps an explicit `onBusy`, whose error says that the tick has run', async () => {
     @Injectable()
     class Choosy {
       @Cron(YEARLY, { timeZone: 'UTC' })
@@ -221,7 +221,7 @@ describe('oncePerTick', () => {
     expect([await app.get(Named).run(), await app.get(Named).run()]).toEqual(['ran', undefined]);
   });
 
-  test('follows a job whose time was changed', async () => {
+  test('follows the new time of a job whose time was changed', async () => {
     const { app, service } = await start(Below);
     const job = app.get(SchedulerRegistry).getCronJob('below');
     await service.run();
@@ -231,12 +231,12 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBe('ran');
   });
 
-  test('takes a plain lock for a direct call without a scheduler', async () => {
+  test('does not limit direct calls when the application has no scheduler', async () => {
     const app = await startApp({ providers: [Above] });
     expect([await app.get(Above).run(), await app.get(Above).run()]).toEqual(['ran', 'ran']);
   });
 
-  test('is refused at start-up on a method without a schedule that all instances share', async () => {
+  test('is refused at start-up on a method without @Cron and @Interval', async () => {
     @Injectable()
     class Plain {
       @WithLock('plain', { oncePerTick: true })
@@ -266,8 +266,8 @@ describe('oncePerTick', () => {
     await expect(refusal(PerRequest)).resolves.toBeInstanceOf(TypeError);
   });
 
-  describe('of two classes of one name', () => {
-    /** A new class each time. Two files may each have a class of that name. */
+  describe('in two classes of the same name', () => {
+    /** Returns a new class each time, as if two files each had a class with this name. */
     function taskOf(
       key: string | (() => string),
       more: { instance?: string } = {},
@@ -290,9 +290,9 @@ describe('oncePerTick', () => {
 
     test.each<[string, string | (() => string), string | (() => string)]>([
       ['the same key', 'same', 'same'],
-      ['keys that functions give', () => 'same', () => 'same'],
-      ['a key that a function gives', 'same', () => 'same'],
-    ])('is refused at start-up where their methods of one name lock %s', async (_name, one, other) => {
+      ['keys from functions', () => 'same', () => 'same'],
+      ['a fixed key and a key from a function', 'same', () => 'same'],
+    ])('is refused at start-up when methods of the same name lock %s', async (_name, one, other) => {
       // Only the message is compared, because Jest cannot print a started application.
       expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
         'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or with a key function. ' +
@@ -301,20 +301,20 @@ describe('oncePerTick', () => {
       );
     });
 
-    test('has ticks of each where they lock other keys', async () => {
+    test('has separate ticks when the classes lock different keys', async () => {
       const tasks = [taskOf('a'), taskOf('b')];
       const app = await startApp({ imports: [ScheduleModule.forRoot()], providers: tasks });
       await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
     });
 
-    test('has ticks of each where they lock in other module instances', async () => {
+    test('has separate ticks when the classes use different module instances', async () => {
       const tasks = [taskOf('same'), taskOf('same', { instance: 'billing' })];
       const imports = [ScheduleModule.forRoot(), RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
       const app = await startApp({ imports, providers: tasks });
       await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
     });
 
-    test('is one schedule where two modules provide the same class', async () => {
+    test('has one tick when two modules provide the same class', async () => {
       const task = taskOf('same');
       @Module({ providers: [task] })
       class Feature {}
@@ -323,7 +323,7 @@ describe('oncePerTick', () => {
     });
   });
 
-  test('is refused by the first call where start-up could not see it', async () => {
+  test('is refused at the first call when another decorator hides it at start-up', async () => {
     @Injectable()
     class Hidden {
       @Wrapped()
@@ -335,7 +335,7 @@ describe('oncePerTick', () => {
   });
 });
 
-describe('a skipped tick', () => {
+describe('a skipped call', () => {
   @Injectable()
   class Task {
     @WithLock('task', { onBusy: 'skip' })
@@ -352,7 +352,7 @@ describe('a skipped tick', () => {
     async yearly(): Promise<void> {}
   }
 
-  test('is published on a channel and logged at level debug', async () => {
+  test('is published on the diagnostics channel and logged at level debug', async () => {
     const { app, service } = await start(Task);
     const lock = await app.get(LockService).acquire('task', { ttl: 60_000 });
     await expect(service.run()).resolves.toBeUndefined();
@@ -398,7 +398,7 @@ describe('a skipped tick', () => {
     ]);
   });
 
-  test('is no error while the application shuts down', async () => {
+  test('causes no error while the application shuts down', async () => {
     const { app, service } = await start(Task);
     await app.close();
     await expect(service.run()).resolves.toBeUndefined();

@@ -27,7 +27,7 @@ interface Firing {
   readonly tick: number;
 }
 
-/** The most milliseconds between the call for a run and its start on a machine that does not stand still. */
+/** The most milliseconds between the call for a run and its start on a machine that does not stall. */
 const LATE_MS = 300;
 
 class Instances {
@@ -103,7 +103,7 @@ class Instances {
     return this.runs.filter((run) => run.job === job).toSorted((a, b) => a.start - b.start);
   }
 
-  /** True if the machine delayed a run of the job, or a call for a run failed for lack of an answer. */
+  /** True if the machine delayed a run of the job, or a call for a run failed because an answer was missing. */
   wasLate(job: string): boolean {
     const hasFailed = this.errors.join('').includes(`Could not lock "${job}"`);
     return hasFailed || this.of(job).some(({ asked, start }) => start - asked > LATE_MS);
@@ -140,17 +140,17 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
   beforeAll(async () => {
     await instances.start(file, 1, 10_000);
     first = instances.nextTick();
-    // One tick more than the tests count: a call that a shutdown refuses has fired and does not run.
+    // The instances run for one more tick than the tests count, because a call that the shutdown refuses does not run.
     await instances.untilOver(first + TICKS);
     await instances.stop();
   });
 
-  test('a 10 ms job every second with oncePerTick runs once for each tick that an instance fires for', () => {
+  test('a 10 ms job every second with oncePerTick runs once for each tick that fires', () => {
     const fired = Array.from({ length: TICKS }, (_, index) =>
       instances.firings.some((firing) => firing.fired === 'oncePerTick' && firing.tick === first + index),
     );
     const counts = instances.counts('oncePerTick', first, TICKS);
-    // When the machine stands still for a second, the scheduler leaves a tick out, or the run before still holds the lock.
+    // When the machine stalls for a second, the scheduler leaves a tick out, or the run before still holds the lock.
     expect(counts.filter(Boolean).length).toBeGreaterThan(TICKS / 4);
     const isLate = instances.wasLate('oncePerTick');
     expect(counts).toEqual(isLate ? counts.map((count) => Math.min(count, 1)) : fired.map(Number));
@@ -161,32 +161,32 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(total).toBeGreaterThan(TICKS);
   });
 
-  test('a minHold longer than the clock difference keeps runs apart by that time', () => {
+  test('a minHold that is longer than the clock difference keeps runs that long apart', () => {
     const runs = instances.of('minHold');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
   });
 
-  test('a run that is longer than its interval does not overlap the next one, on one instance or several', () => {
+  test('a run that is longer than its interval does not overlap the next run on any instance', () => {
     const runs = instances.of('long');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(overlaps(runs)).toBe(0);
     expect(Math.max(...instances.counts('long', first, TICKS))).toBe(1);
   });
 
-  test('an @Interval of 1 s with oncePerTick begins no two runs closer than 900 ms, and does not stop', () => {
+  test('an @Interval of 1 s with oncePerTick keeps running, with about a second between two starts', () => {
     const runs = instances.of('interval');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
   });
 
-  test('skips and shutdown log no error', () => {
+  test('skipped calls and the shutdown log no lock error', () => {
     // The scheduler itself may say that it fired late.
     expect(instances.errors.join('')).not.toMatch(/LockHeldError|is held|has run|shutting down/);
   });
 });
 
-test('a tick whose instance crashed runs again on another instance once the lock has lapsed, on three Redis', async () => {
+test('a tick whose instance crashed runs again on another instance after the ttl, on three Redis nodes', async () => {
   // The third instance asks for a tick after the lock of the crashed one has lapsed, and long before the next tick.
   const clocks = [0, 400, -3_000];
   const ttl = 2_000;

@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterEach(() => redlock.close());
 
-/** Leaves the record of an attempt that reached only this node. */
+/** Leaves a record on this node alone, such as after an attempt that reached only this node. */
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);
@@ -49,7 +49,7 @@ describe('inspect', () => {
     ]);
   });
 
-  test('rejects without a quorum', async () => {
+  test('rejects without a quorum of answers', async () => {
     nodes[0].fate.read = away;
     nodes[1].fate.read = 'hang';
     const error = await inspection.inspect('k').catch((thrown: unknown) => thrown);
@@ -62,7 +62,7 @@ describe('inspect', () => {
     });
   });
 
-  test('changes nothing', async () => {
+  test('changes no record', async () => {
     const lock = await redlock.acquire(['k'], once);
     await inspection.inspect('k');
     await inspection.inspect('other');
@@ -72,7 +72,7 @@ describe('inspect', () => {
 });
 
 describe('list', () => {
-  test('lists a record of a minority once, as not held', async () => {
+  test('lists a record on a minority of nodes once, as not held', async () => {
     await redlock.acquire(['held'], once);
     await leftOn(nodes[1], 'left');
     const infos = await listed();
@@ -137,7 +137,7 @@ describe('list', () => {
     );
   });
 
-  test('stops asking when the loop ends early', async () => {
+  test('asks no further node when it has reached `limit`', async () => {
     for (let index = 0; index < 3; index++) await redlock.acquire([`k${index}`], once);
     await expect(listed({ limit: 2 })).resolves.toHaveLength(2);
     expect(nodes[1].count('scan')).toBe(0);
@@ -159,11 +159,11 @@ describe('list', () => {
   });
 });
 
-describe('a lock that several hold', () => {
+describe('a lock with several holders', () => {
   const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
   const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 3 } };
 
-  test('is shown with all holders, and the answer of each node', async () => {
+  test('is shown with all its holders and with the vote of each node', async () => {
     const locks = [await redlock.acquire(['k'], permits), await redlock.acquire(['k'], permits)];
     const info = await inspection.inspect('k');
     expect(info).toMatchObject({ held: true, mode: 'permits', permits: 3 });
@@ -177,7 +177,7 @@ describe('a lock that several hold', () => {
     expect(await listed()).toMatchObject([{ key: 'k', mode: 'shared', holders: { length: 2 } }]);
   });
 
-  test('is listed for a holder that the first node lacks, though another acquires there meanwhile', async () => {
+  test('is listed with a holder that the first node lacks, though another holder acquires there meanwhile', async () => {
     nodes[0].fate.acquire = away;
     const lasting = await redlock.acquire(['k'], shared);
     nodes[0].fate.acquire = 0;
@@ -192,7 +192,7 @@ describe('a lock that several hold', () => {
     expect(infos[0]?.holders.map(({ id }) => id)).toContain(lasting.id);
   });
 
-  test('is released by force for one holder, or for all', async () => {
+  test('can be released by force for one holder or for all holders', async () => {
     const locks = [
       await redlock.acquire(['k'], permits),
       await redlock.acquire(['k'], permits),
@@ -215,7 +215,7 @@ describe('forceRelease', () => {
     expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('removes a record of a minority', async () => {
+  test('removes records of attempts that won no quorum', async () => {
     await leftOn(nodes[0], 'k');
     await leftOn(nodes[1], 'k');
     await expect(inspection.forceRelease('k')).resolves.toBe(true);
@@ -239,7 +239,7 @@ describe('forceRelease', () => {
     expect([...redlock.held].map((lock) => [lock.id, lock.isHeld()])).toEqual([[info.id, true]]);
   });
 
-  test('rejects without a quorum, and a holder of this process with a quorum stays held', async () => {
+  test('rejects without a quorum of answers, and leaves a lock of this process held', async () => {
     const lock = await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate.forceRelease = away;
     const error = await inspection.forceRelease('k').catch((thrown: unknown) => thrown);

@@ -35,11 +35,15 @@ function step(event: WaitEvent, terms: Partial<WaitTerms> = {}, state: Partial<W
 const ask = (asksAll: boolean): WaitStep => ({ kind: 'ask', asksAll });
 const sleep = (ms: number): WaitStep => ({ kind: 'sleep', ms });
 
-describe('the first in line', () => {
+describe('the first waiter of a process', () => {
   test.each<[string, WaitEvent, WaitStep]>([
-    ['asks', { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 }, ask(false)],
     [
-      'sleeps until the lock can lapse when it took over a place in the queue',
+      'asks the nodes without delay',
+      { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 },
+      ask(false),
+    ],
+    [
+      'sleeps until the lock can lapse when the queue node already has it in the queue',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
       sleep(350),
     ],
@@ -49,12 +53,12 @@ describe('the first in line', () => {
       sleep(5_000),
     ],
     [
-      'keeps the time for a last attempt',
+      'wakes early enough for a last attempt before its timeout',
       { kind: 'first', freeIn: 60_000, timeLeft: 1_000, random: 0.5 },
       sleep(950),
     ],
-    ['asks when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
-    ['asks all nodes the last time', { kind: 'woken', timeLeft: 75 }, ask(true)],
+    ['asks the nodes when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
+    ['asks all nodes in its last attempt', { kind: 'woken', timeLeft: 75 }, ask(true)],
   ])('%s', (_what, event, expected) => {
     expect(step(event)).toEqual(expected);
   });
@@ -63,48 +67,48 @@ describe('the first in line', () => {
 describe('a refused caller', () => {
   test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
     ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
-    ['sleeps until the holder can lapse when that is sooner', { freeIn: 700 }, {}, sleep(750)],
+    ['sleeps until the lock can lapse when that comes sooner', { freeIn: 700 }, {}, sleep(750)],
     [
-      'asks again in a second while nodes keep others out for it',
+      'asks again in a second while nodes keep other callers out for it',
       { holdsBack: true, freeIn: 60_000 },
       {},
       sleep(1_000),
     ],
     [
-      'asks again in a second while nodes keep others out, also where no message will come',
+      'asks again in a second while nodes keep other callers out, also when no message will come',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       { delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'polls as often as usual while nodes keep others out',
+      'polls with a delay of less than a second while nodes keep other callers out',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       {},
       sleep(250),
     ],
     [
-      'asks again in a second while nodes keep others out, with a limit of attempts',
+      'asks again in a second while nodes keep other callers out, also with a limit of attempts',
       { holdsBack: true },
       { attempts: 5, delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'asks again in a second while nodes keep others out, with a jitter that is longer',
+      'asks again in a second while nodes keep other callers out, also with a longer jitter',
       { holdsBack: true, isQueued: false },
       { delay: 200, jitter: 60_000 },
       sleep(1_000),
     ],
     ['polls when no message will come', { isQueued: false }, {}, sleep(250)],
-    ['polls with a limit of attempts', {}, { attempts: 5 }, sleep(250)],
+    ['polls when its attempts are limited', {}, { attempts: 5 }, sleep(250)],
     ['asks again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
-    ['adds no jitter when there is none', { isQueued: false }, { jitter: 0 }, sleep(200)],
+    ['polls after exactly its delay when its jitter is 0', { isQueued: false }, { jitter: 0 }, sleep(200)],
     [
-      'asks again at once when that request joins the queue',
+      'asks again at once when its next request can join the queue',
       { isQueued: false, canQueue: true },
       {},
       ask(false),
     ],
-    ['keeps the time for a last attempt', { timeLeft: 900 }, {}, sleep(850)],
+    ['wakes early enough for a last attempt before its timeout', { timeLeft: 900 }, {}, sleep(850)],
     ['polls when there was no quorum', { ...NO_VOTE, queueNodeFirst: false }, {}, sleep(250)],
     ['asks all nodes at once when the queue node gave no vote', NO_VOTE, {}, ask(true)],
     [
@@ -123,14 +127,14 @@ describe('a refused caller', () => {
     expect(step({ ...HELD, ...event }, terms)).toEqual(expected);
   });
 
-  test('counts an attempt before a sleep, and none before an immediate retry', () => {
+  test('counts an attempt when it sleeps, and none when it asks again at once', () => {
     const [slept] = next(firstState(2), HELD, TERMS);
     expect(slept).toEqual({ attempts: 3, isRefused: true, asksAll: false });
     const [asks] = next(firstState(2), { ...HELD, isQueued: false, canQueue: true }, TERMS);
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('splits each pause into several attempts while nodes keep others out, over the same total time', () => {
+  test('splits each pause into several attempts while nodes keep other callers out, over the same total time', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;
@@ -147,7 +151,7 @@ describe('a refused caller', () => {
     expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
   });
 
-  test('counts the attempts that a wait behind other callers replaces', () => {
+  test('counts its wait behind other callers as attempts', () => {
     expect(step(HELD, { attempts: 4 }, { attempts: 3 })).toEqual({ kind: 'give up', limit: { attempts: 4 } });
     expect(step(HELD, { attempts: 4 }, { attempts: 2 })).toEqual(sleep(250));
   });

@@ -62,7 +62,7 @@ describe('in one process', () => {
     expect(asked(nodes)).toEqual([4]);
   });
 
-  test('counts the time behind other waiters as attempts, without a request', async () => {
+  test('a waiter behind others counts its waiting time as attempts, and sends no request', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes, { owner: 'alice' });
     await redlock.acquire(['k'], once);
@@ -83,7 +83,7 @@ describe('in one process', () => {
     await expect(first).resolves.toBeInstanceOf(LockHeldError);
   });
 
-  test('does not delay a call with other keys', async () => {
+  test('a waiter does not delay a call with other keys', async () => {
     const redlock = redlockOver(scriptedNodes(1));
     await redlock.acquire(['k'], once);
     const stuck = redlock.acquire(['k'], waiting).catch(() => undefined);
@@ -110,12 +110,12 @@ describe('in one process', () => {
   });
 });
 
-describe("a mark on a node that keeps another waiter's mark", () => {
+describe("a waiter's mark on a node that still keeps another waiter's mark", () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
   /**
-   * A node at which readers hold the lock, and at which another waiter's mark stands for so many milliseconds. `told` has the
-   * times at which our mark was requested.
+   * A node on which readers hold the lock, and which keeps another waiter's mark for `standsFor` milliseconds. `told` has
+   * the times at which our waiter requested its mark.
    */
   async function marked(standsFor: number): Promise<{ node: ScriptedNode; held: HeldLock; told: number[] }> {
     const [node] = scriptedNodes(1) as [ScriptedNode];
@@ -131,7 +131,7 @@ describe("a mark on a node that keeps another waiter's mark", () => {
     return { node, held, told };
   }
 
-  test('is requested every 50 ms until the node sets it, and then with each retry', async () => {
+  test('is requested every 50 ms until the node sets it, and from then on with each retry', async () => {
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
@@ -144,7 +144,7 @@ describe("a mark on a node that keeps another waiter's mark", () => {
     await (await waits).release();
   });
 
-  test('is not retried when the store does not answer, or throws', async () => {
+  test('is not requested again when the store answers with undefined or throws', async () => {
     for (const holdBack of [
       () => Promise.resolve(undefined as never),
       () => {
@@ -169,7 +169,7 @@ describe("a mark on a node that keeps another waiter's mark", () => {
     }
   });
 
-  test('is not requested again after its waiter was granted, gave up, or was refused by an exclusive holder', async () => {
+  test('is not requested again after its waiter acquired, gave up, or met an exclusive holder', async () => {
     for (const end of ['granted', 'aborted', 'exclusive'] as const) {
       const { node, held, told } = await marked(Infinity);
       const controller = new AbortController();
@@ -195,7 +195,7 @@ describe("a mark on a node that keeps another waiter's mark", () => {
     }
   });
 
-  test('does not keep the process alive', async () => {
+  test('has a timer that does not keep the process alive', async () => {
     const { node } = await marked(Infinity);
     const controller = new AbortController();
     const before = jest.getTimerCount();
@@ -246,7 +246,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)).toEqual([1, 1, 1, 0, 0]);
   });
 
-  test('the next node keeps the queue when the first one does not answer', async () => {
+  test('the second node becomes the queue node when the first node is down', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -262,7 +262,7 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('a waiter skips an unfit queue node at once', async () => {
+  test('a waiter asks the other nodes when the queue node gives no vote', async () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -297,7 +297,7 @@ describe('on several nodes', () => {
     await expect(second).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('retries within one attempt while a release reaches the other nodes', async () => {
+  test('an attempt asks nodes again while a release is still on its way to them', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -318,7 +318,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)[0]).toBe(1);
   });
 
-  test('releases on a node that was asked again and did not answer, though it refused at first (S6)', async () => {
+  test('a cancelled attempt releases on nodes that refused, were asked again, and did not answer (S6)', async () => {
     const nodes = scriptedNodes(5);
     const others = nodes.slice(1);
     const held = await redlockOver(others, { owner: 'alice' }).acquire(['k'], once);
@@ -341,10 +341,18 @@ describe('on several nodes', () => {
 
 test.each([
   // A quorum answers with errors, so the cause is known.
-  ['errors of a quorum rejects with them', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
+  [
+    'rejects with the errors of the nodes when a quorum answers with errors',
+    new Error('WRONGTYPE'),
+    { code: 'LOCK_UNAVAILABLE' },
+  ],
   // The last attempt had little time, so a missing answer proves nothing.
-  ['no answer in time rejects with the last known holder', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
-] as const)('the last attempt of a wait that gets %s', async (_what, fate, expected) => {
+  [
+    'rejects with the last known holder when nodes do not answer in time',
+    'hang',
+    { code: 'LOCK_HELD', owner: 'alice' },
+  ],
+] as const)('the last attempt of a wait %s', async (_what, fate, expected) => {
   const nodes = scriptedNodes(3);
   await redlockOver(nodes, { owner: 'alice' }).acquire(['k'], once);
   const outcome = redlockOver(nodes, { owner: 'bob' })
