@@ -26,7 +26,7 @@ test.each([
   ['light', { width: 1_180, height: 620 }, ['locks', 'details', 'timeline', 'question']],
   ['dark', { width: 1_180, height: 620 }, ['details']],
   ['light', { width: 390, height: 760 }, ['locks']],
-] as const)('writes the pictures, %s, %o', async (colorScheme, viewport, wanted: readonly string[]) => {
+] as const)('writes the pictures of the page, %s, %o', async (colorScheme, viewport, wanted: readonly string[]) => {
   const page = await browser.newPage({ viewport, colorScheme });
   await page.goto(board.url);
   // The timelines need time to fill.
