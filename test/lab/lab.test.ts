@@ -42,7 +42,7 @@ function lab(...args: string[]): Promise<Ended> {
 }
 
 test(
-  'a stale write of a paused holder succeeds without a token check, and is refused with one',
+  'the lab shows that only a token check refuses the late write of a paused holder',
   async () => {
     const { code, output } = await stale;
 
@@ -58,7 +58,7 @@ test(
 );
 
 test(
-  'per-node counts admit a third holder and readers starve a writer; permits and shared locks prevent both',
+  'the lab shows that permits admit no third holder, and that shared locks do not starve a writer',
   async () => {
     const { code, output } = await kinds;
 
@@ -72,7 +72,7 @@ test(
   TIMEOUT,
 );
 
-test('ends before it starts anything for an unknown scenario', async () => {
+test('the lab ends before it starts a server if a scenario is unknown', async () => {
   const { code, output } = await lab('16');
 
   expect(code).toBe(1);
@@ -80,7 +80,7 @@ test('ends before it starts anything for an unknown scenario', async () => {
   expect(output).not.toContain('PostgreSQL');
 });
 
-test('ends with advice when the port is in use', async () => {
+test('the lab ends with advice when its port is in use', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

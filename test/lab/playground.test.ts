@@ -36,7 +36,7 @@ beforeAll(async () => {
   lab.services = services;
 }, START_TIMEOUT);
 
-test('tasks keep coming when instances are killed and paused in the middle of taking some', async () => {
+test('the playground submits tasks again after the instance that takes tasks is killed or paused', async () => {
   const ended = lab.run(playground);
   ended.catch(() => undefined);
   await until(() => lab.stage?.instances.length === 3);
@@ -68,7 +68,7 @@ test('tasks keep coming when instances are killed and paused in the middle of ta
 const LONG = process.env['FAULTS'] === 'long';
 const STORES = [['PostgreSQL', 'postgres'] as const, ...(LONG ? [['etcd', 'etcd'] as const] : [])];
 
-describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('locks in %s', (name, store) => {
+describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('locks of the playground in %s', (name, store) => {
   /** Runs the playground under the lock of this package until `situation` ends; returns the outcome. */
   async function play(
     settings: Partial<StagePlan>,
@@ -91,9 +91,9 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
   const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
     events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
 
-  test('exclude each other while the store is killed and paused, and instances start meanwhile', async () => {
+  test('exclude each other while the store is killed or paused, and while instances restart', async () => {
     const outcome = await play(
-      // Long: a holder whose process stands still must not lose its lock.
+      // The ttl is long, so that a holder does not lose its lock when its process stalls.
       { ttl: 6_000, work: 300 },
       async (stage, node, events) => {
         const [{ name: first }] = stage.instances as [LabInstance];
@@ -107,7 +107,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
           const [instance] = stage.instances as [LabInstance];
           await stage.kill(instance);
           await stage.revive(instance);
-          // From here on all events of that name come from the new process: the killed one may have acquired just before.
+          // All later events of this name come from the new process. The killed process may have acquired just before.
           const since = events.length;
           expect(stage.instances[0]?.name).toBe(first);
           for (const each of stage.instances) await until(() => has(events, since, 'unavailable', each.name));
@@ -138,7 +138,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
   });
 
   if (LONG)
-    test('are still held when the store was killed and is back', async () => {
+    test('are still held after the store was killed and restarted', async () => {
       const outcome = await play({ ttl: 60_000, work: 1_000 }, async (stage, node, events) => {
         const isRead = (event: LabEvent): boolean => event.kind === 'read' && event.tasks > 0;
         await until(() => events.some(isRead));
