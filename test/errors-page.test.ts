@@ -64,7 +64,7 @@ function pattern(message: string): RegExp {
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('every message has a case that provokes it, and every case has a message', () => {
+  test('and the tests provoke every message of the section', () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
@@ -84,7 +84,7 @@ const OF_OTHER_SERVERS: readonly string[] = DENIED_INSIDE.filter((message) => me
 
 const once = { retry: false } as const;
 const SECRET = 'secret';
-/** A URL without a server: tests and other programs do not listen on so low a port. */
+/** A URL without a server. Neither tests nor other programs listen on this low port. */
 const NO_SERVER = 'redis://127.0.0.1:1';
 
 let app: INestApplication | undefined;
@@ -523,7 +523,7 @@ function thrownBy(action: () => unknown): string {
 const memory = { nodes: 'memory' } as const;
 const declared = defineLocks({ report: { key: 'report' }, invoice: { key: 'invoice', instance: 'billing' } });
 
-describe('invalid options are refused as docs/errors.md says', () => {
+describe('docs/errors.md quotes each message about invalid options', () => {
   provoke('Options that do not fit', {
     'Expected `ttl` to be ..., got ...': async () =>
       thrownBy(() =>
@@ -624,7 +624,7 @@ class TwoLeaders {}
 
 const etcdNode = etcd({ endpoints: 'http://127.0.0.1:2379' });
 
-describe('the board', () => {
+describe('docs/errors.md quotes each message of the board', () => {
   /** Asks a board to release a lock; returns the text of the answer. */
   const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
     const board = RedlockBoardModule.forRoot({ path: '/locks', public: true, allowForceRelease });
@@ -656,7 +656,7 @@ describe('the board', () => {
   });
 });
 
-describe('start-up errors in docs/errors.md', () => {
+describe('docs/errors.md quotes each start-up error', () => {
   provoke('At start-up', {
     '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
     "@InjectLockService('...') needs RedlockModule.forRoot({ nodes, name: '...' })": () => refusalOf(Billing),
@@ -709,7 +709,7 @@ async function saidWhenLocking(level: string, inTransaction: () => boolean): Pro
   return log.of(level).join();
 }
 
-describe('log lines in docs/errors.md', () => {
+describe('docs/errors.md quotes each log line', () => {
   /** Starts an application on these nodes; returns its warnings. */
   async function warnedOf(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<string> {
     app = await startApp({}, { nodes }, { logger: log });

@@ -68,11 +68,11 @@ test('package.json allows or denies each install script, as npm 11 requires', as
   );
 });
 
-test('no package is deprecated', async () => {
+test('package-lock.json contains no deprecated package', async () => {
   await expect(namesOf(({ deprecated }) => deprecated)).resolves.toEqual([]);
 });
 
-test('the lock file names no registry', async () => {
+test('package-lock.json names no registry', async () => {
   await expect(namesOf(({ resolved }) => resolved)).resolves.toEqual([]);
   await expect(readFile('package-lock.json', 'utf8')).resolves.not.toMatch(/https?:\/\/[^"]*\.tgz/);
 });

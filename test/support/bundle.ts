@@ -11,7 +11,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 /** A change to a source file that only one bundle contains. */
 export interface Patch {
   readonly file: string;
-  /** Text that the file must contain exactly once: a patch that changed nothing would seem to do no harm. */
+  /** Text that the file must contain exactly once. A test with a patch that changed nothing would show nothing. */
   readonly find: string;
   readonly replace: string;
 }
@@ -66,7 +66,7 @@ function compileWith(patches: readonly Patch[], unused: Set<Patch>): Plugin {
   return {
     name: 'swc',
     setup({ onLoad, onResolve }) {
-      // The sources of the library, not its build.
+      // A bundle contains the sources of the library, not its build.
       onResolve({ filter: /^nestjs-redlock(\/|$)/ }, ({ path }) => ({
         path: join(path.replace('nestjs-redlock', join(ROOT, 'lib')), 'index.ts'),
       }));

@@ -32,7 +32,7 @@ export function debianServer(name) {
   const folder = join(CACHE, name);
   const bin = join(folder, 'bin');
   if (!existsSync(bin)) {
-    // The folder gets its name when it is complete.
+    // The folder gets its final name only when it is complete.
     const draft = `${folder}.${process.pid}`;
     try {
       unpack(server, draft);

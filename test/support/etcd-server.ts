@@ -150,7 +150,7 @@ export class EtcdServer {
   /** Starts the process unless it runs. Resolves when the member answers a request that needs a majority. */
   async start(): Promise<void> {
     if (this.#process) return;
-    // The data is in memory if there is such a folder: versions before 3.5 cannot do without fsync.
+    // The data is in memory if /dev/shm exists, because etcd before 3.5 cannot turn off fsync.
     this.#folder ??= await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'etcd-test-'));
     this.#launch(this.#folder);
     const deadline = performance.now() + START_TIMEOUT;
