@@ -402,7 +402,7 @@ export class Stage {
   }
 
   private async comeToRest(): Promise<void> {
-    await this.wait('the end of what is under way', () => {
+    await this.wait('the end of the current work', () => {
       const running = new Set(
         this.instances.filter(({ state }) => state === 'running').map(({ name }) => name),
       );

@@ -13,8 +13,8 @@ import { startWatchdog } from './watchdog.js';
 const START_TIMEOUT = 60_000;
 
 /**
- * Timing in milliseconds. With these values etcd grants leases of one second, and a cluster elects a new leader in
- * less.
+ * Timing in milliseconds. With these values etcd grants leases of one second, and a cluster elects a new leader in less
+ * than a second.
  */
 const QUICK = { heartbeat: 20, election: 200 };
 
