@@ -33,7 +33,7 @@ export const killedBetweenTwoCommands: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [node] = stage.redisNodes;
   if (!node) return;
-  // The first dispatch has no tasks. It is here because the first use of a script needs another round trip for its text.
+  // The first dispatch has no tasks. It loads the script of the lock, whose first use needs another round trip.
   stage.go(first);
   await stage.seeAny('the first read of the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
   await stage.until('the first release', async () => (await stage.lockLeft(node)) === 0);

@@ -6,8 +6,9 @@ import { dirname, join, posix, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The configuration of the linter states which folders may import which others. A pattern that matches nothing would look like
-// code that keeps the rule. These tests therefore make files that break the rule, and check that the linter refuses them.
+// The configuration of the linter states which folders may import which others. A pattern that matches nothing would
+// look like code that keeps the rule. These tests therefore make files that break the rule, and check that the linter
+// refuses them.
 
 /** Folders and packages that each folder of `lib` may import, beside its own files and the modules of Node. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {

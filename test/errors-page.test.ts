@@ -40,7 +40,7 @@ import { redisVersion, type RedisServer, startRedis } from './support/redis-serv
 import { startSentinel } from './support/sentinel.js';
 import { until } from './support/until.js';
 
-// These tests provoke each message in the tables of docs/errors.md, on a real server if the message comes from a server.
+// These tests provoke each message in the tables of docs/errors.md. Messages of servers come from real servers.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/errors.md'), 'utf8');
 
@@ -137,7 +137,7 @@ interface Late {
   readonly config?: string;
 }
 
-/** Returns the error of an application whose server starts later. On a running server, the start of some cases would fail. */
+/** Returns the error of an application whose server starts later. With a running server, some cases would not start. */
 async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
@@ -352,7 +352,10 @@ async function messageOf(Kind: new (...args: never[]) => Error, failing: Promise
   throw error;
 }
 
-/** Runs a task until its lock is lost. `running` resolves at its begin, `ended` to the message of its {@link LockLostError}. */
+/**
+ * Runs a task until its lock is lost. `running` resolves when the task begins, and `ended` resolves to the message of
+ * its {@link LockLostError}.
+ */
 function untilLost(locks: LockService): { readonly running: Promise<void>; readonly ended: Promise<string> } {
   let begun = (): void => undefined;
   const running = new Promise<void>((resolve) => {

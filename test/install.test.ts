@@ -8,8 +8,8 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 const run = promisify(execFile);
 
 /**
- * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for machines
- * without a Redis. No version of them declares Node 20, so `.npmrc` hides their warnings.
+ * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for
+ * machines without a Redis. No version of them declares Node 20, so `.npmrc` hides their warnings.
  */
 const WANTS_NODE_22 = ['file-type', 'js-redis-server', 'lua-redis-wasm'];
 

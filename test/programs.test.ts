@@ -5,8 +5,8 @@ import { dirname, join, resolve } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The sample and the lab are programs that use the library as other programs do. The configuration of the linter states which
-// modules they may import. These tests make files with such imports, and check which the linter refuses.
+// The sample and the lab are programs that use the library as other programs do. The configuration of the linter states
+// which modules they may import. These tests make files with such imports, and check which the linter refuses.
 
 async function lint(path: string, source: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'programs-'));

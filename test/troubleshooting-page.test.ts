@@ -9,7 +9,8 @@ import { startApp } from './support/nest-app.js';
 import { startRedis, startRedisNodes } from './support/redis-server.js';
 import { until } from './support/until.js';
 
-// These tests provoke the messages that docs/troubleshooting.md quotes, and check that each quotation matches a message.
+// These tests provoke the messages that docs/troubleshooting.md quotes, and check that each quotation matches a
+// message.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/troubleshooting.md'), 'utf8');
 const quoted = [...page.matchAll(/^ *```text\n(.*?)```$/gms)]

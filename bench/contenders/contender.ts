@@ -35,8 +35,8 @@ export interface Contender {
   /** True if the contender can lock on several independent nodes. */
   readonly quorum: boolean;
   /**
-   * Name of the contender that this contender wraps in a thin layer. Long groups leave out the layer if they measure the
-   * wrapped contender.
+   * Name of the contender that this contender wraps in a thin layer. Long groups leave out the layer if they measure
+   * the wrapped contender.
    */
   readonly over?: string;
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */

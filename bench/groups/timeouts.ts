@@ -14,8 +14,8 @@ const SHORT = 1_000;
 const LATER = 1_500;
 
 /**
- * Measures whether a permit of ten seconds is lost when another process asks for a permit of a second. A library may purge
- * by the lockTimeout of another caller, or give the whole key one expiry.
+ * Measures whether a permit of ten seconds is lost when another process asks for a permit of a second. A library may
+ * purge by the lockTimeout of another caller, or give the whole key one expiry.
  */
 export const timeouts: Group = {
   name: 'timeouts',

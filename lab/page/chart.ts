@@ -3,7 +3,9 @@ import type { LabEvent, RunRecord } from '../lab-event.js';
 import type { Rule } from '../lab-event.js';
 import { overlapsOf, type Span, spansOf } from '../spans.js';
 
-/** Strategies that let several instances dispatch at once without a mistake, as the database keeps their tasks apart. */
+/**
+ * Strategies that let several instances dispatch at once without a mistake, as the database keeps their tasks apart.
+ */
 const PARALLEL: ReadonlySet<RunRecord['strategy']> = new Set(['skip-locked', 'unique-constraint']);
 
 const AFTER_A_PAUSE: ReadonlySet<LabEvent['kind']> = new Set(['resumed', 'killed', 'node-killed']);

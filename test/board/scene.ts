@@ -40,7 +40,9 @@ const declared = defineLocks({
   },
 });
 
-/** Returns the classes with the jobs of one of the three applications. Each application has a module of its own name. */
+/**
+ * Returns the classes with the jobs of one of the three applications. Each application has a module of its own name.
+ */
 function jobsOf(instance: string | undefined): Type[] {
   const of = instance === undefined ? {} : { instance };
   class Outbox {

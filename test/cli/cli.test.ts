@@ -19,7 +19,7 @@ import { until } from '../support/until.js';
 
 // Each test runs the built command in a process of its own, on three real servers.
 
-/** The ttl is an hour, so that the remaining time begins with "59 min" for a whole minute, even if the command starts late. */
+/** The ttl is an hour, so that the remaining time begins with "59 min" for a whole minute. */
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 /** An address without a server. Neither tests nor other programs listen on this low port. */
@@ -438,7 +438,9 @@ describe('nestjs-redlock on a secured server', () => {
   const encoded = encodeURIComponent(password);
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
 
-  /** Runs the command lines in turn. At the same time on a busy machine, they could exceed the limit of 2 s for a node. */
+  /**
+   * Runs the command lines in turn. At the same time on a busy machine, they could exceed the limit of 2 s for a node.
+   */
   async function oneAfterAnother(lines: readonly (readonly string[])[]): Promise<Ended[]> {
     const runs: Ended[] = [];
     for (const line of lines) runs.push(await runCli(line));

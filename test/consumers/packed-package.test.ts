@@ -53,7 +53,8 @@ describe('the packed package', () => {
       expect.arrayContaining(ENTRIES.flatMap((name) => [`${name}.js`, `${name}.d.ts`])),
     );
     expect(inDist('esm').filter((path) => !/^\w+\.(js|d\.ts)$/.test(path))).toEqual(['cli/main.js']);
-    // One format is enough for the command, which nobody imports, and for the page of the board, which both formats can load.
+    // One format is enough for the command, which nobody imports, and for the page of the board, which both formats can
+    // load.
     expect([...inDist('cjs'), 'cli/main.js'].sort()).toEqual(
       [...inDist('esm'), 'package.json', 'page.js'].sort(),
     );
@@ -75,7 +76,8 @@ describe('the packed package', () => {
         `${packed.files.length} files\n`,
     );
     expect(installedKiB - pagesKiB).toBeLessThanOrEqual(1_200);
-    // The pages are in the package, so that links work without a network. They are half of the download: pictures do not shrink.
+    // The pages are in the package, so that links work without a network. They are half of the download: pictures do
+    // not shrink.
     expect(pagesKiB).toBeLessThanOrEqual(800);
     expect(packedKiB).toBeLessThanOrEqual(780);
   });
@@ -85,7 +87,8 @@ describe('the packed package', () => {
     expect(loadedBy(`dist/${format}/index.js`).files.length).toBeLessThanOrEqual(7);
   });
 
-  // OpenTelemetry cannot instrument packages that were loaded before it. An application without Nest need not install Nest.
+  // OpenTelemetry cannot instrument packages that were loaded before it. An application without Nest need not install
+  // Nest.
   test.each([
     ['esm/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['esm/fencing', []],

@@ -7,8 +7,8 @@ import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
 import { kinds } from './scenarios/kinds.js';
 
-// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and the
-// same judge must find each fault.
+// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and
+// the same judge must find each fault.
 
 function scenarioNamed(start: string): Scenario {
   const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));
@@ -105,7 +105,8 @@ describe('with a broken library, the judge flags', () => {
       find: 'readonly id = randomId();',
       replace: "readonly id = randomId().replaceAll(/./g, '0');",
     };
-    // A node refuses an id whose lock has ended. Without this change, no client would get a lock after the first release.
+    // A node refuses an id whose lock has ended. Without this change, no client would get a lock after the first
+    // release.
     const forgotten = {
       file: 'lib/stores/redis/scripts/acquire.ts',
       find: "answer = redis.error_reply('ERR this lease was stored before, and has ended')",

@@ -136,7 +136,8 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
 
 describe('with slow connections', () => {
   test('an attempt rejects when two of three replies exceed the time limit, and leaves no key (S3, S6)', async () => {
-    // This limit is far below the time after which a node counts as silent. A silent node gets no command until it answers.
+    // This limit is far below the time after which a node counts as silent. A silent node gets no command until it
+    // answers.
     const limit = 100;
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(
@@ -157,7 +158,7 @@ describe('with slow connections', () => {
     const urls = [proxy.url, servers[1]!.url, servers[2]!.url];
     const [alice, bob] = [await newProcess('alice', urls, 60_000), await newProcess('bob')];
     const waiters = (): Promise<number> => servers[0]!.client().zcard('lock:{k}:q');
-    // Bob waits while Alice holds the lock. For a second afterwards, Alice asks the queue node first, because of this waiter.
+    // Bob waits while Alice holds the lock. For a second afterwards, Alice therefore asks the queue node first.
     const before = await bob.acquire(['k'], patient);
     const hers = alice.acquire(['k'], patient);
     await until(async () => (await waiters()) === 1);

@@ -238,8 +238,9 @@ export class Stage {
   }
 
   /**
-   * Returns for how many milliseconds beyond the grace a lock of this owner may stay. A killed process releases nothing, and
-   * a node may execute the last command of that process late, which restarts the ttl. A paused process releases late.
+   * Returns for how many milliseconds beyond the grace a lock of this owner may stay. A killed process releases
+   * nothing, and a node may execute the last command of that process late, which restarts the ttl. A paused process
+   * releases late.
    */
   async #timeToEnd(owner: string, since: number): Promise<number> {
     const client = this.clients.find(({ name }) => name === owner);

@@ -39,7 +39,9 @@ export interface WorkerOptions {
     readonly timeout: number;
     readonly delay: number;
     readonly jitter: number;
-    /** With a limit, a waiter retries after every delay. Without a limit, it retries after a message or a long sleep. */
+    /**
+     * With a limit, a waiter retries after every delay. Without a limit, it retries after a message or a long sleep.
+     */
     readonly attempts?: number;
   };
   /** Longest hold, in milliseconds. The duration of each hold is random, and at least `leastHold`. */
@@ -161,7 +163,10 @@ async function hold(attempt: number, lock: LockHandle): Promise<void> {
   }
 }
 
-/** Reads the register. Returns a function that ends the hold: a reader reads again, another holder writes the next value. */
+/**
+ * Reads the register. Returns a function that ends the hold: a reader reads again, another holder writes the next
+ * value.
+ */
 async function begin(
   attempt: number,
   lock: LockHandle,

@@ -15,8 +15,8 @@ import { startApp } from '../support/nest-app.js';
 import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
 
-// No lock can prevent this case: a holder finds its lock valid, is paused until another holder has acquired the lock, and
-// then writes. docs/safety.md names it among the cases that the library does not promise.
+// No lock can prevent this case: a holder finds its lock valid, is paused until another holder has acquired the lock,
+// and then writes. docs/safety.md names it among the cases that the library does not promise.
 
 /** The store of the locks. */
 type Kind = 'Redis' | 'PostgreSQL';

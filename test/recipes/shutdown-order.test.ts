@@ -19,7 +19,9 @@ import { OrdersProcessor } from './stop-first.js';
 
 let order: string[] = [];
 
-/** Marks the phases of the shutdown. This class belongs to the root module, whose hooks Nest calls first in each phase. */
+/**
+ * Marks the phases of the shutdown. This class belongs to the root module, whose hooks Nest calls first in each phase.
+ */
 @Injectable()
 class Phases implements BeforeApplicationShutdown, OnApplicationShutdown {
   beforeApplicationShutdown(): void {
@@ -119,8 +121,8 @@ describe('the shutdown of an application', () => {
   });
 
   /**
-   * Closes the application while a job and another locked method run. The other method ends when the worker has closed or a
-   * job has failed.
+   * Closes the application while a job and another locked method run. The other method ends when the worker has closed
+   * or a job has failed.
    *
    * @returns the reasons of the jobs that had failed at that moment
    */

@@ -20,9 +20,9 @@ export interface Patch {
 const OPTIONAL = ['@nestjs/microservices', '@nestjs/websockets', 'class-transformer', 'class-validator'];
 
 /**
- * Bundles each program into one file, with the library and all packages that the program imports. The files are in a new
- * directory, which is removed after the test file. A process starts four times as fast from a bundle: Node spends most of a
- * start on opening several hundred files, and a fault test starts six processes.
+ * Bundles each program into one file, with the library and all packages that the program imports. The files are in a
+ * new directory, which is removed after the test file. A process starts four times as fast from a bundle: Node spends
+ * most of a start on opening several hundred files, and a fault test starts six processes.
  *
  * @param programs - paths such as `test/faults/worker.ts`, which becomes `worker.js`
  * @returns the directory

@@ -57,8 +57,8 @@ export async function ownersOfLocks(client: Redis): Promise<string[]> {
 }
 
 /**
- * Lists the holders of keys with several holders that have time left, although no record says that the key is held. There
- * must be none. A server may still list holders whose time is over.
+ * Lists the holders of keys with several holders that have time left, although no record says that the key is held.
+ * There must be none. A server may still list holders whose time is over.
  */
 export async function holdersWithoutRecord(client: Redis): Promise<string[]> {
   const held = await heldKeys(client);

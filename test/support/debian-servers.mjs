@@ -3,7 +3,10 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writ
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Servers for the tests of Redis, each a program of a suite of Debian. The tests use the version that the suite has now. */
+/**
+ * Servers for the tests of Redis, each a program of a suite of Debian. The tests use the version that the suite has
+ * now.
+ */
 const SERVERS = [
   { name: 'redis@bookworm', program: 'redis-server', suite: 'bookworm' },
   { name: 'redis@trixie', program: 'redis-server', suite: 'trixie' },

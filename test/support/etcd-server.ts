@@ -216,8 +216,9 @@ export class EtcdServer {
   }
 
   /**
-   * Sends SIGSTOP: connections stay open, but the server answers nothing. Resolves when the process has stopped. On a busy
-   * machine its threads continue until the kernel delivers the signal, and their messages still count for a majority.
+   * Sends SIGSTOP: connections stay open, but the server answers nothing. Resolves when the process has stopped. On a
+   * busy machine its threads continue until the kernel delivers the signal, and their messages still count for a
+   * majority.
    */
   async pause(): Promise<void> {
     process.kill(this.pid, 'SIGSTOP');

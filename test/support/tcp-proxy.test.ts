@@ -57,7 +57,9 @@ async function settledWithin(work: Promise<unknown>, ms: number): Promise<boolea
   return Promise.race([settled, sleep(ms, false)]);
 }
 
-/** Shortest time of a command with a delay of three seconds, in milliseconds. Timers of Node are exact to a millisecond. */
+/**
+ * Shortest time of a command with a delay of three seconds, in milliseconds. Timers of Node are exact to a millisecond.
+ */
 const DELAYED = 2_998;
 
 describe('a TCP proxy', () => {

@@ -61,7 +61,9 @@ export const clients: readonly Scenario[] = [
   },
 ];
 
-/** Gives each node a last token of its own, a day ahead of the clock, so that the clock does not make the tokens equal. */
+/**
+ * Gives each node a last token of its own, a day ahead of the clock, so that the clock does not make the tokens equal.
+ */
 export async function spreadTokens({ servers }: Play['stage']): Promise<void> {
   const ahead = tokenAt(Date.now() + 86_400_000);
   await Promise.all(
@@ -82,7 +84,9 @@ export async function takeNodesAwayInTurn(play: Play): Promise<void> {
   });
 }
 
-/** Delays the replies to one client, which holds to the end of its validity. The other client gets its replies at once. */
+/**
+ * Delays the replies to one client, which holds to the end of its validity. The other client gets its replies at once.
+ */
 export async function holdToTheEnd({ stage, over }: Play, slowWants = EXCLUSIVE): Promise<void> {
   for (const proxy of stage.proxies) proxy.delayReplies(80);
   const nodes = stage.servers.map(({ url }) => url);

@@ -140,8 +140,8 @@ async function cutOffEach(play: Play, options: ClientOptions): Promise<void> {
 }
 
 /**
- * Starts holders with a long ttl, holders that work for longer than their short ttl, and a client that requests the locks
- * exclusively.
+ * Starts holders with a long ttl, holders that work for longer than their short ttl, and a client that requests the
+ * locks exclusively.
  */
 async function holdForLongAndShort(play: Play): Promise<void> {
   const { stage } = play;
@@ -232,7 +232,8 @@ export const kinds: readonly Scenario[] = [
     clients: 5,
     client: { ...CLIENT, module: {} },
     seconds: [2, 10],
-    // The promise in docs/safety.md excludes such steps, because a quorum may depend on this node. Tokens still increase.
+    // The promise in docs/safety.md excludes such steps, because a quorum may depend on this node. Tokens still
+    // increase.
     overlapsBecause: 'the node expires keys early',
     enough: allKinds,
     faults: stepNodeClock,

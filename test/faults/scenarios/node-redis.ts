@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
 import { crash } from './crashes.js';
 
-// The application passes in clients of node-redis. These clients queue commands while they are not connected, and reconnect.
+// The application passes in clients of node-redis. These clients queue commands while they are not connected, and
+// reconnect.
 
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 

@@ -184,7 +184,8 @@ export const redisErrors: readonly Scenario[] = [
     enough: (events) => refusals(events, 'WRONGTYPE') > 3,
     async faults(play) {
       await toTheEnd(play);
-      // No client gets the lock. A client reports the holder on the first node only if the others miss their time limit.
+      // No client gets the lock. A client reports the holder on the first node only if the others miss their time
+      // limit.
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));

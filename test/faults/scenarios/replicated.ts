@@ -37,7 +37,9 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
     // These keys are on both masters of a Cluster.
     wants: [{ keys: ['k'] }, { keys: ['k'] }, { keys: ['a'] }],
   };
-  /** Holds are longer than a fail-over, so that a lock continues on the new master. Sentinels begin a fail-over late. */
+  /**
+   * Holds are longer than a fail-over, so that a lock continues on the new master. Sentinels begin a fail-over late.
+   */
   const long = each === 'cluster' ? { leastHold: 500, hold: 1_500 } : { leastHold: 3_000, hold: 4_000 };
   const through: ClientOptions = { ...client, ...long, ttl: 8_000 };
   return [
@@ -108,9 +110,9 @@ async function cutConnections(play: Play): Promise<void> {
 }
 
 /**
- * Waits until all clients have a connection for messages. If its master dies before this connection is ready, node-redis
- * goes on connecting to the old address, and keeps its process alive until that answers (seen with `createSentinel` of
- * 6.3).
+ * Waits until all clients have a connection for messages. If its master dies before this connection is ready,
+ * node-redis goes on connecting to the old address, and keeps its process alive until that answers (seen with
+ * `createSentinel` of 6.3).
  */
 async function subscribed({ master }: Deployment, clients: number): Promise<void> {
   const looker = master.client();
