@@ -346,7 +346,7 @@ describe('a key on the page', () => {
   });
 });
 
-describe('for keyboards and screen readers the page', () => {
+describe('the page', () => {
   let board: BoardApp;
 
   beforeAll(async () => {

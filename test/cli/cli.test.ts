@@ -250,7 +250,7 @@ function terminal(): Terminal & { typed: PassThrough; text: () => string; ending
   return { input: typed, typed, output, questions: output, signal: ending.signal, ending, text: () => text };
 }
 
-describe('on a terminal, nestjs-redlock', () => {
+describe('on a terminal', () => {
   const sessions: Session[] = [];
   afterEach(() => Promise.all(sessions.splice(0).map((session) => session.close())));
 

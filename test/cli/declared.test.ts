@@ -59,7 +59,7 @@ const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES:
 const file = (name: string): string => join(folder, name);
 
 test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
-  'list --declared shows the policy and the state of each declared lock of the file %s',
+  'list --declared shows the policy and the state of each lock that the file %s declares',
   async (name) => {
     const { code, stdout, stderr } = await cli('list', '--declared', '--locks', file(name));
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });

@@ -110,7 +110,7 @@ describe('J1, no two holders at the same time: the judge', () => {
     expect(verdictOn([...long, ...short, ...later]).overlaps).toHaveLength(2);
   });
 
-  test('ends a hold at the end of its validity, even if the holder releases later', () => {
+  test('counts a hold only until the end of its validity, even if the release comes later', () => {
     const stale = log(
       'stale',
       [0, invoke(1)],
@@ -122,7 +122,7 @@ describe('J1, no two holders at the same time: the judge', () => {
     expect(verdictOn([...stale, ...next]).overlaps).toEqual([]);
   });
 
-  test('extends a hold by its renewal', () => {
+  test('counts a hold until the end of the validity that a renewal extended', () => {
     const renewing = log(
       'renewing',
       [0, invoke(1)],

@@ -177,7 +177,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('new');
   });
 
-  test('lets an older holder wait for a paused newer holder, and refuses its write', async () => {
+  test('lets an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
     const [checked, resume] = [gate(), gate()];
     const newer = register.transaction(pool, holder(2), async (client) => {
       checked.open();
@@ -196,7 +196,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
   });
 
   // Negative control: the check is in a transaction of its own.
-  test('does not prevent a stale write after its end (control)', async () => {
+  test('does not prevent a stale write after the transaction (control)', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = (async () => {
       await register.transaction(pool, holder(1), async () => undefined);
@@ -347,7 +347,7 @@ describe('a fenced transaction', () => {
   });
 });
 
-describe('in a transaction of the caller', () => {
+describe('FencedRegister.advance, in a transaction of the caller,', () => {
   async function inTransaction(begin: string, task: (client: PoolClient) => Promise<void>): Promise<void> {
     const client = await pool.connect();
     try {
@@ -362,7 +362,7 @@ describe('in a transaction of the caller', () => {
     }
   }
 
-  test('advance accepts a first token, and refuses a lower token', async () => {
+  test('accepts a first token, and refuses a lower token', async () => {
     await inTransaction('begin', async (client) => {
       await register.advance(client, holder(2));
       await write('new', client);
@@ -377,7 +377,7 @@ describe('in a transaction of the caller', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('advance refuses a pool, and a connection without a transaction', async () => {
+  test('refuses a pool, and a connection without a transaction', async () => {
     const client = await pool.connect();
     try {
       for (const without of [pool, client]) {
@@ -391,7 +391,7 @@ describe('in a transaction of the caller', () => {
     await expect(highestOf()).resolves.toBeUndefined();
   });
 
-  test('advance rejects with the error of PostgreSQL when the table is missing', async () => {
+  test('rejects with the error of PostgreSQL when the table is missing', async () => {
     const elsewhere = new FencedRegister({ table: 'nowhere' });
 
     await expect(
@@ -401,7 +401,7 @@ describe('in a transaction of the caller', () => {
 
   // At these isolation levels a transaction reads the database as of its beginning, except for the row of the register.
   test.each(['repeatable read', 'serializable'])(
-    'a holder at the level %s cannot write after a successor that began later',
+    'rejects at the level %s when a successor has written since the transaction began',
     async (level) => {
       await register.transaction(pool, holder(1), async () => undefined);
       const stale = inTransaction(`begin isolation level ${level}`, async (client) => {

@@ -132,7 +132,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await expect(database.left()).resolves.toBe(10);
   });
 
-  test('until the outermost transaction has committed, even if a savepoint took it', async () => {
+  test('until the outermost transaction has committed, even if a savepoint acquired the lock', async () => {
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined));
       expect(await isFree()).toBe(false);
