@@ -178,7 +178,7 @@ describe('docs/troubleshooting.md', () => {
     expect(said.filter((line) => pattern(quotation).test(line))).not.toEqual([]);
   });
 
-  test('is not confirmed by any message if a quotation is wrong', () => {
+  test('is checked: no message matches a wrong quotation', () => {
     expect(quoted.length).toBeGreaterThan(15);
     const wrong = pattern('Lost the connection to Redis at ...: all is well');
     expect(said.filter((line) => wrong.test(line))).toEqual([]);

@@ -102,7 +102,7 @@ describe('nestjs-redlock list', () => {
     );
   });
 
-  test('prints JSON with --json, of the locks with a prefix or of at most --limit locks', async () => {
+  test('prints JSON with --json, filtered by a prefix or limited by --limit', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout } = await cli('list', 'order:', '--json');
     expect(code).toBe(0);
@@ -298,7 +298,7 @@ describe('on a terminal', () => {
     await expect(countLocks(servers[0]!.client())).resolves.toBe(code);
   });
 
-  test('release deletes nothing when the input ends or on Ctrl-C', async () => {
+  test('release deletes nothing after Ctrl-C or the end of the input', async () => {
     await hold('k');
     const session = await opened();
     for (const leave of [

@@ -253,7 +253,7 @@ describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
     ['a writer and a reader', shared, exclusive],
     ['a permit and a writer', exclusive, { permits: 2, slot: 0 }],
     ['two holders of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
-  ])('flags J2 for the same token of %s', (_what, before, after) => {
+  ])('flags J2 if %s get the same token', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', overtaking, 7, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J2: a#1 and b#1 were both given 7']);
   });
@@ -276,7 +276,7 @@ describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
     expect(verdictOn(permits).tokenFaults).toEqual([]);
   });
 
-  test('flags J3 for a writer after a permit with a larger token and a reader with a smaller token', () => {
+  test('compares the token of a writer with all earlier holders, not only with the last', () => {
     const events = [
       ...holder('permit', [0, 1, 2], 9, { permits: 2, slot: 1 }),
       ...holder('reader', [0, 5, 6], 3, shared),

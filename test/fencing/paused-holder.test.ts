@@ -136,7 +136,7 @@ describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its
     return rows[0]?.value ?? '';
   }
 
-  test('cannot write late with the register', async () => {
+  test('cannot write after its successor if the register checks its token', async () => {
     const { told, token, successor } = await writeLate(true);
 
     expect(successor).toBeGreaterThan(token as number);

@@ -272,7 +272,7 @@ test('the health indicator names invalid options', async () => {
   await app.close();
 });
 
-test('the health indicator reports whether the application leads, by the name of the leader', async () => {
+test('the health indicator reports for each name in @Leader whether the application leads', async () => {
   class Consumer {
     @Leader('consumer')
     async lead({ signal }: LeaderTerm): Promise<void> {

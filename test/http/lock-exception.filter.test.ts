@@ -196,7 +196,7 @@ describe.each([
   });
 });
 
-test('a subclass of LockExceptionFilter, constructed by the application, decides the answer', async () => {
+test('a subclass of LockExceptionFilter can change the answer, even without dependency injection', async () => {
   class Telling extends LockExceptionFilter {
     protected override problem(error: RedlockError): LockProblem {
       return { ...super.problem(error), message: error.message };

@@ -124,7 +124,7 @@ describe('a lab that runs a scenario', () => {
 });
 
 test(
-  'leaves no process and no file after SIGKILL to a lab that runs a scenario',
+  'a lab that runs a scenario leaves no process and no file after SIGKILL',
   async () => {
     const lab = await startLab('--port', '0', ...LONG);
     await lab.watch();

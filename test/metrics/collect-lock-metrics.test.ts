@@ -109,7 +109,7 @@ describe('collectLockMetrics', () => {
     expect(sum).toBeLessThan(49);
   });
 
-  test('counts acquisitions that are refused, unavailable or aborted, and lost locks', async () => {
+  test('counts refused, unavailable and aborted acquisitions, and lost locks', async () => {
     const other = { lock: 'other', module: 'default' };
     const before = await service.acquire('a');
     await service.tryAcquire('a');
@@ -246,7 +246,7 @@ test('collectLockMetrics counts under "other" beyond `maxLabels` labels', async 
   ]);
 });
 
-test('the returned function removes the metrics from the registry, by default the global registry', async () => {
+test('the function that collectLockMetrics returns removes the metrics from the registry', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
   expect(register.getMetricsAsArray()).toHaveLength(11);

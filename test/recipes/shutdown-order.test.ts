@@ -159,7 +159,7 @@ describe('the shutdown of an application', () => {
     ).toEqual(new Set([true]));
   });
 
-  test('disconnects a cache with its own connection, which a running method reconnects', async () => {
+  test('disconnects a cache that has its own connection, and a running method reconnects it', async () => {
     const store = new KeyvRedis(server.url);
     const app = await startApp(
       { imports: [CacheModule.register({ isGlobal: true, stores: [store] })] },

@@ -74,7 +74,7 @@ function makes(app: INestApplication): boolean {
   }
 }
 
-test('a worker that lost its number makes no ids for a second, and then acquires a number again', async () => {
+test('a worker that lost its number makes no ids, and continues a second later with a new lock', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const errors = (): unknown[] => log.mock.calls.flat().filter((message) => message instanceof Error);
   const app = await worker();

@@ -139,7 +139,7 @@ describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
   );
 
   test(
-    'while its instances run, even with its own Redis because the PATH has none',
+    'while its instances run on its own Redis, because the PATH has none',
     async () => {
       const demo = await startDemo({ PATH: await pathWithoutRedis() });
       await until(() => demo.output.includes('3 instances run'), TIMEOUT);

@@ -15,7 +15,7 @@ describe('hrefOf', () => {
     ['docs/observability.md', 'grafana-dashboard.json', '/grafana-dashboard.json'],
     ['docs/cron.md', '#details', '#details'],
     ['docs/cron.md', 'https://redis.io', 'https://redis.io'],
-  ])('converts the link on the page %s to %s into %s', (page, target, href) => {
+  ])('converts, for the page %s, the link %s into %s', (page, target, href) => {
     expect(hrefOf(page, target)).toBe(href);
   });
 

@@ -178,7 +178,7 @@ describe('the tracing channels', () => {
     expect(told[0]?.[1]).toMatchObject({ keys: ['a'], id, fencingToken });
   });
 
-  test('call `around` of an event with its work', async () => {
+  test('call `around` of an event once, with the work under the lock', async () => {
     const inside: string[] = [];
     for (const name of [LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]) {
       const begin = (event: unknown): void => {

@@ -447,7 +447,7 @@ describe('expectLocked', () => {
     expect(expectLocked(locks, ['orders', 'order:7'], expected).method).toBe('Orders.settle');
   });
 
-  test('finds a lock during its task and after it, also for LockService.withLock', async () => {
+  test('finds a lock of LockService.withLock during its task and afterwards', async () => {
     const service = module.get(LockService);
     await service.withLock('a', { label: 'import' }, (lock) => {
       const record = expectLocked(locks, 'a', {
