@@ -188,7 +188,7 @@ test('docs/observability.md lists every channel and every field of its events', 
   }
 });
 
-test('docs/README.md lists the versions of package.json, and a test application installs each of them', async () => {
+test('docs/README.md lists the versions in package.json, and a test application installs each version', async () => {
   const table = new Map(
     [...textOf(join(root, 'docs/README.md')).matchAll(/^\| `?([\w@/-]+)`? +\| ([^|]+?) +\|/gm)].map(
       ([, what, versions]) => [what, versions],

@@ -30,7 +30,7 @@ test('Recorder counts a job pushed twice as a duplicate, but not a second dispat
   expect(recorder.duplicates).toBe(1);
 });
 
-test('Recorder.see finds an earlier event, or with a start position only a later event', async () => {
+test('Recorder.see finds an event recorded before the call, unless a start position excludes it', async () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1'));
   const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';

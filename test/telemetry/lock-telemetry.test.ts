@@ -119,7 +119,7 @@ describe('the tracing channels', () => {
     expect(before).toBeGreaterThanOrEqual(0);
   });
 
-  test('publish the error and one end of a hold whose lock is lost', async () => {
+  test('publish the error and only one end of a hold that loses its lock', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     locks.lose('a');

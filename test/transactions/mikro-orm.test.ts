@@ -170,7 +170,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
   });
 });
 
-test('the warning about an open transaction needs only isInTransaction() of MikroORM', async () => {
+test('isInTransaction() of MikroORM is sufficient for the warning about an open transaction', async () => {
   const own = new LogLines();
   const inTransaction = (): boolean => orm.em.isInTransaction();
   const plain = await startApp({}, { nodes: 'memory', inTransaction }, { logger: own });
