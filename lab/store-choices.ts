@@ -20,8 +20,7 @@ export interface StoreChoice {
 const ETCD_TTL = { least: 2_000, step: 1_000 };
 
 const FORGETS = 'A Redis that is killed comes back without its data.';
-const REMEMBERS =
-  'A PostgreSQL for the locks alone. After a kill and a restart, it still has its locks.';
+const REMEMBERS = 'A PostgreSQL for the locks alone. After a kill and a restart, it still has its locks.';
 
 const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
   {

@@ -52,13 +52,16 @@ test.each([
   await expect(complaintsAbout(file)).resolves.toContainEqual(expect.stringMatching(message));
 });
 
-test.each(files)('%s may by default only read the repository, and pins each action to a commit', async (file) => {
-  const text = await readFile(file, 'utf8');
-  expect(text).toMatch(/^permissions:\n {2}contents: read\n\n/m);
-  const used = [...text.matchAll(/uses: (.*)/g)].map(([, action = '']) => action);
-  expect(used.length).toBeGreaterThan(0);
-  expect(used.filter((each) => !/^(\.\/|[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)/.test(each))).toEqual([]);
-});
+test.each(files)(
+  '%s may by default only read the repository, and pins each action to a commit',
+  async (file) => {
+    const text = await readFile(file, 'utf8');
+    expect(text).toMatch(/^permissions:\n {2}contents: read\n\n/m);
+    const used = [...text.matchAll(/uses: (.*)/g)].map(([, action = '']) => action);
+    expect(used.length).toBeGreaterThan(0);
+    expect(used.filter((each) => !/^(\.\/|[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)/.test(each))).toEqual([]);
+  },
+);
 
 describe('.github/check-release.mjs', () => {
   /** Runs the check for this tag, package and changelog; resolves to its output. */

@@ -41,7 +41,10 @@ export const redisSemaphorePermits: Contender = {
   ...redisSemaphore,
   name: `redis-semaphore, ${PERMITS} permits`,
   sends: ['zrem'],
-  lacks: [...redisSemaphore.lacks, 'on several nodes each node counts alone, so there can be more holders than permits'],
+  lacks: [
+    ...redisSemaphore.lacks,
+    'on several nodes each node counts alone, so there can be more holders than permits',
+  ],
   open: (urls) =>
     open(urls, ({ Semaphore, RedlockSemaphore }, clients, key, options) => {
       const [client] = clients;

@@ -260,7 +260,10 @@ describe('a release request to the board', () => {
     ['a form, which cannot send the header x-redlock-board', { 'content-type': 'application/json' }],
     ['a script of another site', { ...HEADERS, 'sec-fetch-site': 'cross-site' }],
     ['a script of another host of the same site', { ...HEADERS, 'sec-fetch-site': 'same-site' }],
-    ['another site in an old browser, which sends only Origin', { ...HEADERS, origin: 'http://elsewhere.example' }],
+    [
+      'another site in an old browser, which sends only Origin',
+      { ...HEADERS, origin: 'http://elsewhere.example' },
+    ],
     ['a page with the origin "null"', { ...HEADERS, origin: 'null' }],
   ])('is refused from %s', async (_, headers) => {
     const { response, isHeld } = await send(headers);

@@ -122,19 +122,22 @@ describe('doctor', () => {
     expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked while .*min-replicas/);
   });
 
-  test.each(['evalsha', 'eval', 'set', 'zrem'])('reports a user without the right to the command %s', async (command) => {
-    const client = good[0]!.client();
-    const all = ['~lock:*', '&lock:*', '+@all'];
-    await client.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>pw', ...all, `-${command}`);
-    const url = good[0]!.url.replace('redis://', 'redis://few:pw@');
-    const run = await doctor([url, good[1]!, good[2]!]);
-    expect(run.code).toBe(1);
-    expect(said(run, good[0]!.port)).toEqual([
-      expect.stringMatching(
-        /^problem: .*(NOPERM|can't run this command|ACL failure in script).*ACL SETUSER <user> ~lock:/,
-      ),
-    ]);
-  });
+  test.each(['evalsha', 'eval', 'set', 'zrem'])(
+    'reports a user without the right to the command %s',
+    async (command) => {
+      const client = good[0]!.client();
+      const all = ['~lock:*', '&lock:*', '+@all'];
+      await client.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>pw', ...all, `-${command}`);
+      const url = good[0]!.url.replace('redis://', 'redis://few:pw@');
+      const run = await doctor([url, good[1]!, good[2]!]);
+      expect(run.code).toBe(1);
+      expect(said(run, good[0]!.port)).toEqual([
+        expect.stringMatching(
+          /^problem: .*(NOPERM|can't run this command|ACL failure in script).*ACL SETUSER <user> ~lock:/,
+        ),
+      ]);
+    },
+  );
 
   test('warns about a user without the rights to INFO and to Pub/Sub channels', async () => {
     const client = good[0]!.client();
@@ -259,10 +262,16 @@ test.each([
   expect(adviceOn(new Error(message), 'my:')).toContain(message);
 });
 
-test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])('doctor refuses the server version %s as too old', (version) => {
-  expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
-});
+test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])(
+  'doctor refuses the server version %s as too old',
+  (version) => {
+    expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
+  },
+);
 
-test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])('doctor accepts the server version "%s"', (version) => {
-  expect(adviceOnVersion(version)).toBeUndefined();
-});
+test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])(
+  'doctor accepts the server version "%s"',
+  (version) => {
+    expect(adviceOnVersion(version)).toBeUndefined();
+  },
+);

@@ -246,26 +246,29 @@ describe('an application that installs the package', () => {
   });
 
   // This test is the last one, because it changes the installed packages.
-  test.each([11, 12])('acquires its locks on NestJS %d with the oldest versions that the peers allow', async (major) => {
-    const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
-      peerDependencies: Record<string, string>;
-    };
-    const oldest = (name: string): string => {
-      const versions = (peerDependencies[name] ?? '').split(' || ').map((range) => range.replace('^', ''));
-      const version = (major === 11 ? versions[0] : versions.at(-1)) ?? '';
-      // NestJS 12.0.0 cannot be installed: its core asks for version 11 of common.
-      return `${name}@${version.replace('12.0.0', '12.0.1')}`;
-    };
-    const ours = ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs'].map(oldest);
-    const more = major === 11 ? [oldest('@nestjs/terminus')] : [];
-    const app = major === 11 ? nest11 : nest12;
-    const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
-    const express = oldest('@nestjs/core').replace('core', 'platform-express');
-    await app.npm('install', ...options, ...ours, ...more, express);
-    await expect(app.run()).resolves.toEqual({
-      ...outcome,
-      ...(major === 11 ? onNest11 : {}),
-      package: expect.stringContaining('nestjs-redlock'),
-    });
-  });
+  test.each([11, 12])(
+    'acquires its locks on NestJS %d with the oldest versions that the peers allow',
+    async (major) => {
+      const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
+        peerDependencies: Record<string, string>;
+      };
+      const oldest = (name: string): string => {
+        const versions = (peerDependencies[name] ?? '').split(' || ').map((range) => range.replace('^', ''));
+        const version = (major === 11 ? versions[0] : versions.at(-1)) ?? '';
+        // NestJS 12.0.0 cannot be installed: its core asks for version 11 of common.
+        return `${name}@${version.replace('12.0.0', '12.0.1')}`;
+      };
+      const ours = ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs'].map(oldest);
+      const more = major === 11 ? [oldest('@nestjs/terminus')] : [];
+      const app = major === 11 ? nest11 : nest12;
+      const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
+      const express = oldest('@nestjs/core').replace('core', 'platform-express');
+      await app.npm('install', ...options, ...ours, ...more, express);
+      await expect(app.run()).resolves.toEqual({
+        ...outcome,
+        ...(major === 11 ? onNest11 : {}),
+        package: expect.stringContaining('nestjs-redlock'),
+      });
+    },
+  );
 });

@@ -319,7 +319,11 @@ describe('J4 and J5, the register: the judge', () => {
   test.each<[string, Access, Access]>([
     ['a read after a write', { mode: 'exclusive', token: 3 }, { mode: 'shared', token: 2 }],
     ['a write after a read', { mode: 'shared', token: 3 }, { mode: 'exclusive', token: 2 }],
-    ['a permit after a permit of the same slot', { mode: 'permits', slot: 1, token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
+    [
+      'a permit after a permit of the same slot',
+      { mode: 'permits', slot: 1, token: 3 },
+      { mode: 'permits', slot: 1, token: 2 },
+    ],
     ['a permit after a write', { mode: 'exclusive', token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
   ])('flags J4 for a lower token of %s', (_what, before, after) => {
     const later: Access = { mode: 'shared', token: 1 };

@@ -172,7 +172,11 @@ describe('the health check of one node', () => {
 
   test.each<[string, (admin: Redis) => Promise<unknown>, RegExp]>([
     ['has no free memory', (admin) => admin.config('SET', 'maxmemory', '1'), /OOM/],
-    ['has fewer replicas than min-replicas-to-write', (admin) => admin.config('SET', 'min-replicas-to-write', '1'), /NOREPLICAS/],
+    [
+      'has fewer replicas than min-replicas-to-write',
+      (admin) => admin.config('SET', 'min-replicas-to-write', '1'),
+      /NOREPLICAS/,
+    ],
     [
       'does not let its user write',
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-set'),

@@ -95,7 +95,10 @@ const answers: [how: string, problem: LockProblem][] = [
       retryAfter: expect.closeTo(3_600, -2) as never,
     },
   ],
-  ['held-for-a-moment', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 1 }],
+  [
+    'held-for-a-moment',
+    { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 1 },
+  ],
   ['held-forever', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD' }],
   [
     'unavailable',
@@ -118,7 +121,10 @@ const answers: [how: string, problem: LockProblem][] = [
     'stale-token',
     { statusCode: 409, message: 'Somebody else has changed this in the meantime', code: 'TOKEN_STALE' },
   ],
-  ['permits-taken', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 }],
+  [
+    'permits-taken',
+    { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 },
+  ],
   ['upgrade', { statusCode: 500, message: 'Internal server error', code: 'LOCK_UPGRADE' }],
   ['no-leader', { statusCode: 500, message: 'Internal server error', code: 'NO_LEADER' }],
   ['not-injected', { statusCode: 500, message: 'Internal server error', code: 'LOCK_NOT_INJECTED' }],

@@ -11,10 +11,13 @@ test('the lab runs the given scenarios in the given order', () => {
   expect(numbers('8', '5')).toEqual([8, 5]);
 });
 
-test.each(['0', '99', 'five', '5.5', '', '-1'])('the lab refuses the scenario "%s", and lists the scenarios', (given) => {
-  expect(() => numbers(given)).toThrow(/There is no scenario|option/);
-  expect(() => numbers(given)).toThrow(/ 1 {2}No lock/);
-});
+test.each(['0', '99', 'five', '5.5', '', '-1'])(
+  'the lab refuses the scenario "%s", and lists the scenarios',
+  (given) => {
+    expect(() => numbers(given)).toThrow(/There is no scenario|option/);
+    expect(() => numbers(given)).toThrow(/ 1 {2}No lock/);
+  },
+);
 
 test('the lab refuses an unknown option, and lists the scenarios', () => {
   expect(() => numbers('--opne')).toThrow(/--opne[^]* 1 {2}No lock/);

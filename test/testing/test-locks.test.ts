@@ -180,18 +180,21 @@ describe('TestLocks', () => {
     });
   });
 
-  test.each(['expire', 'lose'] as const)('%s notifies the holder, and frees all keys of its lock', async (end) => {
-    const lock = await service.acquire(['a', 'b']);
-    const { signal } = lock;
-    locks[end]('b');
-    expect(signal.reason).toBeInstanceOf(LockLostError);
-    expect(() => lock.assertHeld()).toThrow(LockLostError);
-    const next = await service.acquire('a');
-    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
-    await lock.release();
-    expect(next.isHeld()).toBe(true);
-    await next.release();
-  });
+  test.each(['expire', 'lose'] as const)(
+    '%s notifies the holder, and frees all keys of its lock',
+    async (end) => {
+      const lock = await service.acquire(['a', 'b']);
+      const { signal } = lock;
+      locks[end]('b');
+      expect(signal.reason).toBeInstanceOf(LockLostError);
+      expect(() => lock.assertHeld()).toThrow(LockLostError);
+      const next = await service.acquire('a');
+      expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+      await lock.release();
+      expect(next.isHeld()).toBe(true);
+      await next.release();
+    },
+  );
 
   test('expire ends a lock that hold has taken', async () => {
     await locks.hold('a');

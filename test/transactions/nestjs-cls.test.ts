@@ -111,7 +111,11 @@ describe('with @nestjs-cls/transactional and an adapter that has commit hooks', 
 
   test.each([
     ['kept until the rollback', 'rollBack', false],
-    ['kept until the outermost transaction has committed, even if a savepoint acquired the lock', 'savepoint', false],
+    [
+      'kept until the outermost transaction has committed, even if a savepoint acquired the lock',
+      'savepoint',
+      false,
+    ],
     ['kept only until its task ends, if the task runs outside of the transaction', 'outside', true],
     ['kept only until its task ends, if the transaction ended before the task', 'late', true],
   ])('a lock is %s', async (_, way, wasFree) => {

@@ -29,9 +29,7 @@ export const network: readonly Scenario[] = [
     proxy.delayRequests(Math.random() * 150),
   ),
   faulty('replies of two of three nodes dropped (S6)', 2, 300, (proxy) => proxy.dropReplies()),
-  faulty('requests to two of three nodes delivered late (S15, S16)', 2, 400, (proxy) =>
-    proxy.holdRequests(),
-  ),
+  faulty('requests to two of three nodes delivered late (S15, S16)', 2, 400, (proxy) => proxy.holdRequests()),
   faulty('one of three nodes accepts connections and never answers', 1, 700, (proxy) => proxy.blackHole()),
   faulty('connections to two of three nodes cut in flight', 2, 20, (proxy) => proxy.cut()),
 ];
