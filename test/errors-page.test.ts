@@ -68,7 +68,7 @@ function provoke(section: string, ways: Readonly<Record<string, () => Promise<st
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
-  test.each(messages)('%s', async (message) => {
+  test.each(messages)('"%s"', async (message) => {
     const way = ways[message] ?? (() => Promise.resolve('nobody knows how'));
     await expect(way()).resolves.toMatch(pattern(message));
   });
