@@ -69,7 +69,7 @@ function parse(args: readonly string[]) {
   } catch (error) {
     // Node adds advice about a group whose name begins with a dash; the message leaves it out.
     const [what] = (error as Error).message.split(/[.\n]/);
-    throw new Error(`${what}; npm run bench -- --help says what there is`, { cause: error });
+    throw new Error(`${what}; npm run bench -- --help lists the options`, { cause: error });
   }
 }
 

@@ -22,7 +22,7 @@ interface Piece {
 const pieces = new TinyQueue<Piece>([], (a, b) => a.due - b.due);
 let delay = 0;
 let jitter = 0;
-/** Milliseconds between two chunks of a connection that are due at the same time: they keep their order. */
+/** Milliseconds between two chunks of a connection that are due at the same time, so that they keep their order. */
 const AFTER = 1e-6;
 
 function pass(from: Socket, to: Socket): void {

@@ -15,7 +15,7 @@ export interface Work {
   /** Opens a contender. Resolves to the time that this took, in milliseconds. */
   open(args: { readonly name: string; readonly urls: readonly string[] }): Promise<number>;
 
-  /** Makes calls of a kind until their code is compiled for speed, for `within` milliseconds at most. */
+  /** Makes calls of a kind until V8 has optimized their code, for `within` milliseconds at most. */
   warmUp(args: { readonly how: How; readonly within: number }): Promise<undefined>;
 
   /**

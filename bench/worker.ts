@@ -168,7 +168,7 @@ async function lock(how: How, key: string, acquired?: () => void): Promise<void>
   await release?.();
 }
 
-/** Each lane takes the next turn when its turn before has ended. */
+/** Each lane takes its next turn when its previous turn has ended. */
 async function inLanes(
   lanes: number,
   count: number,
@@ -181,7 +181,7 @@ async function inLanes(
   await Promise.all(Array.from({ length: lanes }, (_, lane) => goOn(lane)));
 }
 
-/** A batch begins when all items of the batch before have ended. */
+/** A batch begins when all items of the previous batch have ended. */
 async function inBatches<T>(
   items: readonly T[],
   size: number,

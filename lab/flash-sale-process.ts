@@ -9,7 +9,7 @@ import { LockService, RedlockModule } from 'nestjs-redlock';
 
 const { SALE_REDIS = '', SALE_KEY = '', SALE_WAY = '', SALE_BUYERS = '' } = process.env;
 
-/** Checks and takes in one step: Redis runs one script at a time. */
+/** Checks the stock and takes an item in one step, because Redis runs one script at a time. */
 const TAKE_ONE = `
   if tonumber(redis.call('GET', KEYS[1])) <= 0 then return 0 end
   redis.call('DECR', KEYS[1])

@@ -20,11 +20,11 @@ const WORDS: Record<keyof Omit<Expectation, 'recovery'>, string> = {
   duplicates: 'duplicates',
   lost: 'lost tasks',
   overlaps: 'two holders at once',
-  tooMany: 'more at once than may',
-  overtakes: 'readers that came in again before the writer',
+  tooMany: 'more holders at once than allowed',
+  overtakes: 'readers that acquired again before the writer',
   grantedTwice: 'locks granted while they were held',
   refused: 'refused writes',
-  unavailable: 'errors that say that too few nodes voted',
+  unavailable: 'errors because too few nodes voted',
   doneTwice: 'tasks done twice',
 };
 
@@ -46,7 +46,7 @@ export function deviations(expected: Expectation, outcome: Outcome): string[] {
   });
   const { recovery } = outcome;
   if (expected.recovery === 'never' && recovery !== 'never')
-    found.push('it recovered, which it should not have');
-  if (expected.recovery === 'in time' && typeof recovery !== 'number') found.push('it did not recover');
+    found.push('the run recovered, but should not have recovered');
+  if (expected.recovery === 'in time' && typeof recovery !== 'number') found.push('the run did not recover');
   return found;
 }

@@ -41,7 +41,7 @@ export class Lab {
    * @returns the records of its runs
    */
   async run(scenario: Scenario, settings: Partial<StagePlan> = {}): Promise<RunRecord[]> {
-    if (this.busy) throw new Error('a scenario is under way');
+    if (this.busy) throw new Error('a scenario is already running');
     this.busy = true;
     this.stopping = false;
     try {

@@ -40,7 +40,7 @@ async function main(
   if (scenarios.length > 0) {
     console.log(`\n${resultTable(lab.records)}\n`);
     await writeFile(report, await pageWith(lab.records));
-    console.log(`The picture of it: ${report}`);
+    console.log(`Report with pictures: ${report}`);
   }
   if (open) {
     console.log('The page stays until you press Ctrl-C here.');

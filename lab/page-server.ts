@@ -144,7 +144,7 @@ class PageController {
     const scenario = [PLAYGROUND, ...SCENARIOS].find((each) => each.number === number);
     if (!scenario) throw new NotFoundException(`There is no scenario ${number}`);
     if (store !== undefined && scenario !== PLAYGROUND) throw new BadRequestException(ONLY_REDIS);
-    if (this.lab.busy) throw new ConflictException('A scenario is under way; stop it first');
+    if (this.lab.busy) throw new ConflictException('A scenario is already running; stop it first');
     const plan = store === undefined ? undefined : this.planOf(store);
     checkTtl(plan?.store, ttl);
     this.lab

@@ -70,7 +70,7 @@ const tellDuplicates = ({ duplicates, overlaps }: Outcome): string =>
   `${times(overlaps, 'two held the lock at once', 'two held the lock at once, %s times')}; ${duplicates} duplicates`;
 
 const tellStuck = ({ skips }: Outcome): string =>
-  `the key has no end: ${skips} attempts were refused and nothing was dispatched ever again`;
+  `the key has no ttl: ${skips} attempts were refused, and nothing was ever dispatched again`;
 
 const tellFine = ({ pushes, refused, unavailable, skips }: Outcome): string =>
   [
@@ -116,7 +116,7 @@ const plainDelete: DispatchRun = {
   situation: jobOutlastsTtl,
   expected: { ...twoHolders, grantedTwice: 'some' },
   tell: (outcome) =>
-    `${times(outcome.grantedTwice, "a late DEL freed another's lock", "late DELs freed another's lock %s times")}; ${outcome.duplicates} duplicates`,
+    `${times(outcome.grantedTwice, 'a late DEL deleted the lock of another holder', 'late DELs deleted the lock of another holder %s times')}; ${outcome.duplicates} duplicates`,
 };
 
 const ownerId: DispatchRun = {
@@ -167,11 +167,11 @@ const counted: DispatchRun = {
   situation: eachMissesAnotherNode,
   expected: { ...fine, tooMany: 'some' },
   tell: ({ tooMany }) =>
-    `${times(tooMany, 'a third one came in while two were there', 'a third one came in while two were there, %s times')}; no node had counted to three`,
+    `${times(tooMany, 'a third holder came in beside two', 'a third holder came in beside two, %s times')}; no node had counted three holders`,
 };
 
 const starved: DispatchRun = {
-  title: 'readers come in whenever no writer is there',
+  title: 'readers acquire whenever there is no writer',
   plan: plan('readers-first', {
     ...RENEWED,
     work: 900,
@@ -185,7 +185,7 @@ const starved: DispatchRun = {
   situation: readersKeepComing,
   expected: { ...fine, tooMany: 'none', overtakes: 'some' },
   tell: ({ waited = 0, overtakes }) =>
-    `the writer waited ${seconds(waited)}, until no readers came any more; ${overtakes} readers that came later went before it`,
+    `the writer waited ${seconds(waited)}, until no more readers came; ${overtakes} readers that came later acquired before it`,
 };
 
 /** Makes a run of the same situation under `@WithLock`. */
@@ -219,7 +219,7 @@ const nodesAway: DispatchRun = {
     );
     const error = down.findLast((event) => event.kind === 'unavailable');
     const [message] = error?.kind === 'unavailable' ? error.message.split(';') : [''];
-    return `went on without two, stopped without three ("${message}"), went on when they returned; ${pushes} tasks pushed once each`;
+    return `dispatched without two nodes, stopped without three ("${message}"), dispatched again when they returned; ${pushes} tasks pushed once each`;
   },
 };
 
@@ -254,7 +254,7 @@ const shared = cured(
     title: "@WithLock, mode: 'shared', in the situation of 14",
     expected: { ...severalAtOnce, overtakes: 'none' },
     tell: ({ waited = 0, pushes }) =>
-      `the writer waited ${seconds(waited)}, for the readers who were there; ${pushes} tasks pushed once each`,
+      `the writer waited ${seconds(waited)}, only for the present readers; ${pushes} tasks pushed once each`,
   },
   { strategy: 'shared' },
 );
@@ -335,7 +335,7 @@ export const PLAYGROUND: Scenario = {
   title: 'Playground',
   parts: [
     {
-      title: 'tasks keep coming; do what you like',
+      title: 'tasks keep coming; cause any fault on the page',
       plan: plan('none', { nodes: 5, work: 600 }),
       situation: playground,
       expected: {},

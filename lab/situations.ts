@@ -33,7 +33,7 @@ export const killedBetweenTwoCommands: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [node] = stage.redisNodes;
   if (!node) return;
-  // The first dispatch has no tasks: the first use of a script needs another round trip for its text.
+  // The first dispatch has no tasks. It loads the script of the lock, whose first use needs another round trip.
   stage.go(first);
   await stage.seeAny('the first read of the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
   await stage.until('the first release', async () => (await stage.lockLeft(node)) === 0);
@@ -101,7 +101,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.submit(10);
   stage.go(first);
   await stage.see(first, 'read');
-  // The link keeps messages to the database from now on: they are on the way during the pause.
+  // From now on the link holds messages to the database, so that the write is on its way during the pause.
   first.toDatabase.holdRequests();
   await stage.see(first, 'writing');
   stage.pause(first);
@@ -177,7 +177,7 @@ export const muchToDispatch: Situation = async (stage) => {
 /** Each instance can reach two of three nodes, and each misses another node. */
 export const eachMissesAnotherNode: Situation = async (stage) => {
   for (const [index, { toNodes }] of stage.instances.entries()) toNodes[index]?.disconnect();
-  stage.note('each instance is cut off from another node, and reaches two of three');
+  stage.note('each instance misses a different node, and reaches two of three');
   await stage.submit(12);
   stage.go(...stage.instances);
   await stage.settle();

@@ -248,7 +248,9 @@ export class Stage {
     this.tell(node.name, { kind: 'node-started', empty: node.forgets });
   }
 
-  /** Holds all data to and from a node. Connections stay open, as if the node were paused or its network interrupted. */
+  /**
+   * Holds all data to and from a node. Connections stay open, as if the node were paused or its network interrupted.
+   */
   pauseNode(node: LockServer): void {
     if (!node.running || this.silent.has(node)) return;
     this.silent.add(node);
@@ -345,8 +347,8 @@ export class Stage {
     if (homeMade !== NO_KEY) return homeMade === NO_END ? Infinity : homeMade;
     const key = `${this.name}:lock:{batch:task:list}`;
     const [record, left] = await Promise.all([client.get(key), client.pttl(key)]);
-    // The library keeps a record for LINGER_MS after the release (the record then begins with `F`), or after the end of a
-    // lock that was not released.
+    // The library keeps a record for LINGER_MS after the release (the record then begins with `F`), or after the end of
+    // a lock that was not released.
     return record === null || record.startsWith('F') ? 0 : Math.max(0, left - LINGER_MS);
   }
 
@@ -402,7 +404,7 @@ export class Stage {
   }
 
   private async comeToRest(): Promise<void> {
-    await this.wait('the end of what is under way', () => {
+    await this.wait('the end of the current work', () => {
       const running = new Set(
         this.instances.filter(({ state }) => state === 'running').map(({ name }) => name),
       );

@@ -20,8 +20,7 @@ export interface StoreChoice {
 const ETCD_TTL = { least: 2_000, step: 1_000 };
 
 const FORGETS = 'A Redis that is killed comes back without its data.';
-const REMEMBERS =
-  'A PostgreSQL apart from that of the tasks. Killed and started again, it still has its locks.';
+const REMEMBERS = 'A PostgreSQL for the locks alone. After a kill and a restart, it still has its locks.';
 
 const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
   {
@@ -41,7 +40,7 @@ const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
   {
     name: 'etcd',
     title: 'etcd',
-    note: `Killed and started again, it still has its locks. A ttl is whole seconds, at least ${ETCD_TTL.least / 1_000}.`,
+    note: `After a kill and a restart, it still has its locks. A ttl is whole seconds, at least ${ETCD_TTL.least / 1_000}.`,
     plan: { store: 'etcd', nodes: 1, ttl: ETCD_TTL.least },
   },
 ];

@@ -6,8 +6,9 @@ import { dirname, join, posix, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The configuration of the linter states which folders may import which others. A pattern that matches nothing would look like
-// code that keeps the rule. These tests therefore make files that break the rule, and check that the linter refuses them.
+// The configuration of the linter states which folders may import which others. A pattern that matches nothing would
+// look like code that keeps the rule. These tests therefore make files that break the rule, and check that the linter
+// refuses them.
 
 /** Folders and packages that each folder of `lib` may import, beside its own files and the modules of Node. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
@@ -100,7 +101,7 @@ function specifierOf(from: string, to: string): string {
   return path.startsWith('.') ? path : `./${path}`;
 }
 
-/** Returns the specifiers that the made files in `from` import, each with its name in the table. */
+/** Returns the specifiers that the generated file in `from` imports, each with its name in the table. */
 function tried(from: string): (readonly [specifier: string, name: string])[] {
   const folders = Object.keys(ALLOWED).flatMap((name) =>
     [name, ...foldersIn(name)].map((to) => [specifierOf(from, to), name] as const),
@@ -108,7 +109,7 @@ function tried(from: string): (readonly [specifier: string, name: string])[] {
   return [...folders, ...[...PACKAGES, ...NODE].map((name) => [name, name] as const)];
 }
 
-describe('imports point inwards:', () => {
+describe('the linter', () => {
   let findings: readonly Finding[];
 
   beforeAll(async () => {
@@ -127,21 +128,24 @@ describe('imports point inwards:', () => {
     [folder, ...foldersIn(folder)].map((from) => ({ from, folder })),
   );
 
-  test.each(places)('lib/$from has only allowed imports', ({ from, folder }) => {
-    const refused = findings
-      .filter(({ filename, code }) => {
-        const isHere = filename === posix.join('lib', from, 'importing.ts');
-        return isHere && code === 'eslint(no-restricted-imports)';
-      })
-      .map(({ message }) => /^'(.*?)'/.exec(message)?.[1]);
-    const mine = folder === '.' ? [] : [folder, ...NODE];
-    const expected = tried(from)
-      .filter(([, name]) => ![...mine, ...(ALLOWED[folder] ?? [])].includes(name))
-      .map(([specifier]) => specifier);
-    expect(refused.toSorted()).toEqual(expected.toSorted());
-  });
+  test.each(places)(
+    'refuses exactly the imports in lib/$from that the table does not allow',
+    ({ from, folder }) => {
+      const refused = findings
+        .filter(({ filename, code }) => {
+          const isHere = filename === posix.join('lib', from, 'importing.ts');
+          return isHere && code === 'eslint(no-restricted-imports)';
+        })
+        .map(({ message }) => /^'(.*?)'/.exec(message)?.[1]);
+      const mine = folder === '.' ? [] : [folder, ...NODE];
+      const expected = tried(from)
+        .filter(([, name]) => ![...mine, ...(ALLOWED[folder] ?? [])].includes(name))
+        .map(([specifier]) => specifier);
+      expect(refused.toSorted()).toEqual(expected.toSorted());
+    },
+  );
 
-  test('every folder of the library is in the table', () => {
+  test('is tested for every folder of the library', () => {
     const inTable = places.map(({ from }) => from);
     const folders = readdirSync('lib', { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
@@ -149,7 +153,7 @@ describe('imports point inwards:', () => {
     expect(inTable).toEqual(expect.arrayContaining([...new Set(folders)]));
   });
 
-  test('the linter also checks imports of types', async () => {
+  test('also refuses imports of types', async () => {
     const source = "import type { Redis } from 'ioredis';\n\nexport type Client = Redis;\n";
     await expect(lint({ 'lib/redlock/lease.ts': source })).resolves.toEqual([
       expect.objectContaining({ code: 'eslint(no-restricted-imports)' }),
@@ -167,7 +171,7 @@ describe('imports point inwards:', () => {
       "import type { B } from './b.js';\n\nexport type A = B[];\n",
       "import type { A } from './a.js';\n\nexport type B = A | 1;\n",
     ],
-  ])('the linter refuses import cycles %s', async (_what, a, b) => {
+  ])('refuses import cycles %s', async (_what, a, b) => {
     const codes = (await lint({ 'lib/core/a.ts': a, 'lib/core/b.ts': b })).map(({ code }) => code);
     expect(codes).toEqual(['import(no-cycle)', 'import(no-cycle)']);
   });

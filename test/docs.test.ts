@@ -48,12 +48,12 @@ function brokenLinks(page: string, text = textOf(page)): string[] {
     .map((target) => `${relative(root, page)}: ${target}`);
 }
 
-test('every link between the pages works', () => {
+test('every link between pages leads to a file and a heading that exist', () => {
   expect(pages.length).toBeGreaterThan(10);
   expect(pages.flatMap((page) => brokenLinks(page))).toEqual([]);
 });
 
-test('the check notices a broken link', () => {
+test('the check of links finds a link to a missing file or heading', () => {
   const text = '[a](errors.md#lock_held) [b](errors.md#lock_hold) [c](errata.md) [d](#lock_held)';
   expect(brokenLinks(join(root, 'docs/errors.md'), text)).toEqual([
     'docs/errors.md: errors.md#lock_hold',
@@ -77,7 +77,7 @@ test('every link of a page in the package leads to a file of the package', async
   expect(inPackage.flatMap((page) => unpackedLinks(page, packed))).toEqual([]);
 });
 
-test('the check notices a link that leaves the package', async () => {
+test('the check of links finds a link to a file outside of the package', async () => {
   const text = '[a](#lock_held) [b](errors.md#lock_held) [c](../CONTRIBUTING.md) [d](https://redis.io)';
   expect(unpackedLinks('docs/errors.md', await packedFiles(), text)).toEqual([
     'docs/errors.md: CONTRIBUTING.md',
@@ -120,7 +120,8 @@ const CONDITIONS = /as long as|provided|unless|while|condition/i;
 
 /** Returns the sentences of a text that promise something without a condition in them or in the next sentence. */
 function barePromises(text: string): string[] {
-  // A cell or a comment of an example must have its condition itself: the next one does not explain it.
+  // The condition must be in the same cell of a table or comment of an example, because the next one does not explain
+  // it.
   const paragraphs = text.split(/\n\s*(?:\n|\/\/|\/\*|- )|\|/);
   return paragraphs.flatMap((paragraph) => {
     const sentences = paragraph.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:])\W*\s/);
@@ -131,7 +132,7 @@ function barePromises(text: string): string[] {
   });
 }
 
-test('each promise has its condition in the same sentence or the next', () => {
+test('each promise in the documentation has its condition in the same or the next sentence', () => {
   // docs/README.md only names the subjects of the pages.
   const texts = pages.filter((page) => page !== join(root, 'docs/README.md'));
   const sources = readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
@@ -145,13 +146,13 @@ test('each promise has its condition in the same sentence or the next', () => {
   expect(bare).toEqual([]);
 });
 
-test('the check notices a promise without its condition', () => {
+test('the check of promises finds a promise without its condition', () => {
   const text =
     'It runs once per tick. That is all.\n\nAt most one holder, as long as data lasts. | once per tick | on conditions';
   expect(barePromises(text)).toEqual(['It runs once per tick.', ' once per tick ']);
 });
 
-test('docs/errors.md has a section for every code', () => {
+test('docs/errors.md has a section for every error code', () => {
   const source = readFileSync(join(root, 'lib/core/errors.ts'), 'utf8');
   const union = /export type RedlockErrorCode =(.*?);/s.exec(source)?.[1] ?? '';
   const codes = [...union.matchAll(/'(\w+)'/g)].map(([, code]) => (code ?? '').toLowerCase());
@@ -159,7 +160,7 @@ test('docs/errors.md has a section for every code', () => {
   expect(anchorsOf(join(root, 'docs/errors.md'))).toEqual(expect.arrayContaining(codes));
 });
 
-test('docs/observability.md has every channel, and every field of its events', () => {
+test('docs/observability.md lists every channel and every field of its events', () => {
   const page = textOf(join(root, 'docs/observability.md'));
   const documented = new Map(
     [...page.matchAll(/^- `((?:Lock|Node|Leader|Force)\w*Event)`: (.*(?:\n .*)*)$/gm)].map(
@@ -187,7 +188,7 @@ test('docs/observability.md has every channel, and every field of its events', (
   }
 });
 
-test('the supported versions are those of package.json, and each is installed by an application', async () => {
+test('docs/README.md lists the versions in package.json, and a test application installs each version', async () => {
   const table = new Map(
     [...textOf(join(root, 'docs/README.md')).matchAll(/^\| `?([\w@/-]+)`? +\| ([^|]+?) +\|/gm)].map(
       ([, what, versions]) => [what, versions],
@@ -239,7 +240,7 @@ async function packageOf(folder: string): Promise<Package> {
   return JSON.parse(await readFile(join(root, folder, 'package.json'), 'utf8')) as object;
 }
 
-test('the API reference builds: exports have docstrings, and their links work', async () => {
+test('the API reference builds, so all exports have docstrings with working links', async () => {
   const out = await mkdtemp(join(tmpdir(), 'api-'));
   cleanUpAfterTests(() => rm(out, { recursive: true, force: true }));
   await runCommand('npm', ['run', '-s', 'docs:api', '--', '--out', out], { cwd: root });

@@ -40,7 +40,7 @@ import { redisVersion, type RedisServer, startRedis } from './support/redis-serv
 import { startSentinel } from './support/sentinel.js';
 import { until } from './support/until.js';
 
-// These tests provoke each message in the tables of docs/errors.md, on a real server if the message comes from a server.
+// These tests provoke each message in the tables of docs/errors.md. Messages of servers come from real servers.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/errors.md'), 'utf8');
 
@@ -64,11 +64,11 @@ function pattern(message: string): RegExp {
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('every message has a case that provokes it, and every case has a message', () => {
+  test('and the tests provoke every message of the section', () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
-  test.each(messages)('%s', async (message) => {
+  test.each(messages)('"%s"', async (message) => {
     const way = ways[message] ?? (() => Promise.resolve('nobody knows how'));
     await expect(way()).resolves.toMatch(pattern(message));
   });
@@ -84,7 +84,7 @@ const OF_OTHER_SERVERS: readonly string[] = DENIED_INSIDE.filter((message) => me
 
 const once = { retry: false } as const;
 const SECRET = 'secret';
-/** A URL without a server: tests and other programs do not listen on so low a port. */
+/** A URL without a server. Neither tests nor other programs listen on this low port. */
 const NO_SERVER = 'redis://127.0.0.1:1';
 
 let app: INestApplication | undefined;
@@ -137,7 +137,7 @@ interface Late {
   readonly config?: string;
 }
 
-/** Returns the error of an application whose server starts later. On a running server, the start of some cases would fail. */
+/** Returns the error of an application whose server starts later. With a running server, some cases would not start. */
 async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
@@ -352,7 +352,10 @@ async function messageOf(Kind: new (...args: never[]) => Error, failing: Promise
   throw error;
 }
 
-/** Runs a task until its lock is lost. `running` resolves at its begin, `ended` to the message of its {@link LockLostError}. */
+/**
+ * Runs a task until its lock is lost. `running` resolves when the task begins, and `ended` resolves to the message of
+ * its {@link LockLostError}.
+ */
 function untilLost(locks: LockService): { readonly running: Promise<void>; readonly ended: Promise<string> } {
   let begun = (): void => undefined;
   const running = new Promise<void>((resolve) => {
@@ -523,7 +526,7 @@ function thrownBy(action: () => unknown): string {
 const memory = { nodes: 'memory' } as const;
 const declared = defineLocks({ report: { key: 'report' }, invoice: { key: 'invoice', instance: 'billing' } });
 
-describe('invalid options are refused as docs/errors.md says', () => {
+describe('docs/errors.md quotes each message about invalid options', () => {
   provoke('Options that do not fit', {
     'Expected `ttl` to be ..., got ...': async () =>
       thrownBy(() =>
@@ -624,7 +627,7 @@ class TwoLeaders {}
 
 const etcdNode = etcd({ endpoints: 'http://127.0.0.1:2379' });
 
-describe('the board', () => {
+describe('docs/errors.md quotes each message of the board', () => {
   /** Asks a board to release a lock; returns the text of the answer. */
   const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
     const board = RedlockBoardModule.forRoot({ path: '/locks', public: true, allowForceRelease });
@@ -656,7 +659,7 @@ describe('the board', () => {
   });
 });
 
-describe('start-up errors in docs/errors.md', () => {
+describe('docs/errors.md quotes each start-up error', () => {
   provoke('At start-up', {
     '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
     "@InjectLockService('...') needs RedlockModule.forRoot({ nodes, name: '...' })": () => refusalOf(Billing),
@@ -709,7 +712,7 @@ async function saidWhenLocking(level: string, inTransaction: () => boolean): Pro
   return log.of(level).join();
 }
 
-describe('log lines in docs/errors.md', () => {
+describe('docs/errors.md quotes each log line', () => {
   /** Starts an application on these nodes; returns its warnings. */
   async function warnedOf(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<string> {
     app = await startApp({}, { nodes }, { logger: log });

@@ -8,8 +8,8 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 const run = promisify(execFile);
 
 /**
- * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for machines
- * without a Redis. No version of them declares Node 20, so `.npmrc` hides their warnings.
+ * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for
+ * machines without a Redis. No version of them declares Node 20, so `.npmrc` hides their warnings.
  */
 const WANTS_NODE_22 = ['file-type', 'js-redis-server', 'lua-redis-wasm'];
 
@@ -68,11 +68,11 @@ test('package.json allows or denies each install script, as npm 11 requires', as
   );
 });
 
-test('no package is deprecated', async () => {
+test('package-lock.json contains no deprecated package', async () => {
   await expect(namesOf(({ deprecated }) => deprecated)).resolves.toEqual([]);
 });
 
-test('the lock file names no registry', async () => {
+test('package-lock.json names no registry', async () => {
   await expect(namesOf(({ resolved }) => resolved)).resolves.toEqual([]);
   await expect(readFile('package-lock.json', 'utf8')).resolves.not.toMatch(/https?:\/\/[^"]*\.tgz/);
 });

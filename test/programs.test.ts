@@ -5,8 +5,8 @@ import { dirname, join, resolve } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The sample and the lab are programs that use the library as other programs do. The configuration of the linter states which
-// modules they may import. These tests make files with such imports, and check which the linter refuses.
+// The sample and the lab are programs that use the library as other programs do. The configuration of the linter states
+// which modules they may import. These tests make files with such imports, and check which the linter refuses.
 
 async function lint(path: string, source: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'programs-'));
@@ -37,7 +37,7 @@ test.each([
   ['lab/stage.ts', '../dist/esm/index.js'],
   ['lab/strategies/with-lock.strategy.ts', '../../lib/stores/redis/record.js'],
   ['lab/page/main.ts', '../../lib/core/ports.js'],
-])('the linter refuses that %s imports %s', async (path, specifier) => {
+])('the linter refuses an import in %s from %s', async (path, specifier) => {
   await expect(lint(path, importing(specifier))).resolves.toContain('A program beside the library');
 });
 
@@ -49,11 +49,11 @@ test.each([
   ['lab/page-server.ts', './lab.js'],
   ['lab/stage.ts', './lab-event.js'],
   ['lab/strategies/strategy.dispatcher.ts', '../../sample-app/dispatch/dispatch.job.js'],
-])('the linter allows that %s imports %s', async (path, specifier) => {
+])('the linter allows an import in %s from %s', async (path, specifier) => {
   await expect(lint(path, importing(specifier))).resolves.toContain('Found 0 warnings and 0 errors');
 });
 
-// The linter does not check `new URL()`, by which a program names the files of its processes.
+// The linter does not check `new URL()`, with which a program names the files of its processes.
 test('no file of the sample application refers to the lab', async () => {
   const files = (await readdir('sample-app', { recursive: true })).filter((name) =>
     /\.m?ts$|\.mjs$/.test(name),

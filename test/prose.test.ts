@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process';
 import { expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// `npm run lint` checks the prose of the project. These tests show on small files what the linter reports, and what not.
+// `npm run lint` checks the prose of the project. These tests show with small files which problems the linter reports.
 
 /** The problems in a file with this text, each as `line: message`. */
 async function problemsIn(name: string, text: string): Promise<string[]> {
@@ -35,7 +35,7 @@ const PRONOUN = 'a pronoun before its noun: name the noun';
 
 const LONG = `${'one two three four five '.repeat(7)}six.`;
 
-test('reports each problem of a page with its line', async () => {
+test('the prose linter reports each problem of a page with its line', async () => {
   const page = [
     'Who is refused opens a second connection.',
     'Whether the lock is held is decided by the clock.',
@@ -58,7 +58,7 @@ test('reports each problem of a page with its line', async () => {
   ]);
 });
 
-test('reports nothing about questions, code and long sentences of code', async () => {
+test('the prose linter reports nothing about questions, code and long sentences of code', async () => {
   const page = [
     'What happens when Redis dies?',
     'Set `deaf` `deaf`, and read [the page](https://example.com/owed).',
@@ -68,7 +68,7 @@ test('reports nothing about questions, code and long sentences of code', async (
   await expect(problemsIn('page.md', page.join('\n\n'))).resolves.toEqual([]);
 });
 
-test('reports the problems of comments with their lines, and nothing about code', async () => {
+test('the prose linter reports problems of comments with their lines, and nothing about code', async () => {
   const source = [
     '/** What is locked. */',
     'export const what = "Who is owed";',
@@ -108,7 +108,7 @@ test('reports the problems of comments with their lines, and nothing about code'
   ]);
 });
 
-test('reports comments that begin with a clause, a fragment or a pronoun', async () => {
+test('the prose linter reports comments that begin with a clause, a fragment or a pronoun', async () => {
   const openings = [
     ['How', ' a lock ends.', CLAUSE],
     ['Why', ' the lock ended.', CLAUSE],
@@ -128,7 +128,7 @@ test('reports comments that begin with a clause, a fragment or a pronoun', async
   );
 });
 
-test('reports nothing about comments that begin with a subject, a verb or an adverbial clause', async () => {
+test('the prose linter allows comments that begin with a subject, a verb or an adverbial clause', async () => {
   const comments = [
     'The lock has ended. It was released. How it ended does not matter.',
     'Where no message arrives, waiters poll.',
@@ -143,7 +143,7 @@ test('reports nothing about comments that begin with a subject, a verb or an adv
   await expect(problemsOfComments(comments)).resolves.toEqual([]);
 });
 
-test('reports problems of comments in JSX and in style sheets, and nothing about their texts', async () => {
+test('the prose linter reports problems of comments in JSX and in style sheets, and of no other text there', async () => {
   const page = 'export const page = (\n  <p>\n    // What is owed\n    {/* What is shown. */}\n  </p>\n);';
   await expect(problemsIn('page.tsx', page)).resolves.toEqual([
     '4: "What ..." as a subject: name the subject first',
@@ -152,7 +152,7 @@ test('reports problems of comments in JSX and in style sheets, and nothing about
   await expect(problemsIn('page.css', style)).resolves.toEqual([expect.stringMatching(/^5: .*“owed”/)]);
 });
 
-test('reports problems in comments of Lua and SQL with their lines', async () => {
+test('the prose linter reports problems in comments of Lua and SQL with their lines', async () => {
   const source = [
     'const script = `',
     'local now = ${clock} -- What is asked.',
@@ -168,7 +168,7 @@ test('reports problems in comments of Lua and SQL with their lines', async () =>
   ]);
 });
 
-test('reports problems in the names of tests and of their groups', async () => {
+test('the prose linter reports problems in the names of tests and of their groups', async () => {
   const source = [
     "describe('what is locked', () => {",
     "  test('whether it is held', run);",
@@ -192,7 +192,7 @@ test('reports problems in the names of tests and of their groups', async () => {
   ]);
 });
 
-test('reports nothing about test names that begin with a verb, nor about strings that are not test names', async () => {
+test('the prose linter allows test names that begin with a verb, and ignores other strings of tests', async () => {
   const source = [
     "test('rejects when a node is down', run);",
     "test('reports which nodes answer', 'what is owed', run);",
@@ -213,7 +213,7 @@ const MESSAGES = [
   'const text = `one of\nwhat is owed here`;',
 ];
 
-test('reports problems in the messages of the library', async () => {
+test('the prose linter reports problems in the messages of the library', async () => {
   await expect(problemsIn('lib/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([
     '1: "What ..." as a subject: name the subject first',
     expect.stringMatching(/^1: .*“owed”/),
@@ -224,6 +224,6 @@ test('reports problems in the messages of the library', async () => {
   ]);
 });
 
-test('reports nothing about the messages of other programs', async () => {
+test('the prose linter ignores the messages of other programs', async () => {
   await expect(problemsIn('lab/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([]);
 });

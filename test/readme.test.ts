@@ -16,7 +16,7 @@ function blocksOf(name: string, text: string): Map<string, string> {
   return new Map(blocks.map(([, code], index) => [join(root, `${name}.${index + 1}.ts`), code ?? '']));
 }
 
-/** Parsed files of packages and of the library. Each program would parse them again. */
+/** A cache of parsed files of packages and of the library. Without the cache, each program would parse them again. */
 const parsed = new Map<string, ts.SourceFile | undefined>();
 
 /** Returns the errors of the compiler about the snippets, with the settings of the project. */
@@ -77,7 +77,7 @@ test('the spec in docs/testing.md is the spec that the tests run', () => {
   expect([...snippetsOf('docs/testing.md').values()][0]).toBe(spec);
 });
 
-test('the check notices an example that does not compile', () => {
+test('the check of examples finds an example that does not compile', () => {
   const broken = new Map([
     [join(root, 'broken.ts'), "import { WithLock } from 'nestjs-redlock';\nWithLock(7);\n"],
   ]);

@@ -9,7 +9,8 @@ import { startApp } from './support/nest-app.js';
 import { startRedis, startRedisNodes } from './support/redis-server.js';
 import { until } from './support/until.js';
 
-// These tests provoke the messages that docs/troubleshooting.md quotes, and check that each quotation matches a message.
+// These tests provoke the messages that docs/troubleshooting.md quotes, and check that each quotation matches a
+// message.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/troubleshooting.md'), 'utf8');
 const quoted = [...page.matchAll(/^ *```text\n(.*?)```$/gms)]
@@ -68,13 +69,13 @@ class Tasks {
   async busy(): Promise<void> {}
 }
 
-const happenings: Readonly<Record<string, () => Promise<void>>> = {
-  'Redis is not there': async () => {
-    // Tests and other programs do not listen on so low a port.
+const situations: Readonly<Record<string, () => Promise<void>>> = {
+  'Redis is down': async () => {
+    // Neither tests nor other programs listen on this low port.
     const locks = await locksOn({ nodes: 'redis://127.0.0.1:1' });
     await say(locks.acquire('key', once));
   },
-  'Redis goes and comes back': async () => {
+  'Redis is killed and restarted': async () => {
     const server = await startRedis();
     await locksOn({ nodes: server.url });
     await server.kill();
@@ -83,7 +84,7 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
     await until(async () => said.some((line) => line.includes('is connected again')));
     await server.stop();
   },
-  'Redis stands still for longer than a ttl': async () => {
+  'Redis is paused for longer than a ttl': async () => {
     const server = await startRedis();
     const locks = await locksOn({ nodes: server.url, nodeTimeout: 100 });
     const { signal } = await locks.acquire('key', { ttl: 600 });
@@ -98,7 +99,7 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
     await server.client().flushall();
     await until(async () => signal.aborted);
   },
-  'Redis may not tell those who wait': async () => {
+  'the user of Redis may not subscribe to channels': async () => {
     const server = await startRedis();
     await server.client().call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', 'resetchannels', '+@all');
     const locks = await locksOn({ nodes: `redis://few:secret@127.0.0.1:${server.port}` });
@@ -109,7 +110,7 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
     giveUp.abort();
     await waiting;
   },
-  'three nodes are new': async () => {
+  'three nodes have just started': async () => {
     const servers = await startRedisNodes(3);
     // The wait begins before the nodes are connected, and a busy machine may take seconds to connect them.
     const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 4_000 });
@@ -119,13 +120,13 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
     const server = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
     await refused(RedlockModule.forRoot({ nodes: server.url }));
   },
-  'the module is put together wrongly': async () => {
+  'RedlockModule is imported wrongly': async () => {
     const memory = RedlockModule.forRoot({ nodes: 'memory' });
     await refused(memory, RedlockModule.forRoot({ nodes: 'memory', keyPrefix: 'other:' }));
     await refused();
     await say(Promise.resolve().then(() => RedlockModule.forRoot({ nodes: undefined! })));
   },
-  'somebody else holds the lock': async () => {
+  'another caller holds the lock': async () => {
     const locks = await locksOn({ nodes: 'memory' });
     await locks.acquire('key');
     await say(locks.acquire('key', short));
@@ -160,16 +161,16 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
     await app.close();
     await ended;
   },
-  'a lock is taken inside a transaction': async () => {
+  'a lock is acquired inside a transaction': async () => {
     const locks = await locksOn({ nodes: 'memory', inTransaction: () => true });
     await locks.withLock('key', () => undefined);
   },
 };
 
 describe('docs/troubleshooting.md', () => {
-  test.each(Object.keys(happenings))('records a message when %s', async (name) => {
+  test.each(Object.keys(situations))('is compared with the messages of the library when %s', async (name) => {
     const before = said.length;
-    await happenings[name]!();
+    await situations[name]!();
     expect(said.length).toBeGreaterThan(before);
   });
 
@@ -177,7 +178,7 @@ describe('docs/troubleshooting.md', () => {
     expect(said.filter((line) => pattern(quotation).test(line))).not.toEqual([]);
   });
 
-  test('the check notices a quotation that no message matches', () => {
+  test('is checked: no message matches a wrong quotation', () => {
     expect(quoted.length).toBeGreaterThan(15);
     const wrong = pattern('Lost the connection to Redis at ...: all is well');
     expect(said.filter((line) => wrong.test(line))).toEqual([]);

@@ -33,7 +33,7 @@ async function complaintsAbout(...paths: string[]): Promise<string[]> {
   return JSON.parse(output) as string[];
 }
 
-test('GitHub can read each workflow', async () => {
+test('the parser of GitHub accepts each workflow', async () => {
   expect(files.length).toBeGreaterThan(2);
   await expect(complaintsAbout(...files)).resolves.toEqual([]);
 });
@@ -46,21 +46,24 @@ test.each([
     /no dependencies/,
   ],
   ['an unknown context', 'on: push\njobs: { a: { runs-on: x, steps: [{ run: "${{ foo.bar }}" }] } }', /foo/],
-])('the check notices %s', async (_name, content, message) => {
+])('the parser of GitHub reports %s', async (_name, content, message) => {
   const file = join(folder, 'broken.yml');
   await writeFile(file, content);
   await expect(complaintsAbout(file)).resolves.toContainEqual(expect.stringMatching(message));
 });
 
-test.each(files)('%s has the least rights, and pins each action by its commit', async (file) => {
-  const text = await readFile(file, 'utf8');
-  expect(text).toMatch(/^permissions:\n {2}contents: read\n\n/m);
-  const used = [...text.matchAll(/uses: (.*)/g)].map(([, action = '']) => action);
-  expect(used.length).toBeGreaterThan(0);
-  expect(used.filter((each) => !/^(\.\/|[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)/.test(each))).toEqual([]);
-});
+test.each(files)(
+  '%s may by default only read the repository, and pins each action to a commit',
+  async (file) => {
+    const text = await readFile(file, 'utf8');
+    expect(text).toMatch(/^permissions:\n {2}contents: read\n\n/m);
+    const used = [...text.matchAll(/uses: (.*)/g)].map(([, action = '']) => action);
+    expect(used.length).toBeGreaterThan(0);
+    expect(used.filter((each) => !/^(\.\/|[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)/.test(each))).toEqual([]);
+  },
+);
 
-describe('a release', () => {
+describe('.github/check-release.mjs', () => {
   /** Runs the check for this tag, package and changelog; resolves to its output. */
   async function check(tag: string, json: object, changelog: string): Promise<string> {
     await writeFile(join(folder, 'package.json'), JSON.stringify(json));
@@ -72,7 +75,7 @@ describe('a release', () => {
   const ready = { version: '1.2.3', repository: 'github:owner/name' };
   const changelog = '# Changelog\n\n## 1.2.3 (2026-01-31)\n\n- New.\n';
 
-  test('of a version with its tag, changelog and repository is allowed', async () => {
+  test('accepts a version with its tag, changelog and repository', async () => {
     await expect(check('v1.2.3', ready, changelog)).resolves.toBe('');
   });
 
@@ -80,7 +83,7 @@ describe('a release', () => {
     ['another tag', 'v1.2.4', ready, changelog, /tag v1\.2\.3/],
     ['an unreleased changelog', 'v1.2.3', ready, '## 1.2.3 (unreleased)\n', /1\.2\.3 \(YYYY-MM-DD\)/],
     ['no repository', 'v1.2.3', { version: '1.2.3' }, changelog, /no `repository`/],
-  ])('with %s is refused', async (_name, tag, json, text, message) => {
+  ])('refuses a release with %s', async (_name, tag, json, text, message) => {
     await expect(check(tag, json, text)).rejects.toThrow(message);
   });
 });

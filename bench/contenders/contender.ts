@@ -35,8 +35,8 @@ export interface Contender {
   /** True if the contender can lock on several independent nodes. */
   readonly quorum: boolean;
   /**
-   * Name of the contender below this thin layer. Groups that take long leave out the layer when they measure the other
-   * one.
+   * Name of the contender that this contender wraps in a thin layer. Long groups leave out the layer if they measure
+   * the wrapped contender.
    */
   readonly over?: string;
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */
@@ -57,7 +57,7 @@ export function gate(): { readonly opened: Promise<void>; readonly open: () => v
   return { opened, open };
 }
 
-/** Holds a lock of a library that renews only around a function: the function ends with the release. */
+/** Holds a lock of a library that renews only while a function runs. The function ends at the release. */
 export async function holdInside(
   run: (task: (signal: AbortSignal | undefined) => Promise<void>) => Promise<unknown>,
   lost?: () => void,

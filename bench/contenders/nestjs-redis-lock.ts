@@ -30,7 +30,7 @@ export const nestjsRedisLock: Contender = {
   sends: [],
   lacks: [
     'no fencing token, no time limit for a node that hangs, no signal',
-    'renewal only where it is asked for in code; its decorator does not renew',
+    'renews only where the code asks for it; its decorator does not renew',
     'sends the whole script each time (EVAL)',
     'waits by polling, every 200 ms with 100 ms of jitter, and waits for all nodes each time',
   ],

@@ -42,7 +42,7 @@ export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
  * Opens this package as a contender.
  *
  * @param oneKey - true to lock the same key for all given keys
- * @param nodeTimeout - milliseconds; by default that of the module
+ * @param nodeTimeout - milliseconds; by default the time limit of the module
  */
 export async function openOurs(
   nodes: RedlockModuleOptions['nodes'],

@@ -15,8 +15,8 @@ function script(lua: string): { readonly lua: string; readonly sha: string } {
 }
 
 /**
- * A hand-written lock: `SET NX PX`, and a script that compares and deletes. It sends the same commands to all of
- * several nodes, and its call settles when a majority has answered.
+ * A hand-written lock: `SET NX PX`, and a script that compares and deletes. With several nodes it sends the same
+ * commands to all nodes, and its call settles when a majority has answered.
  */
 export const raw: Contender = {
   name: 'raw',
@@ -26,7 +26,7 @@ export const raw: Contender = {
   lacks: [
     'no fencing token, time limit, drift, guard or loss signal',
     'waits by polling every 50 to 100 ms',
-    'on several nodes, cleans up after no failure',
+    'on several nodes, does not clean up after a failure',
   ],
   async open(urls) {
     const clients = urls.map((url) => new Redis(url));

@@ -22,8 +22,8 @@ export const redisSemaphore: Contender = {
   sends: ['set'],
   lacks: [
     'no fencing token, no time limit for a node that hangs',
-    'waits by polling every 10 ms, without jitter: quick to hand over, at a hundred commands a second and waiter',
-    'renews at 80 % of the ttl, so one renewal that fails is the last',
+    'waits by polling every 10 ms, without jitter: hands over fast, with 100 commands per second and waiter',
+    'renews at 80 % of the ttl, so there is no time for a second attempt after a failed renewal',
   ],
   open: (urls) =>
     open(urls, ({ Mutex, RedlockMutex }, clients, key, options) => {
@@ -36,12 +36,15 @@ export const redisSemaphore: Contender = {
 
 const PERMITS = 5;
 
-/** The semaphore of the library, with as many permits as ours in the comparison of kinds. */
+/** The semaphore of the library, with as many permits as this package has in the comparison of kinds. */
 export const redisSemaphorePermits: Contender = {
   ...redisSemaphore,
   name: `redis-semaphore, ${PERMITS} permits`,
   sends: ['zrem'],
-  lacks: [...redisSemaphore.lacks, 'on several nodes each node counts by itself, so more get in than may'],
+  lacks: [
+    ...redisSemaphore.lacks,
+    'on several nodes each node counts alone, so there can be more holders than permits',
+  ],
   open: (urls) =>
     open(urls, ({ Semaphore, RedlockSemaphore }, clients, key, options) => {
       const [client] = clients;

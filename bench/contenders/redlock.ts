@@ -27,7 +27,7 @@ const ONCE = { retryCount: 0 };
 
 const LACKS = [
   'no fencing token, no time limit for a node that hangs',
-  'a tie of an even number of nodes never settles',
+  'with an even number of nodes, split votes never settle',
   'waits by polling, every 200 ms with 100 ms of jitter',
 ];
 
@@ -50,7 +50,7 @@ export const nestRedlock: Contender = {
   packages: ['@anchan828/nest-redlock', 'redlock', 'ioredis'],
   quorum: true,
   sends: [],
-  lacks: ['is redlock, with a decorator', ...LACKS],
+  lacks: ['a decorator around redlock', ...LACKS],
   async open(urls) {
     const { RedlockService } = await importPeer<{ RedlockService: new (options: object) => Redlock }>(
       '@anchan828/nest-redlock',

@@ -45,7 +45,7 @@ export const failures: Group = {
       });
     } finally {
       await servers.stop();
-      // Closing only resets connections, and nothing of the proxy keeps the process alive.
+      // The close is not awaited: it only resets connections, and the proxy does not keep the process alive.
       void proxy.close();
     }
   },
@@ -183,7 +183,7 @@ function impossible(contender: Contender, servers: Servers, plan: Plan): Promise
   });
 }
 
-/** Measures if a holder learns of the loss before its keys would have ended without another renewal. */
+/** Measures whether a holder learns of the loss before its keys would have ended without another renewal. */
 async function withLocksLost(contenders: readonly Contender[], servers: Servers): Promise<ResultTable> {
   const majority = servers.all.slice(2);
   const quorum = await lose(contenders, servers, () => {
@@ -209,7 +209,7 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
       { figure: 'deleted.early', title: 'before the ttl ends', digits: 0 },
     ],
     notes: [
-      'The ttl ends when the keys would have, by what the nodes said when it happened. Negative: too late.',
+      'The ttl ends when the keys would have ended, by their remaining time at the fault. Negative: too late.',
     ],
   };
 }

@@ -25,7 +25,7 @@ export const handOver: Group = {
     for (const nodes of plan.nodes) {
       const contenders = distinct(fit(plan.contenders, nodes));
       tables.push(await single(contenders, nodes, plan), await many(contenders, nodes, plan));
-      // Only one node promises an order.
+      // Only a single node promises an order.
       if (nodes === 1) tables.push(await behindTheDead(contenders, plan));
     }
     return { tables };
@@ -162,7 +162,7 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
     await servers.oldEnough();
     const rows = new Map<string, Readonly<Record<string, Figure>>>();
     const again: Turns = { each: Infinity, within: times(1_000, plan, 100) };
-    // Only one node promises an order.
+    // Only a single node promises an order.
     const ordered = nodes === 1;
     for (const contender of contenders) {
       const sample = {

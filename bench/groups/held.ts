@@ -42,7 +42,7 @@ export const held: Group = {
             { figure: 'heap', title: 'heap per lock, bytes', digits: 0 },
             { figure: 'kept', title: 'kept, %', digits: 1 },
           ],
-          notes: nodes === 1 ? ['Who is missing does not renew.'] : [],
+          notes: nodes === 1 ? ['Contenders without renewal are missing.'] : [],
         });
       } finally {
         await servers.stop();

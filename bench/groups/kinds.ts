@@ -8,14 +8,14 @@ import { withStaff } from './sessions.js';
 import { throughputTable } from './throughput.js';
 
 const NOTES = [
-  'Each lock on a key of its own, which nobody else holds, but where it says that all have the same key. A lock with permits',
-  'has a slot and a token of its own; a semaphore of redis-semaphore has neither, and on several nodes each counts by itself.',
+  'Each lock has its own key, which nobody else holds, except in the rows with "all the same key". A lock with permits',
+  'has its own slot and token. A semaphore of redis-semaphore has neither, and on several nodes each node counts alone.',
 ];
 
 /** Measures permits and shared locks in comparison with exclusive locks. */
 export const kinds: Group = {
   name: 'kinds',
-  about: 'a permit and a shared lock beside an exclusive one of ours; semaphores of redis-semaphore',
+  about: 'permits, shared locks and exclusive locks of this package, and semaphores of redis-semaphore',
   async run(plan) {
     const tables: ResultTable[] = [];
     const theirs = plan.contenders.includes(redisSemaphore) ? [redisSemaphorePermits] : [];

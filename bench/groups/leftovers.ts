@@ -9,7 +9,7 @@ import { distinct, fit, type Group, nodesTitle, progress, times } from './group.
 const IN_FLIGHT = 64;
 const KEYS = 100_000;
 
-/** Measures the keys that stay in Redis after their locks. */
+/** Measures the keys that stay in Redis after the release of their locks. */
 export const leftovers: Group = {
   name: 'leftovers',
   about: `what is left in Redis a minute after ${KEYS.toLocaleString('en')} different keys were locked and released`,
@@ -36,7 +36,7 @@ export const leftovers: Group = {
         const rows = new Map<string, Readonly<Record<string, Figure>>>();
         for (const each of waiting) if (each.nodes === nodes) rows.set(each.name, once(await each.sample));
         tables.push({
-          title: `Left in Redis of ${count.toLocaleString('en')} keys, ${nodesTitle(nodes)}, all together`,
+          title: `Left in Redis after locks on ${count.toLocaleString('en')} keys, ${nodesTitle(nodes)}, sum of the nodes`,
           rows,
           columns: [
             { figure: 'keysAtOnce', title: 'at once: keys', digits: 0 },
@@ -56,7 +56,7 @@ export const leftovers: Group = {
   },
 };
 
-/** Locks and releases each key once. The sample has the rest in Redis at once and later. */
+/** Locks and releases each key once. The sample has what is left in Redis, at once and later. */
 async function visit(
   { name }: Contender,
   nodes: number,

@@ -7,7 +7,7 @@ import { withStaff } from './sessions.js';
 /** Added time of each round trip in milliseconds, as between two machines of one data centre. */
 const ADDED = 0.5;
 
-/** Measures a network between client and servers: users have one, the loopback interface has none. */
+/** Measures the effect of a network between client and servers, which the loopback interface does not have. */
 export const network: Group = {
   name: 'network',
   about: `acquire and release, one after the other, with ${ADDED} ms added to each round trip`,

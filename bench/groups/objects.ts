@@ -41,8 +41,8 @@ export const objects: Group = {
           { figure: `withLock.${IN_FLIGHT}`, title: `${IN_FLIGHT} in flight`, digits: 1 },
         ],
         notes: [
-          'By the sampling heap profiler, collected objects included; the contents of buffers are not. Where nothing is',
-          'collected the heap grows by up to 10 % more.',
+          'Measured by the sampling heap profiler. Collected objects count, and the contents of buffers do not. Where nothing is',
+          'collected, the heap grows by up to 10 % more.',
         ],
       });
     }

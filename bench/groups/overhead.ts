@@ -107,7 +107,7 @@ export const overhead: Group = {
             { figure: 'added', title: 'added', digits: 2 },
           ],
           notes: [
-            'Added: by acquire and release, and by withLock, to the calls of the node; by @WithLock to withLock.',
+            'Added: time of acquire and release, and of withLock, beyond the calls of the node; of @WithLock beyond withLock.',
           ],
         },
       ],

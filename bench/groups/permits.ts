@@ -8,7 +8,7 @@ import { type Group, nodesTitle, type Plan, progress, times, withThree } from '.
 const PERMITS = [3, 10, 50];
 const LOADS = [0.3, 0.7, 0.95];
 const PROCESSES = 4;
-/** Shortest time of a round trip, and its average variation, in milliseconds: as between machines of one region. */
+/** Shortest time of a round trip, and its average variation, in milliseconds, as between machines of one region. */
 const ADDED = 1;
 const JITTER = 0.3;
 /** Largest number of requests per second. A higher rate would measure the machine. */
@@ -46,17 +46,17 @@ async function onNodes(nodes: number, plan: Plan): Promise<ResultTable> {
         rows,
         columns: [
           { figure: 'first', title: 'granted in one round trip, %', digits: 1 },
-          { figure: 'mended', title: 'one more for the slot, %', digits: 1 },
-          { figure: 'raised', title: 'one more for the token, %', digits: 1 },
-          { figure: 'anew', title: 'asked for anew, %', digits: 1 },
+          { figure: 'mended', title: 'one more trip for the slot, %', digits: 1 },
+          { figure: 'raised', title: 'one more trip for the token, %', digits: 1 },
+          { figure: 'anew', title: 'asked again, %', digits: 1 },
           { figure: 'refused', title: 'refused, % of all', digits: 1 },
-          { figure: 'full', title: 'refused if all nodes were one, %', digits: 1 },
+          { figure: 'full', title: 'refused in theory by one node, %', digits: 1 },
           { figure: 'asked', title: 'asked', digits: 0 },
         ],
         notes: [
-          `${PROCESSES} processes; a round trip takes ${ADDED} ms more than here, and on the way each message up to some tenths longer (${JITTER} ms on`,
-          'average, exponential). Load: permits that would be held on average if none were refused, to all. One attempt for each.',
-          'Refused if all nodes were one: by the formula of Erlang (B), from how many asked and how long they held it.',
+          `${PROCESSES} processes; a round trip takes ${ADDED} ms more than on the loopback interface, and each message a random time longer (${JITTER} ms on`,
+          'average, exponential). Load: the share of the permits that would be held on average without refusals. Each request makes one attempt.',
+          'Refused in theory by one node: by the formula Erlang B, from the measured requests and holds.',
         ],
       };
     } finally {

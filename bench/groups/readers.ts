@@ -30,7 +30,7 @@ export const readers: Group = {
         }
         rows.set('1 writer, all exclusive', once(await stream(servers, exclusive, 1, plan)));
         tables.push({
-          title: `${READERS} readers that come again at once, each reads for ${HOLD} ms, ${nodesTitle(nodes)}`,
+          title: `${READERS} readers that ask again at once, each reads for ${HOLD} ms, ${nodesTitle(nodes)}`,
           rows,
           columns: [
             { figure: 'write.perSecond', title: 'writes/s', digits: 0 },
@@ -42,7 +42,7 @@ export const readers: Group = {
             { figure: 'read.together', title: 'readers at a time', digits: 1 },
           ],
           notes: [
-            'A writer asks again as soon as it has written. Readers at a time: on average, of those that there are.',
+            'A writer asks again as soon as it has written. Readers at a time: the average number of concurrent readers.',
           ],
         });
       } finally {

@@ -56,7 +56,9 @@ export async function serverTimeTable(
       { figure: 'many.acquire', title: `${IN_FLIGHT} at once: acquire`, digits: 1, ratio: true },
       { figure: 'many.release', title: 'release', digits: 1, ratio: true },
     ],
-    notes: ['By INFO commandstats (usec): running the commands, not reading, parsing and answering them.'],
+    notes: [
+      'From INFO commandstats (usec): the time to run the commands, without reading, parsing and answering them.',
+    ],
   };
 }
 

@@ -55,7 +55,7 @@ export const simulation: Group = {
       ],
       notes: [
         `Assumed: servers and instances spread over 5 regions in turn; ${NEAR} ms within a region; each way takes half a round`,
-        `trip, give or take a tenth; a server works ${Math.round(1_000 * measured.service)} us on a request and a client ${Math.round(1_000 * measured.client)} us, as measured here just now;`,
+        `trip, plus or minus a tenth; a server works ${Math.round(1_000 * measured.service)} us on a request and a client ${Math.round(1_000 * measured.client)} us, as measured just before;`,
         'no loss, no crash, clocks do not matter. Polling: all nodes every 200 to 300 ms.',
       ],
     };

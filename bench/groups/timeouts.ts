@@ -14,8 +14,8 @@ const SHORT = 1_000;
 const LATER = 1_500;
 
 /**
- * Measures if a permit of ten seconds is lost when another process asks for a permit of a second. A library may purge
- * by the lockTimeout of another caller, or give the whole key one expiry.
+ * Measures whether a permit of ten seconds is lost when another process asks for a permit of a second. A library may
+ * purge by the lockTimeout of another caller, or give the whole key one expiry.
  */
 export const timeouts: Group = {
   name: 'timeouts',
@@ -62,8 +62,8 @@ function tableOf(rows: Figures, nodes: string): ResultTable {
       { figure: 'ofTwo', title: 'holders of two permits', digits: 0 },
     ],
     notes: [
-      `One permit: it is held for ${LONG / 1_000} s, and ${LATER / 1_000} s later somebody asks for it for ${SHORT / 1_000} s. Two permits: held for ${LONG / 1_000} s and for`,
-      `${SHORT / 1_000} s, and ${LATER / 1_000} s later two more ask. redis-semaphore purges by the lockTimeout of whoever asks, and gives the whole key that expiry.`,
+      `One permit: it is held for ${LONG / 1_000} s, and ${LATER / 1_000} s later another process asks for it for ${SHORT / 1_000} s. Two permits: held for ${LONG / 1_000} s and for`,
+      `${SHORT / 1_000} s, and ${LATER / 1_000} s later two more processes ask. redis-semaphore purges by the lockTimeout of the asking process, and gives the whole key this expiry.`,
     ],
   };
 }

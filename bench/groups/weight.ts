@@ -14,7 +14,7 @@ const OURS = 'nestjs-redlock';
 /** Measures size and load time of a library. */
 export const weight: Group = {
   name: 'weight',
-  about: 'bytes to download and on disk, and the time to load, once what the libraries build on is there',
+  about: 'bytes to download and on disk, and the time to load, beside the packages that all libraries need',
   async run(plan) {
     installPeers();
     const libraries = plan.contenders.filter(({ name }) => name !== 'raw');
@@ -42,8 +42,8 @@ export const weight: Group = {
               { figure: 'others', title: 'other packages', digits: 0 },
             ],
             notes: [
-              'To download: its own tarball. On disk: with the other packages that it brings itself; not those that it',
-              'leaves to the application, and not NestJS where it fits the one that is there.',
+              'To download: the tarball of the library. On disk: the library with its dependencies, without the packages that it',
+              'leaves to the application, and without NestJS if the installed NestJS fits.',
             ],
           },
           {

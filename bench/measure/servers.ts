@@ -91,7 +91,7 @@ export class Servers {
 
   /**
    * Largest remaining time of a lock on the first two nodes, in milliseconds; 0 if the lock has ended. `linger` is the
-   * time that its keys outlive the lock.
+   * time for which the keys of a lock stay after its end.
    */
   async remaining(key: string, linger = 0): Promise<number> {
     const lives = await this.onKeys(2, key, (admin, name) => admin.pttl(name));

@@ -70,7 +70,8 @@ export class Worker {
     args: Parameters<Work[Job]>[0],
   ): Promise<Awaited<ReturnType<Work[Job]>>> {
     const reply = await this.#answer(job, args, 60_000);
-    if (!('result' in reply)) throw new Error(`A worker has failed to ${job}: ${reply.error ?? 'no answer'}`);
+    if (!('result' in reply))
+      throw new Error(`A worker failed in the task "${job}": ${reply.error ?? 'no answer'}`);
     return reply.result as Awaited<ReturnType<Work[Job]>>;
   }
 

@@ -3,7 +3,9 @@ import type { LabEvent, RunRecord } from '../lab-event.js';
 import type { Rule } from '../lab-event.js';
 import { overlapsOf, type Span, spansOf } from '../spans.js';
 
-/** Strategies that let several instances dispatch at once without a mistake, as the database keeps their tasks apart. */
+/**
+ * Strategies that let several instances dispatch at once without a mistake, as the database keeps their tasks apart.
+ */
 const PARALLEL: ReadonlySet<RunRecord['strategy']> = new Set(['skip-locked', 'unique-constraint']);
 
 const AFTER_A_PAUSE: ReadonlySet<LabEvent['kind']> = new Set(['resumed', 'killed', 'node-killed']);
@@ -93,7 +95,7 @@ function drawInstance(
   }
   if (alive !== undefined) lane.life(alive, to);
   const writes = name === record.rule?.writer;
-  lane.name(writes ? `${name}, which has to be alone` : name);
+  lane.name(writes ? `${name}, the writer` : name);
 
   const own = events.filter(({ who }) => who === name);
   for (const { at, kind } of own) {
@@ -108,7 +110,7 @@ function drawInstance(
   const death = own.find(({ kind }) => kind === 'killed');
   if (death && record.outcome?.recovery === 'never') {
     lane.kept(death.at, to);
-    lane.text('bad-text halo', x(death.at) + 12, middle + 31, 'its key has no end');
+    lane.text('bad-text halo', x(death.at) + 12, middle + 31, 'its key has no ttl');
   }
   let lastLabel = -Infinity;
   for (const event of own) {
@@ -235,14 +237,14 @@ const LEGEND: readonly (readonly [mark: string, meaning: string])[] = [
   ['<circle class="push" cx="13" cy="9" r="6"/>', 'pushed to the queue'],
   [
     '<path class="duplicate" d="M13,0l9,9l-9,9l-9,-9z"/><path class="duplicate-cross" d="M9,5l8,8m0,-8l-8,8"/>',
-    'pushed what had been pushed: duplicates',
+    'pushed jobs a second time: duplicates',
   ],
-  [MARKS.token, 'the end of its fencing token'],
+  [MARKS.token, 'the last digits of its fencing token'],
   [MARKS.waits, 'waits for its turn'],
   [MARKS.asleep, 'paused'],
   [
     '<rect class="two" x="1" y="0" width="24" height="18"/><line class="two-edge" x1="1" y1="0" x2="1" y2="18"/>',
-    'more at once than may',
+    'more instances at once than allowed',
   ],
 ];
 

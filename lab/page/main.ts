@@ -140,7 +140,7 @@ async function control(command: object): Promise<void> {
       : messageOf((await response.json()) as { message?: string | string[] });
 }
 
-function messageOf({ message = 'It did not work' }: { message?: string | string[] }): string {
+function messageOf({ message = 'The request failed' }: { message?: string | string[] }): string {
   return typeof message === 'string' ? message : message.join('; ');
 }
 
@@ -152,7 +152,7 @@ function settings(): { ttl?: number; work?: number } {
 
 /** Note beside the store: the scenarios run only on Redis. */
 const ONLY_REDIS =
-  'The scenarios run on Redis, because the locks that fail in them are made of its commands; the playground runs on each.';
+  'The scenarios run on Redis, because the locks that fail in them are made of its commands; the playground runs on each store.';
 
 function connectControls({ scenarios, stores: offered }: LabHello): void {
   byId('controls').hidden = false;

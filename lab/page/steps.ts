@@ -12,13 +12,13 @@ export function describe(event: LabEvent): Step | undefined {
   switch (event.kind) {
     case 'acquired': {
       const late = event.asked > 500 ? `, ${(event.asked / 1_000).toFixed(1)} s after it asked` : '';
-      if (event.locked === false) return step('begins, without asking anybody');
+      if (event.locked === false) return step('begins without a lock');
       const slot = event.slot === undefined ? '' : `, slot ${event.slot}`;
       const token = event.token === undefined ? '' : `, fencing token ${event.token}`;
       return step(`has the lock${slot}${token}${late}`);
     }
     case 'asking':
-      return step('asks for the lock, and has to be alone');
+      return step('asks for the lock as a writer');
     case 'read':
       return event.tasks > 0 ? step(`has read ${event.tasks} waiting tasks and works on them`) : undefined;
     case 'writing':

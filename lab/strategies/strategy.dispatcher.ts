@@ -89,7 +89,7 @@ export class StrategyDispatcher
         const { strategy } = this.settings;
         const locked = strategy !== 'none';
         const slot = currentLock()?.slot;
-        // A waiter with its turn has asked for the lock a moment before, however long it has waited.
+        // A waiter asks again when its turn comes, so its last request was a moment ago, however long it has waited.
         const ago = strategy === 'shared' ? 0 : Date.now() - asked;
         this.journal.tell({ kind: 'acquired', asked: ago, locked, token, slot, ttl: this.ttl });
         await this.dispatch(lock);

@@ -54,7 +54,7 @@ const environmentSchema = z.object({
   /** Prefix of all keys in Redis, so that several deployments can share a Redis. */
   KEY_PREFIX: z.string().min(1).default('batch'),
 
-  /** Name of this instance in statistics and as the owner of locks. Each instance needs another name. */
+  /** Name of this instance in statistics and as the owner of locks. Each instance needs a different name. */
   INSTANCE: z
     .string()
     .min(1)

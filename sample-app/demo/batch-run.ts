@@ -98,7 +98,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
   const start = Date.now();
   await submit(tasks, instances);
   log(`${instances.length} instances run, ${tasks.length} tasks are submitted`);
-  log(`their locks, while they run: ${instances.map(({ url }) => `${url}/locks`).join('  ')}`);
+  log(`boards with their locks, while they run: ${instances.map(({ url }) => `${url}/locks`).join('  ')}`);
 
   let killed: Instance | undefined;
   let stats = await statsOf(instances);
@@ -175,7 +175,7 @@ async function killDispatching(
   return victim;
 }
 
-/** Returns the statistics after consumers have taken and refused the duplicates behind the last tasks. */
+/** Returns the statistics after consumers have taken and refused the duplicates that follow the last tasks. */
 async function whenQuiet(observer: PushObserver, instances: readonly Instance[]): Promise<Stats> {
   while ((await observer.waiting()) > 0) await sleep(POLL_MS);
   await sleep(2 * POLL_MS);

@@ -35,7 +35,7 @@ async function demo(stops: StopList): Promise<boolean> {
   console.log('\nWithout the lock: every instance runs the dispatcher, each on its own timer.');
   const unlocked = await runBatch({ ...common, dispatcher: 'unlocked', killOne: false }, stops);
 
-  console.log('\nWith @WithLock: one instance at a time dispatches. One is killed on the way.');
+  console.log('\nWith @WithLock: one instance at a time dispatches. One instance is killed during the run.');
   const locked = await runBatch({ ...common, dispatcher: 'locked', killOne: true }, stops);
 
   console.log(`\n${resultTable(unlocked, locked)}\n`);

@@ -13,7 +13,7 @@ const SCRIPT = `
     esac
   done
   for p in $pids; do kill -9 "$p"; done
-  # Until the children of those that were killed have noticed, they write.
+  # Children of the killed processes may still write for a moment.
   for d; do for try in 1 2 3 4 5; do rm -rf "$d" && break; sleep 1; done; done
 `;
 

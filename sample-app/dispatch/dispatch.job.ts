@@ -43,8 +43,8 @@ export class DispatchJob {
       await this.steps.work();
 
       // Here the dispatch can still stop without any damage. Without a lock there is nothing to check. If this process
-      // is paused just after the check, the lock can pass to another holder: then the database refuses the fencing
-      // token of this one.
+      // is paused just after the check, the lock can pass to another holder. Then the database refuses the fencing
+      // token of this process.
       lock?.assertHeld?.();
       this.steps.writing();
 

@@ -3,7 +3,7 @@ import { Interval } from '@nestjs/schedule';
 import { WithLock } from 'nestjs-redlock';
 import { TaskRepository } from '../tasks/task.repository.js';
 
-/** Returns tasks to the dispatcher that dead instances have left behind. */
+/** Returns to the dispatcher the tasks of dead instances. */
 @Injectable()
 export class TaskSweeper {
   private readonly logger = new Logger(TaskSweeper.name);

@@ -3,7 +3,7 @@ import { readArguments } from '../../bench/arguments.js';
 
 test.each<[string, string[], RegExp]>([
   ['an unknown group', ['lateness'], /There is no group "lateness"; there are latency, network, throughput/],
-  ['an unknown option', ['--bogus'], /Unknown option '--bogus'; npm run bench -- --help says what there is/],
+  ['an unknown option', ['--bogus'], /Unknown option '--bogus'; npm run bench -- --help lists the options/],
   ['an unknown contender', ['--only', 'ours,theirs'], /There is no contender "theirs"; there are raw, ours/],
   [
     'a number of nodes that is not a number',
@@ -17,7 +17,7 @@ test.each<[string, string[], RegExp]>([
     /--effort must be a number above 0, such as 0\.1; not "x"/,
   ],
   ['an effort of zero', ['--effort', '0'], /--effort must be a number above 0/],
-])('readArguments refuses %s with one line that says how to correct it', (_what, args, message) => {
+])('readArguments refuses %s in a one-line message that says how to correct it', (_what, args, message) => {
   expect(() => readArguments(args)).toThrow(message);
   // The pattern matches one line only: the dot matches no line break.
   expect(() => readArguments(args)).toThrow(/^.*$/);

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('a run measures a group and writes the results', async () => {
+test('the benchmark measures a group and writes the results', async () => {
   const output = await bench.run('latency', '--only', 'ours,raw', '--nodes', '1', '--effort', '0.05');
   expect(output).toContain('Latency of acquire and release, one node');
   expect(output).toContain('both p50, to raw');
@@ -21,7 +21,7 @@ test('a run measures a group and writes the results', async () => {
   expect(latency('ours', 'commands')).toBe(2);
 });
 
-test('bytesMade also counts collected objects, exact to a tenth', async () => {
+test('bytesMade also counts garbage-collected objects, with an error below 10%', async () => {
   const ARRAYS = 20_000;
   let last: unknown;
   const made = await bytesMade(() => {
@@ -33,7 +33,7 @@ test('bytesMade also counts collected objects, exact to a tenth', async () => {
   expect(made / ARRAYS / 8_032).toBeLessThan(1.1);
 });
 
-test('a run with wrong arguments ends with one line and code 2', async () => {
+test('the benchmark prints one line and ends with code 2 for an unknown group', async () => {
   const error: Error = await bench.run('lateness').then(
     () => new Error('it ran'),
     (failure: Error) => failure,
@@ -43,6 +43,6 @@ test('a run with wrong arguments ends with one line and code 2', async () => {
   expect(said).toEqual([expect.stringContaining('There is no group "lateness"')]);
 });
 
-test('a run with --help lists the options', async () => {
+test('the benchmark lists its options with --help', async () => {
   await expect(bench.run('--help')).resolves.toContain('--effort');
 });

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('a run measures allocations, leftovers, server time and a longer network path', async () => {
+test('the benchmark measures allocations, keys left in Redis, server time and a longer network path', async () => {
   const groups = ['network', 'objects', 'server-time', 'leftovers'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
@@ -37,14 +37,14 @@ test('a run measures allocations, leftovers, server time and a longer network pa
       expect(serverTime(name, figure)).toBeGreaterThan(0);
   }
 
-  // Our package keeps a record of each key for a while.
+  // This package keeps a record of each key in Redis for a while after the release.
   const leftovers = await bench.medians('leftovers');
   expect(leftovers('raw', 'keysAtOnce')).toBe(0);
   expect(leftovers('ours', 'keysAtOnce')).toBe(2_000);
   expect(leftovers('ours', 'bytesAtOnce')).toBeGreaterThan(200);
 });
 
-test('a run measures the other groups that need one node', async () => {
+test('the benchmark measures throughput, hand-over, held locks, overhead, growth and simulation on one node', async () => {
   const groups = ['throughput', 'hand-over', 'held', 'overhead', 'growth', 'simulation'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
@@ -55,7 +55,7 @@ test('a run measures the other groups that need one node', async () => {
   await expect(bench.file('growth-held.svg')).resolves.toContain('<svg');
 });
 
-test('a run compares kinds of lock, many holders, and readers beside writers', async () => {
+test('the benchmark compares kinds of lock, timeouts, many holders, and readers beside writers', async () => {
   const groups = ['kinds', 'timeouts', 'holders', 'readers'];
   const output = await bench.run(...groups, '--only', 'ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
@@ -80,7 +80,7 @@ test('a run compares kinds of lock, many holders, and readers beside writers', a
   expect(readers('1 writer', 'write.perSecond')).toBeGreaterThan(0);
 });
 
-test('a run counts the round trips of permits on several nodes', async () => {
+test('the benchmark counts the round trips of permits on three nodes', async () => {
   await bench.run('permits', '--only', 'ours', '--nodes', '3', '--effort', '0.02');
   const permits = await bench.medians('permits');
   expect(permits('3 permits, load 0.3', 'asked')).toBeGreaterThan(0);
@@ -88,7 +88,7 @@ test('a run counts the round trips of permits on several nodes', async () => {
   expect(permits('50 permits, load 0.3', 'first')).toBeGreaterThan(50);
 });
 
-test('a run compares the costs of a lock, a hand-over and held locks in each store', async () => {
+test('the benchmark compares the costs of a lock, a hand-over and held locks in three stores', async () => {
   const output = await bench.run('stores', '--only', 'ours', '--nodes', '1', '--effort', '0.02');
   expect(output).toContain('== stores:');
   const stores = await bench.medians('stores');

@@ -30,7 +30,9 @@ export async function startBoard(
   return { app, locks: app.get(LockService), url: `http://127.0.0.1:${port}/locks` };
 }
 
-/** Makes the sources serve the built files of the page. Without the build they have none. */
+/**
+ * Makes the sources of the library serve the built files of the page. The sources themselves contain no built files.
+ */
 export async function usePageFiles(): Promise<void> {
   const text = await readFile(resolve('dist/lib/live/assets.js'), 'utf8');
   const assets = JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1)) as Record<

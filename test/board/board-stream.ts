@@ -68,7 +68,7 @@ export class BoardStream {
   }
 }
 
-/** Returns a check whether a message has a lock with this key. */
+/** Returns a function that tells whether a message has a lock with this key. */
 export function hasKey(key: string): (message: BoardMessage) => boolean {
   return ({ rows = [] }) => rows.some((row) => row.key === key);
 }

@@ -56,7 +56,7 @@ async function open(url: string, { width = 1_280, dark = false, user }: View = {
 
 const lockButton = (page: Page, key: string) => page.getByRole('button', { name: key, exact: true });
 
-test('shows a lock within a second of its acquisition, and its release', async () => {
+test('the page shows a lock within a second of its acquisition, and later its release', async () => {
   const { locks, url } = await startBoard();
   const { page, complaints } = await open(url);
   await page.getByText('Live').waitFor();
@@ -77,7 +77,7 @@ test('shows a lock within a second of its acquisition, and its release', async (
   await page.close();
 });
 
-test('stays up while a node dies, and names it', async () => {
+test('the page keeps working when a node dies, and shows that node as unreachable', async () => {
   const servers = await startRedisNodes(3);
   const { locks, url } = await startBoard(undefined, {
     locks: { nodes: servers.map((server) => server.url), restartGuard: false },
@@ -100,7 +100,7 @@ test('stays up while a node dies, and names it', async () => {
   await page.close();
 });
 
-test('names a node that does not vote yet, and the time until it votes', async () => {
+test('the page shows which nodes do not vote yet, and when they will', async () => {
   const servers = await startRedisNodes(3);
   const { url } = await startBoard(undefined, { locks: { nodes: servers.map((server) => server.url) } });
   const { page, complaints } = await open(url);
@@ -115,10 +115,10 @@ test('names a node that does not vote yet, and the time until it votes', async (
   await page.close();
 });
 
-describe('filters', () => {
+describe('the page filters locks', () => {
   let page: Page;
   const rows = async (): Promise<string[]> => page.locator('.rows .row .key').allTextContents();
-  /** The page shows a choice a moment after it. */
+  /** The page applies a filter a moment after the selection. */
   const settled = (keys: readonly string[]): Promise<void> =>
     until(async () => JSON.stringify(await rows()) === JSON.stringify(keys));
 
@@ -153,16 +153,16 @@ describe('filters', () => {
     ['of this process', ['mine', 'waited']],
     ['without an end', ['endless']],
     ['without a quorum', ['minority']],
-  ])('by state: %s', async (state, keys) => {
+  ])('by the state "%s"', async (state, keys) => {
     await page.getByLabel('State').selectOption({ label: state });
     await settled(keys);
     expect(await rows()).toEqual(keys);
   });
 
   test.each([
-    ['its holder or a waiter, in any case', 'API', ['mine', 'waited']],
-    ['a part of it', 'bs:1', ['endless', 'permits', 'shared', 'waited']],
-    ['nobody', 'elsewhere', []],
+    ['a holder or a waiter, in upper or lower case', 'API', ['mine', 'waited']],
+    ['a part of the name', 'bs:1', ['endless', 'permits', 'shared', 'waited']],
+    ['an unknown name', 'elsewhere', []],
   ])('by owner: %s', async (_, owner, keys) => {
     await page.getByLabel('State').selectOption({ label: 'all' });
     await page.getByRole('textbox', { name: 'Owner' }).fill(owner);
@@ -179,7 +179,7 @@ describe('filters', () => {
   });
 });
 
-test('says that there are more locks than it shows', async () => {
+test('the page says that there are more locks than the 20,000 that it shows', async () => {
   const { locks, url } = await startBoard();
   await Promise.all(
     Array.from({ length: 20_001 }, (_, index) => locks.acquire(`order:${index}`, { ttl: 600_000 })),
@@ -191,7 +191,7 @@ test('says that there are more locks than it shows', async () => {
   await page.close();
 }, 600_000);
 
-test('a forced release ends all holders of a lock that has more than one request may name', async () => {
+test('a forced release ends all 501 holders, although one request names at most 500', async () => {
   const { locks, url } = await startBoard({ public: true, allowForceRelease: true });
   const { page, complaints } = await open(url);
   const held = await Promise.all(
@@ -227,7 +227,7 @@ test('a forced release asks for confirmation and names the holder', async () => 
   await page.close();
 });
 
-test('is read-only unless releases are allowed', async () => {
+test('the page has no release button unless releases are allowed', async () => {
   const { locks, url } = await startBoard();
   const { page } = await open(url);
   await locks.acquire('order:1');
@@ -237,7 +237,7 @@ test('is read-only unless releases are allowed', async () => {
   await page.close();
 });
 
-test('refuses a viewer whom the guard rejects, also after the page has loaded', async () => {
+test('a viewer whom the guard rejects gets no page, and cannot release a lock from an open page', async () => {
   const users = new Set(['ann']);
   class AdminGuard implements CanActivate {
     canActivate(context: ExecutionContext): boolean {
@@ -259,7 +259,7 @@ test('refuses a viewer whom the guard rejects, also after the page has loaded', 
   await Promise.all([page.close(), stranger.close()]);
 });
 
-test('renders few rows for ten thousand locks, and searches them at once', async () => {
+test('the page renders fewer than 60 rows for 10,000 locks, and its search finds one of them', async () => {
   const { locks, url } = await startBoard();
   await Promise.all(
     Array.from({ length: 10_000 }, (_, index) =>
@@ -283,7 +283,7 @@ test('renders few rows for ten thousand locks, and searches them at once', async
   await page.close();
 }, 600_000);
 
-test('shows the locks of before and after an interruption of its stream', async () => {
+test('the page shows locks acquired before and during an interruption of its stream', async () => {
   const { locks, url } = await startBoard();
   const proxy = await startTcpProxy({ port: Number(new URL(url).port) });
   const { page } = await open(`http://127.0.0.1:${proxy.port}/locks`);
@@ -300,7 +300,7 @@ test('shows the locks of before and after an interruption of its stream', async 
   await page.close();
 });
 
-describe('shows keys and owners as text', () => {
+describe('a key on the page', () => {
   const owner = '<b>bold</b>\u202Egnihton';
   let board: BoardApp;
 
@@ -314,7 +314,7 @@ describe('shows keys and owners as text', () => {
     ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
     ['characters without width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
     ['Arabic', 'طلب:1', undefined],
-  ])('with %s in them', async (_, key, shown = key) => {
+  ])('is shown as text, with its owner, when it contains %s', async (_, key, shown = key) => {
     const { page, complaints } = await open(board.url);
     const lock = await board.locks.acquire(key);
     const row = page.locator('.rows .row');
@@ -329,7 +329,7 @@ describe('shows keys and owners as text', () => {
     await page.close();
   });
 
-  test('shortens a key of ten kilobytes, and shows all of it on request', async () => {
+  test('is shortened when it has ten kilobytes, and shown in full on request', async () => {
     const { page, complaints } = await open(board.url, { width: 375 });
     const key = `long:${'x'.repeat(10_235)}`;
     const lock = await board.locks.acquire(key);
@@ -346,7 +346,7 @@ describe('shows keys and owners as text', () => {
   });
 });
 
-describe('works with the keyboard and a screen reader', () => {
+describe('the page', () => {
   let board: BoardApp;
 
   beforeAll(async () => {
@@ -380,7 +380,7 @@ describe('works with the keyboard and a screen reader', () => {
     await page.close();
   });
 
-  test('arrow keys move in the list, Enter opens a lock, Escape closes it and restores the focus', async () => {
+  test('moves in the list with arrow keys, opens a lock with Enter, closes it and restores the focus with Escape', async () => {
     const { page } = await open(board.url);
     const buttons = page.locator('.rows .row button');
     // The search hides the locks that come and go, so that the rows stay the same.
@@ -401,7 +401,7 @@ describe('works with the keyboard and a screen reader', () => {
   });
 });
 
-test('the board command serves the same page on the loopback interface', async () => {
+test('the board command serves the same page as the module, on the loopback interface', async () => {
   const redis = await startRedis();
   const cli = new CliProcess(['board', '--node', redis.url, '--allow-release']);
   await cli.says(/Board: http/);

@@ -7,8 +7,8 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type BoardApp, usePageFiles } from './board-app.js';
 import { everyView, scene } from './scene.js';
 
-// `npm run board:pictures` writes the pictures of docs/board.md. Run `pngquant --ext .png --force 64 docs/board/*.png` before
-// you commit them: it makes them a third as large, and pictures are half of the download of the package.
+// `npm run board:pictures` writes the pictures of docs/board.md. Run `pngquant --ext .png --force 64 docs/board/*.png`
+// before you commit them: it makes them a third as large, and pictures are half of the download of the package.
 
 const FOLDER = resolve(process.env.PICTURES ?? 'test-artefacts');
 
@@ -26,18 +26,21 @@ test.each([
   ['light', { width: 1_180, height: 620 }, ['locks', 'details', 'timeline', 'question']],
   ['dark', { width: 1_180, height: 620 }, ['details']],
   ['light', { width: 390, height: 760 }, ['locks']],
-] as const)('writes the pictures, %s, %o', async (colorScheme, viewport, wanted: readonly string[]) => {
-  const page = await browser.newPage({ viewport, colorScheme });
-  await page.goto(board.url);
-  // The timelines need time to fill.
-  await page.waitForTimeout(12_000);
-  const taken: string[] = [];
-  await everyView(page, async (shown) => {
-    if (!wanted.includes(shown)) return;
-    const name = viewport.width < 600 ? `phone-${shown}` : colorScheme === 'dark' ? `dark-${shown}` : shown;
-    await page.screenshot({ path: join(FOLDER, `${name}.png`) });
-    taken.push(shown);
-  });
-  expect(taken.toSorted()).toEqual([...wanted].toSorted());
-  await page.close();
-});
+] as const)(
+  'writes the pictures of the page, %s, %o',
+  async (colorScheme, viewport, wanted: readonly string[]) => {
+    const page = await browser.newPage({ viewport, colorScheme });
+    await page.goto(board.url);
+    // The timelines need time to fill.
+    await page.waitForTimeout(12_000);
+    const taken: string[] = [];
+    await everyView(page, async (shown) => {
+      if (!wanted.includes(shown)) return;
+      const name = viewport.width < 600 ? `phone-${shown}` : colorScheme === 'dark' ? `dark-${shown}` : shown;
+      await page.screenshot({ path: join(FOLDER, `${name}.png`) });
+      taken.push(shown);
+    });
+    expect(taken.toSorted()).toEqual([...wanted].toSorted());
+    await page.close();
+  },
+);

@@ -80,7 +80,7 @@ class AdminGuard implements CanActivate {
 
 const GUARDED: Partial<RedlockBoardOptions> = { guards: [AdminGuard], imports: [UsersModule] };
 
-describe('forRoot refuses', () => {
+describe('RedlockBoardModule.forRoot throws', () => {
   test.each<[string, object]>([
     [
       'RedlockBoardModule has no `guards`, so everybody who reaches this application would see its locks.',
@@ -97,7 +97,7 @@ describe('forRoot refuses', () => {
     ["Expected `public` to be `true` or `false`, got 'yes'", { public: 'yes' }],
     ["Expected `actor` to be a function of the request, got 'ann'", { public: true, actor: 'ann' }],
     ['Unknown option `guard` in `RedlockBoardModule.forRoot`', { guard: AdminGuard }],
-  ])('%s', (message, options) => {
+  ])('"%s" for the options %p', (message, options) => {
     expect(() => RedlockBoardModule.forRoot({ path: '/locks', ...options })).toThrow(message);
   });
 });
@@ -105,8 +105,8 @@ describe('forRoot refuses', () => {
 describe.each([
   ['Express', () => ({})],
   ['Fastify', () => ({ adapter: new FastifyAdapter() })],
-])('on %s', (_, start) => {
-  test('the page uses relative file names under any path prefix, and allows no other sources', async () => {
+])('the board on %s', (_, start) => {
+  test('serves a page under a path prefix, with relative file names and a strict security policy', async () => {
     board = await startBoard(OPEN, { ...start(), prepare: (app) => app.setGlobalPrefix('api/v1') });
     const url = board.url.replace('/locks', '/api/v1/locks');
     const page = await fetch(url);
@@ -126,7 +126,7 @@ describe.each([
     expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
   });
 
-  test('sends its script in the encoding that the browser accepts, and not again while it is unchanged', async () => {
+  test('sends its script in an accepted encoding, and answers 304 while the script is unchanged', async () => {
     await usePageFiles();
     board = await startBoard(OPEN, start());
     const url = `${board.url}/board.js`;
@@ -145,10 +145,10 @@ describe.each([
   });
 
   test.each([
-    ['the last part of the path stays', '/locks', '/shop/locks'],
-    ['the last part of the path stays, with a slash', '/locks/', '/shop/locks/'],
-    ['the path is another one and ends with a slash', '/locks/', '/shop/ops/'],
-  ])('serves its files behind a proxy that takes a prefix away: %s', async (__, inner, outer) => {
+    ['/shop/locks to /locks', '/locks', '/shop/locks'],
+    ['/shop/locks/ to /locks/', '/locks/', '/shop/locks/'],
+    ['/shop/ops/ to /locks/', '/locks/', '/shop/ops/'],
+  ])('serves its files behind a reverse proxy that maps the path %s', async (__, inner, outer) => {
     await usePageFiles();
     board = await startBoard(OPEN, start());
     const { port } = new URL(board.url);
@@ -163,7 +163,7 @@ describe.each([
     await stream.hears(({ type }) => type === 'snapshot');
   });
 
-  test('a viewer receives a lock within a second, its waiter, and its end', async () => {
+  test('sends viewers a new lock within a second, and later its waiter and its end', async () => {
     board = await startBoard(OPEN, start());
     const { locks, url } = board;
     const stream = await BoardStream.open(url);
@@ -185,7 +185,7 @@ describe.each([
     await stream.hears((message) => message.type === 'change' && message.gone !== undefined);
   });
 
-  test('a viewer whom the guard rejects gets no data and no actions', async () => {
+  test('refuses all requests of a viewer whom the guard rejects', async () => {
     board = await startBoard({ ...GUARDED, allowForceRelease: true }, start());
     const { locks, url } = board;
     const lock = await locks.acquire('order:1');
@@ -198,7 +198,7 @@ describe.each([
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('a forced release ends the named holder, and publishes the actor', async () => {
+  test('ends only the named holder in a forced release, and publishes the actor', async () => {
     const told: ForceReleaseEvent[] = [];
     const hear = (event: unknown): void => void told.push(event as ForceReleaseEvent);
     subscribe(FORCE_RELEASE_CHANNEL, hear);
@@ -223,7 +223,7 @@ describe.each([
     unsubscribe(FORCE_RELEASE_CHANNEL, hear);
   });
 
-  test('the application shuts down with an open viewer', async () => {
+  test('lets the application shut down while a viewer is connected', async () => {
     board = await startBoard(OPEN, start());
     const stream = await BoardStream.open(board.url);
     await stream.hears(({ type }) => type === 'snapshot');
@@ -232,7 +232,7 @@ describe.each([
   });
 });
 
-describe('a release', () => {
+describe('a release request to the board', () => {
   async function send(
     headers: Record<string, string>,
     options: Partial<RedlockBoardOptions> = {},
@@ -247,7 +247,7 @@ describe('a release', () => {
     return { response, isHeld: lock.isHeld() };
   }
 
-  test('is refused unless the board allows it', async () => {
+  test('is refused unless `allowForceRelease` is on', async () => {
     const { response, isHeld } = await send(HEADERS, { allowForceRelease: false });
     expect(isHeld).toBe(true);
     expect([response.status, await response.json()]).toEqual([
@@ -257,17 +257,20 @@ describe('a release', () => {
   });
 
   test.each<[string, Record<string, string>]>([
-    ['a form of another page, which cannot send the header', { 'content-type': 'application/json' }],
+    ['a form, which cannot send the header x-redlock-board', { 'content-type': 'application/json' }],
     ['a script of another site', { ...HEADERS, 'sec-fetch-site': 'cross-site' }],
-    ['a script of another host of the site', { ...HEADERS, 'sec-fetch-site': 'same-site' }],
-    ['another site, of an old browser', { ...HEADERS, origin: 'http://elsewhere.example' }],
-    ['a page without an origin', { ...HEADERS, origin: 'null' }],
+    ['a script of another host of the same site', { ...HEADERS, 'sec-fetch-site': 'same-site' }],
+    [
+      'another site in an old browser, which sends only Origin',
+      { ...HEADERS, origin: 'http://elsewhere.example' },
+    ],
+    ['a page with the origin "null"', { ...HEADERS, origin: 'null' }],
   ])('is refused from %s', async (_, headers) => {
     const { response, isHeld } = await send(headers);
     expect([response.status, isHeld]).toEqual([403, true]);
   });
 
-  test('is accepted from the page itself', async () => {
+  test('is accepted from the page of the board', async () => {
     const { response, isHeld } = await send({ ...HEADERS, 'sec-fetch-site': 'same-origin' });
     expect([response.status, isHeld]).toEqual([200, false]);
   });
@@ -280,7 +283,7 @@ describe('a release', () => {
     }
   });
 
-  test('is refused with more than 500 ids, and taken with 500', async () => {
+  test('is refused with 501 ids, and accepted with 500', async () => {
     board = await startBoard({ ...OPEN, allowForceRelease: true });
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -297,7 +300,7 @@ describe('a release', () => {
     expect(await answerTo(500)).toEqual([200, { released: 0 }]);
   });
 
-  test('asks the application for its user only when it is not refused', async () => {
+  test('calls the option `actor` only when it is not refused', async () => {
     let asked = 0;
     const actor = (): string => {
       asked++;
@@ -315,7 +318,7 @@ describe('a release', () => {
     expect(asked).toBe(1);
   });
 
-  test('answers with the exception of the application when its user is unknown', async () => {
+  test('is answered with the exception that the option `actor` throws', async () => {
     const actor = (): never => {
       throw new UnauthorizedException();
     };
@@ -324,7 +327,7 @@ describe('a release', () => {
   });
 });
 
-test('takes data requests and releases of its own page over HTTP/2, where Host is absent', async () => {
+test('over HTTP/2, without a Host header, the board accepts requests only from its own page', async () => {
   const adapter = new FastifyAdapter({ http2: true } as object);
   board = await startBoard({ ...OPEN, allowForceRelease: true }, { adapter });
   const lock = await board.locks.acquire('order:1');
@@ -355,7 +358,7 @@ test('takes data requests and releases of its own page over HTTP/2, where Host i
   expect(lock.isHeld()).toBe(false);
 });
 
-describe('data for viewers', () => {
+describe('the board', () => {
   async function numberOf({ url }: BoardApp): Promise<{ epoch: string; n: number | undefined }> {
     const stream = await BoardStream.open(url);
     await stream.hears(hasKey('order:1'));
@@ -364,7 +367,7 @@ describe('data for viewers', () => {
     return { epoch, n: rows[0]?.n };
   }
 
-  test('one poll serves all viewers, and polling stops without viewers', async () => {
+  test('polls once for all viewers, and does not poll without viewers', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
     await locks.acquire('order:1');
@@ -395,7 +398,7 @@ describe('data for viewers', () => {
     }
   });
 
-  test('shows the waiters of all processes, also those that came before the first viewer', async () => {
+  test('shows waiters of all processes, including waits that began before the first viewer came', async () => {
     const redis = await startRedis();
     const startAs = (owner: string): Promise<BoardApp> =>
       startBoard(OPEN, { locks: { nodes: redis.url, owner } });
@@ -426,7 +429,7 @@ describe('data for viewers', () => {
     for (const next of [before, after]) await (await next).release();
   });
 
-  test('shows a lock as its own that this process acquired before the first viewer came', async () => {
+  test('marks a lock of its own process, even one acquired before the first viewer came', async () => {
     board = await startBoard(OPEN);
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -440,7 +443,7 @@ describe('data for viewers', () => {
     });
   });
 
-  test('a reconnected viewer gets missed events, and none twice', async () => {
+  test('sends a reconnected viewer only the events that it missed', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
     const [first, other] = await Promise.all([BoardStream.open(url), BoardStream.open(url)]);
@@ -460,7 +463,7 @@ describe('data for viewers', () => {
     await elsewhere.hears(({ type }) => type === 'snapshot');
   });
 
-  test('counts extensions, and sends them without the full lock', async () => {
+  test('sends an extension as a new end and a count, without the full row', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
     // The first extension comes after 3 s, so that a poll before it sees the lock, also on a busy machine.
@@ -513,7 +516,7 @@ describe('data for viewers', () => {
     expect(others.history).toEqual([]);
   });
 
-  test('sends leaders, declared locks that are free, and ticks', async () => {
+  test('sends leaders, ticks, and declared locks that nobody holds', async () => {
     class Clock {
       @Interval(300)
       @WithLock('clock', { oncePerTick: true, ttl: 5_000 })
@@ -553,7 +556,7 @@ describe('data for viewers', () => {
     ]);
   });
 
-  test('shortens a key of ten kilobytes, and sends all of it in the details', async () => {
+  test('shortens a key of ten kilobytes in the list, and sends it in full in the details', async () => {
     board = await startBoard(OPEN);
     const key = `long:${'x'.repeat(10_000)}`;
     await board.locks.acquire(key);
@@ -565,7 +568,7 @@ describe('data for viewers', () => {
     expect(details).toMatchObject({ key });
   });
 
-  test('sends the nodes that do not vote yet, the time until they vote, and the reason', async () => {
+  test('sends which nodes do not vote yet, why, and when they will', async () => {
     const servers = await startRedisNodes(3);
     board = await startBoard(OPEN, { locks: { nodes: servers.map(({ url }) => url) } });
     const stream = await BoardStream.open(board.url);
@@ -592,6 +595,6 @@ describe('data for viewers', () => {
   });
 });
 
-test('the start fails if the board names a module that is missing', async () => {
+test('the application does not start if the board names an instance that does not exist', async () => {
   await expect(startBoard({ ...OPEN, instance: 'billing' })).rejects.toThrow(/LockService|billing/);
 });

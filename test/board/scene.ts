@@ -40,7 +40,9 @@ const declared = defineLocks({
   },
 });
 
-/** The classes with jobs of one process. This process plays all three, each with a module of its own name. */
+/**
+ * Returns the classes with the jobs of one of the three applications. Each application has a module of its own name.
+ */
 function jobsOf(instance: string | undefined): Type[] {
   const of = instance === undefined ? {} : { instance };
   class Outbox {
@@ -59,7 +61,10 @@ function jobsOf(instance: string | undefined): Type[] {
   return [Outbox, Consumer];
 }
 
-/** Starts three processes on three nodes, with locks of each kind, with waiters, and with a lock that changes hands. */
+/**
+ * Starts three applications in this process on three nodes, with locks of each kind, with waiters, and with a lock that
+ * changes hands.
+ */
 export async function scene(): Promise<BoardApp> {
   const servers = await startRedisNodes(3);
   const common: RedlockModuleOptions = {

@@ -27,23 +27,23 @@ function statusOf(path: string, method = 'GET', headers: Record<string, string> 
   });
 }
 
-test('answers a path that is not a URL with status 500, and continues to serve', async () => {
+test('the board command answers 500 to a path that is not a URL, and continues to serve', async () => {
   await expect(statusOf('//')).resolves.toBe(500);
   await expect(statusOf('/')).resolves.toBe(200);
 });
 
 test.each<[string, number, string, string, Record<string, string>]>([
-  ['another host name', 403, '/', 'GET', { host: 'evil.example' }],
-  ['a page of another site', 403, '/', 'GET', { origin: 'http://evil.example' }],
-  ['another method', 405, '/', 'PUT', {}],
-  ['a release without the header of the page', 403, '/release', 'POST', {}],
-  ['a release that is not allowed', 403, '/release', 'POST', { 'x-redlock-board': '1' }],
-  ['a file that is not there', 404, '/__proto__', 'GET', {}],
-])('refuses %s with %i', async (_what, status, path, method, headers) => {
+  ['a request for another host name', 403, '/', 'GET', { host: 'evil.example' }],
+  ['a request from a page of another site', 403, '/', 'GET', { origin: 'http://evil.example' }],
+  ['a request with the method PUT', 405, '/', 'PUT', {}],
+  ['a release without the header x-redlock-board', 403, '/release', 'POST', {}],
+  ['a release without --allow-release', 403, '/release', 'POST', { 'x-redlock-board': '1' }],
+  ['a request for a file that does not exist', 404, '/__proto__', 'GET', {}],
+])('the board command refuses %s with status %i', async (_what, status, path, method, headers) => {
   await expect(statusOf(path, method, headers)).resolves.toBe(status);
 });
 
-test('rejects a port in use, and names the option', async () => {
+test('the board command refuses a port in use, and names --port', async () => {
   const { code, stderr } = await runCli(['board', '--node', redis.url, '--port', String(port)]);
   expect([code, stderr]).toEqual([
     2,
@@ -51,7 +51,7 @@ test('rejects a port in use, and names the option', async () => {
   ]);
 });
 
-test('ends on Ctrl-C', async () => {
+test('the board command ends on Ctrl-C', async () => {
   command.signal('SIGINT');
   await expect(command.ended).resolves.toMatchObject({ code: 0, stderr: '' });
 });

@@ -19,10 +19,10 @@ import { until } from '../support/until.js';
 
 // Each test runs the built command in a process of its own, on three real servers.
 
-/** A ttl of an hour: for a minute, the remaining time begins with "59 min", however long the command takes to start. */
+/** The ttl is an hour, so that the remaining time begins with "59 min" for a whole minute. */
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** An address without a server: tests and other programs do not listen on so low a port. */
+/** An address without a server. Neither tests nor other programs listen on this low port. */
 const NO_SERVER = '127.0.0.1:1';
 
 let servers: RedisServer[];
@@ -61,7 +61,7 @@ async function hold(...keys: string[]): Promise<void> {
   }
 }
 
-describe('leaders', () => {
+describe('nestjs-redlock leaders', () => {
   test('prints the leaders as a table and as JSON', async () => {
     expect((await cli('leaders')).stdout).toBe('No leaders.\n');
     await hold('leader:consumer', 'order:1');
@@ -82,7 +82,7 @@ describe('leaders', () => {
   });
 });
 
-describe('list', () => {
+describe('nestjs-redlock list', () => {
   test('prints the held locks as a table', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout, stderr } = await cli('list');
@@ -102,7 +102,7 @@ describe('list', () => {
     );
   });
 
-  test('prints the locks with a prefix, and as many as a limit allows, with --json', async () => {
+  test('prints JSON with --json, filtered by a prefix or limited by --limit', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout } = await cli('list', 'order:', '--json');
     expect(code).toBe(0);
@@ -121,13 +121,13 @@ describe('list', () => {
     await expect(cli('list', '--json')).resolves.toMatchObject({ code: 0, stdout: '[]\n' });
   });
 
-  test('prints the locks with another prefix of the keys with --key-prefix', async () => {
+  test('prints the locks under another key prefix with --key-prefix', async () => {
     await servers[0]!.client().set('my:{k}', recordOf('somebody'));
     const { stdout } = await cli('list', '--json', '--node', servers[0]!.url, '--key-prefix', 'my:');
     expect(JSON.parse(stdout)).toMatchObject([{ key: 'k', owner: 'somebody', remaining: null }]);
   });
 
-  test('does not fail when the reader of its output goes away', async () => {
+  test('ends with code 0 when the reader of its output closes the pipe', async () => {
     await hold('k');
     const { REDLOCK_NODES } = env;
     const run = new CliProcess(['list'], { REDLOCK_NODES });
@@ -135,14 +135,14 @@ describe('list', () => {
     await expect(run.ended).resolves.toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('leaves no key on the nodes', async () => {
+  test('writes no key to the nodes, and neither does inspect', async () => {
     await cli('list');
     await cli('inspect', 'k');
     for (const server of servers) await expect(server.client().keys('*')).resolves.toEqual([]);
   });
 });
 
-describe('inspect', () => {
+describe('nestjs-redlock inspect', () => {
   test('prints the holder and the answer of each node', async () => {
     await hold('k');
     const [lock] = app.held;
@@ -176,7 +176,7 @@ describe('inspect', () => {
     expect(stdout).toContain('"nope" is not held\n');
   });
 
-  test('explains a record that only a minority has, and ends with code 1', async () => {
+  test('says that too few nodes store a key, and ends with code 1', async () => {
     await servers[0]!.client().set('lock:{k}', recordOf('somebody'));
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
@@ -185,8 +185,8 @@ describe('inspect', () => {
   });
 });
 
-describe('release', () => {
-  test('deletes the lock with --yes, and ends with code 1 the second time', async () => {
+describe('nestjs-redlock release', () => {
+  test('deletes the lock with --yes, and ends with code 1 if nobody holds it', async () => {
     await hold('k');
     await expect(cli('release', 'k', '--yes')).resolves.toMatchObject({
       code: 0,
@@ -199,7 +199,7 @@ describe('release', () => {
     for (const server of servers) await expect(countLocks(server.client())).resolves.toBe(0);
   });
 
-  test('prints as JSON with --json if it released a lock', async () => {
+  test('prints as JSON with --json whether it released a lock', async () => {
     await hold('k');
     const runs = [await cli('release', 'k', '-y', '--json'), await cli('release', 'k', '-y', '--json')];
     expect(runs.map(({ code, stdout }) => [code, JSON.parse(stdout)])).toEqual([
@@ -208,7 +208,7 @@ describe('release', () => {
     ]);
   });
 
-  test('ends only the holder with the id that --id gives', async () => {
+  test('ends only the holder with the id in --id', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
@@ -220,7 +220,7 @@ describe('release', () => {
     expect([code, JSON.parse(stdout)]).toEqual([0, { key: 'k', id: lock!.id, released: true }]);
   });
 
-  test('prints that it ended one holder, not the lock, with --id', async () => {
+  test('says with --id that it ended one holder', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', lock!.id, '--yes')).resolves.toMatchObject({
@@ -229,7 +229,7 @@ describe('release', () => {
     });
   });
 
-  test('refuses without a terminal, and deletes nothing', async () => {
+  test('refuses without a terminal and without --yes, and deletes nothing', async () => {
     await hold('k');
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,
@@ -276,7 +276,7 @@ describe('on a terminal', () => {
     ['n\n', 1],
     ['\n', 1],
     ['yellow\n', 1],
-  ])('release asks for confirmation and follows the answer %j', async (answer, code) => {
+  ])('release asks for confirmation, and follows the answer %j', async (answer, code) => {
     await hold('k');
     const session = await opened();
     const screen = terminal();
@@ -298,7 +298,7 @@ describe('on a terminal', () => {
     await expect(countLocks(servers[0]!.client())).resolves.toBe(code);
   });
 
-  test('the end of the input, or Ctrl-C, cancels the release', async () => {
+  test('release deletes nothing after Ctrl-C or the end of the input', async () => {
     await hold('k');
     const session = await opened();
     for (const leave of [
@@ -333,7 +333,7 @@ describe('on a terminal', () => {
   });
 });
 
-describe('watch, without a terminal', () => {
+describe('nestjs-redlock watch without a terminal', () => {
   test('prints a line for every change, and ends on Ctrl-C', async () => {
     await hold('before');
     const run = new CliProcess(['watch', '--interval', '100'], env);
@@ -386,8 +386,8 @@ describe('watch, without a terminal', () => {
   });
 });
 
-describe('errors', () => {
-  test('ends with code 2 and advice without a node, with an unknown command or an invalid URL', async () => {
+describe('nestjs-redlock', () => {
+  test('ends with code 2 and advice for a missing node, a missing or unknown command, or an invalid URL', async () => {
     const runs = await Promise.all([
       runCli(['list']),
       runCli([]),
@@ -406,14 +406,14 @@ describe('errors', () => {
     for (const { stderr } of runs) expect(stderr).toContain('Try nestjs-redlock --help\n');
   });
 
-  test('ends with code 3 and names the nodes that cannot be reached', async () => {
+  test('ends with code 3 and names the nodes when it cannot reach them', async () => {
     const { code, stderr } = await runCli(['inspect', 'k', '--node', `redis://${NO_SERVER}`]);
     expect(code).toBe(3);
     expect(stderr).toContain(`${NO_SERVER}: not connected (connect ECONNREFUSED ${NO_SERVER})`);
     expect(stderr).toContain('Try nestjs-redlock doctor\n');
   });
 
-  test('does not fail when one of three nodes is down', async () => {
+  test('lists the locks when one of three nodes is down', async () => {
     await hold('k');
     const [, second, third] = servers;
     const args = ['--node', second!.url, '--node', third!.url, '--node', `redis://${NO_SERVER}`];
@@ -433,19 +433,21 @@ describe('errors', () => {
   });
 });
 
-describe('a server with users, passwords or TLS', () => {
+describe('nestjs-redlock on a secured server', () => {
   const password = 's3cr3t/p@ss';
   const encoded = encodeURIComponent(password);
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
 
-  /** Runs these command lines. Commands that run at the same time on a busy machine could miss the limit of 2 s for a node. */
+  /**
+   * Runs the command lines in turn. At the same time on a busy machine, they could exceed the limit of 2 s for a node.
+   */
   async function oneAfterAnother(lines: readonly (readonly string[])[]): Promise<Ended[]> {
     const runs: Ended[] = [];
     for (const line of lines) runs.push(await runCli(line));
     return runs;
   }
 
-  test('works with an ACL user, and prints no password', async () => {
+  test('works as an ACL user, and prints no password', async () => {
     const server = await startRedis();
     const looker = server.client();
     await looker.call(
@@ -487,7 +489,7 @@ describe('a server with users, passwords or TLS', () => {
     await server.stop();
   });
 
-  test('works over TLS with --ca, --cert and --key, or --insecure, and ends with code 3 without them', async () => {
+  test('works over TLS with --cert, --key and --ca (or --insecure), and ends with code 3 if one is missing', async () => {
     const port = await freePort();
     const server = await startRedis({
       args: [

@@ -57,17 +57,17 @@ describe('the command line', () => {
     ['watch --interval 10', 'Expected --interval to be a whole number, at least 100, got "10"'],
     ['list --cert c.pem', '--cert and --key go together'],
     ['list --limit', "Option '--limit <value>' argument missing"],
-  ])('"%s" is refused: %s', (line, message) => {
+  ])('refuses "%s" with the message: %s', (line, message) => {
     expect(() => read(line)).toThrow(message);
   });
 
-  test('says how to give a node when there is none', () => {
+  test('says how to name a node if neither --node nor REDLOCK_NODES names one', () => {
     expect(() => read('list', {})).toThrow(
       'Write --node redis://localhost:6379, repeated for each node, or set REDLOCK_NODES',
     );
   });
 
-  test('takes the nodes from --node, or else from REDLOCK_NODES', () => {
+  test('takes the nodes from --node, or without --node from REDLOCK_NODES', () => {
     expect(targetOf('list --node redis://a -n redis://b', { REDLOCK_NODES: NODE }).nodes).toEqual([
       'redis://a',
       'redis://b',
@@ -79,7 +79,7 @@ describe('the command line', () => {
     ]);
   });
 
-  test('keeps the hosts of a Cluster in REDLOCK_NODES together', () => {
+  test('reads the hosts of one Cluster or Sentinel URL in REDLOCK_NODES as one node', () => {
     const nodes = 'redis+cluster://a:1,b:2 redis+sentinel://c:3,d:4/main,redis://e:5';
     expect(targetOf('list', { REDLOCK_NODES: nodes }).nodes).toEqual([
       'redis+cluster://a:1,b:2',
@@ -89,7 +89,7 @@ describe('the command line', () => {
   });
 });
 
-describe('a node URL', () => {
+describe('openNodes', () => {
   function optionsOf(url: string): object {
     const [client] = openNodes({ nodes: [url], source: '--node', keyPrefix: 'lock:', insecure: false });
     return (client as Redis).options;
@@ -121,8 +121,8 @@ describe('a node URL', () => {
       },
     ],
     ['rediss+sentinel://a/main', { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }],
-  ])('reads %s', (url, options) => {
-    // A command must run now or never (S15).
+  ])('reads the URL %s', (url, options) => {
+    // The client must not queue a command and run it later (S15).
     expect(optionsOf(url)).toMatchObject({ ...options, enableOfflineQueue: false, lazyConnect: true });
   });
 
@@ -155,7 +155,7 @@ describe('a node URL', () => {
     ['redis+sentinel://h/m?x=1', 'no parameters but sentinelUsername and sentinelPassword'],
     ['redis+cluster://h/1', 'a Cluster has no databases'],
     ['redis://u:50%@h', 'write "%" as %25'],
-  ])('%s is refused', (url, message) => {
+  ])('refuses the URL %s', (url, message) => {
     expect(() => optionsOf(url)).toThrow(message);
   });
 
@@ -173,7 +173,7 @@ describe('a node URL', () => {
     'redis://user:secret@h?secret=1',
     'redis+sentinel://:secret@h',
     'redis+cluster://:secret@h/secret',
-  ])('%s is refused without showing its secret', (url) => {
+  ])('refuses the URL %s without showing the password', (url) => {
     let message = '';
     try {
       optionsOf(url);
@@ -184,7 +184,7 @@ describe('a node URL', () => {
     expect(message).not.toContain('secret');
   });
 
-  test('names the position of a bad URL among several', () => {
+  test('names the position of an invalid URL among several', () => {
     const target: Target = {
       nodes: [NODE, 'x'],
       source: 'REDLOCK_NODES',
@@ -194,7 +194,7 @@ describe('a node URL', () => {
     expect(() => openNodes(target)).toThrow('Expected REDLOCK_NODES (URL number 2) to be a Redis URL');
   });
 
-  test('names the files that cannot be read', () => {
+  test('names a certificate file that it cannot read', () => {
     expect(() => openNodes(targetOf(`list --node ${NODE} --ca /no/such/file`))).toThrow(
       "Expected --ca to be a file that can be read: ENOENT: no such file or directory, open '/no/such/file'",
     );

@@ -59,7 +59,7 @@ const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES:
 const file = (name: string): string => join(folder, name);
 
 test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
-  'list --declared shows the policy and the state of each declared lock: %s',
+  'list --declared shows the policy and the state of each lock that the file %s declares',
   async (name) => {
     const { code, stdout, stderr } = await cli('list', '--declared', '--locks', file(name));
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -96,7 +96,7 @@ test('describe shows the policy of a declared lock and its holder', async () => 
   expect(stdout).toMatch(/\norder:1 +exclusive +api:1 [^\n]*\norder:2 /);
 });
 
-test('describe says that nobody holds the lock, or that its keys cannot be told from others', async () => {
+test('describe says that nobody holds a lock, or that the pattern of its keys is not known', async () => {
   await expect(cli('describe', 'clean-up', '--locks', file('locks.mjs'))).resolves.toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/\nNobody holds it\.\n$/),
@@ -145,7 +145,7 @@ test.each([
     2,
     'declares no lock "order:setle". Did you mean "order:settle"?',
   ],
-])('%j ends with code %i and advice', async (args, code, message) => {
+])('the arguments %j end with code %i and advice', async (args, code, message) => {
   const files = args.map((arg) => (/\.\w+$/.test(arg) ? file(arg) : arg));
   const ended = await cli(...files);
   expect(ended.stderr).toContain(message);

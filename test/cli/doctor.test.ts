@@ -8,7 +8,7 @@ import { startSentinel } from '../support/sentinel.js';
 import { likeValkey, rewriteInfo } from '../support/valkey-info.js';
 import { recordOf } from '../support/core.js';
 
-/** A URL without a server: tests and other programs do not listen on so low a port. */
+/** A URL without a server. Neither tests nor other programs listen on this low port. */
 const NO_SERVER = 'redis://127.0.0.1:1';
 
 const started: RedisServer[] = [];
@@ -36,7 +36,7 @@ function said({ stdout }: Ended, of: string | number): string[] {
   return stdout.split('\n').filter((line) => line.includes(`${of}: `));
 }
 
-test('prints a table and ends with code 0 for three good nodes', async () => {
+test('doctor prints a table and ends with code 0 for three good nodes', async () => {
   const { code, stdout, stderr } = await doctor(good);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const lines = stdout.trimEnd().split('\n');
@@ -51,7 +51,7 @@ test('prints a table and ends with code 0 for three good nodes', async () => {
   expect(lines.at(-1)).toBe('3 of 3 nodes answer, and 2 are needed; problems: 0, warnings: 0');
 });
 
-test('prints the figures as JSON with --json', async () => {
+test('doctor prints its figures as JSON with --json', async () => {
   const { code, stdout } = await doctor(good, '--json');
   expect(code).toBe(0);
   const server = {
@@ -69,13 +69,13 @@ test('prints the figures as JSON with --json', async () => {
   for (const node of diagnosis.nodes) expect(node).toMatchObject({ findings: [], servers: [server] });
 });
 
-test('leaves no key on the nodes', async () => {
+test('doctor leaves no key on the nodes', async () => {
   await doctor(good);
   await expect(good[0]!.client().keys('*')).resolves.toEqual([]);
 });
 
 describe('doctor', () => {
-  test('reports the same server twice, a replica, an evicting policy and a node of a Cluster as problems', async () => {
+  test('reports a repeated server, a replica, an eviction policy and a node of a Cluster as problems', async () => {
     const [replica, evicting, inCluster] = await Promise.all([
       newServer('--replicaof', '127.0.0.1', String(good[0]!.port)),
       newServer('--maxmemory-policy', 'volatile-lru'),
@@ -91,7 +91,7 @@ describe('doctor', () => {
     for (const { port } of good) expect(said(run, `problem: 127.0.0.1:${port}`)).toEqual([]);
   });
 
-  test('warns of a restart that forgets locks, for nodes without a restart guard', async () => {
+  test('warns about a node whose restart can forget locks, and about an even number of nodes', async () => {
     const durable = await newServer('--appendonly', 'yes', '--appendfsync', 'always');
     const run = await doctor([good[0]!, durable]);
     expect(run.code).toBe(0);
@@ -115,28 +115,31 @@ describe('doctor', () => {
     expect(said(run, full.port).join()).toContain('nothing can be locked without free memory');
   });
 
-  test('reports a server that lacks the replicas it needs to write', async () => {
+  test('reports a server that has fewer replicas than min-replicas-to-write', async () => {
     const lonely = await newServer('--min-replicas-to-write', '1');
     const run = await doctor([lonely]);
     expect(run.code).toBe(1);
     expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked while .*min-replicas/);
   });
 
-  test.each(['evalsha', 'eval', 'set', 'zrem'])('reports a user without the right to %s', async (command) => {
-    const client = good[0]!.client();
-    const all = ['~lock:*', '&lock:*', '+@all'];
-    await client.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>pw', ...all, `-${command}`);
-    const url = good[0]!.url.replace('redis://', 'redis://few:pw@');
-    const run = await doctor([url, good[1]!, good[2]!]);
-    expect(run.code).toBe(1);
-    expect(said(run, good[0]!.port)).toEqual([
-      expect.stringMatching(
-        /^problem: .*(NOPERM|can't run this command|ACL failure in script).*ACL SETUSER <user> ~lock:/,
-      ),
-    ]);
-  });
+  test.each(['evalsha', 'eval', 'set', 'zrem'])(
+    'reports a user without the right to the command %s',
+    async (command) => {
+      const client = good[0]!.client();
+      const all = ['~lock:*', '&lock:*', '+@all'];
+      await client.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>pw', ...all, `-${command}`);
+      const url = good[0]!.url.replace('redis://', 'redis://few:pw@');
+      const run = await doctor([url, good[1]!, good[2]!]);
+      expect(run.code).toBe(1);
+      expect(said(run, good[0]!.port)).toEqual([
+        expect.stringMatching(
+          /^problem: .*(NOPERM|can't run this command|ACL failure in script).*ACL SETUSER <user> ~lock:/,
+        ),
+      ]);
+    },
+  );
 
-  test('warns of a user without rights to INFO and to channels', async () => {
+  test('warns about a user without the rights to INFO and to Pub/Sub channels', async () => {
     const client = good[0]!.client();
     await client.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~lock:*', '+@all', '-info', 'resetchannels');
     const run = await doctor([good[0]!.url.replace('redis://', 'redis://app:pw@'), good[1]!, good[2]!]);
@@ -150,7 +153,7 @@ describe('doctor', () => {
   });
 
   test.each(['publish', 'subscribe'])(
-    'warns of a user who may not %s, and not of a user with rights to the channels of locks alone',
+    'warns about a user who may not %s, but not about a user with only the channels of locks',
     async (command) => {
       const client = good[0]!.client();
       const locks = ['~lock:*', '+@all', 'resetchannels', '&lock:*'];
@@ -179,12 +182,12 @@ describe('doctor', () => {
     });
   });
 
-  test('reports a server that hangs, within its time limit', async () => {
+  test('reports a server that hangs, within 30 seconds', async () => {
     const hanging = await newServer();
     hanging.pause();
     const start = performance.now();
     const run = await doctor([good[0]!, good[1]!, hanging]);
-    // The command has twenty questions for a node. Waiting two seconds for each would take 40 s.
+    // The command sends twenty requests to a node. Waiting two seconds for each reply would take 40 s.
     expect(performance.now() - start).toBeLessThan(30_000);
     hanging.resume();
     expect(run.code).toBe(1);
@@ -192,7 +195,7 @@ describe('doctor', () => {
   });
 });
 
-test('examines a master behind a Sentinel', async () => {
+test('doctor examines a master behind a Sentinel, and list shows its locks', async () => {
   const port = await startSentinel(good[0]!, 'main');
   const url = `redis+sentinel://127.0.0.1:${port}/main`;
   await good[0]!.client().set('lock:{k}', recordOf('somebody'));
@@ -204,7 +207,7 @@ test('examines a master behind a Sentinel', async () => {
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
 });
 
-test('examines every master of a Cluster, which is one node', async () => {
+test('doctor examines every master of a Cluster, which counts as one node', async () => {
   const masters = await startMasters([], []);
   const [first, second] = masters.map((server) => server.client());
   const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;
@@ -231,7 +234,7 @@ test('examines every master of a Cluster, which is one node', async () => {
   await expect(runCli(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
 });
 
-test('accepts Valkey, and warns of a server that does not tell its type', async () => {
+test('doctor accepts Valkey, and warns if INFO lacks the mode or the role', async () => {
   const findings = async (client: Redis): Promise<string[]> =>
     (await examineServer('a', client, false, true)).findings.map(({ level, text }) => `${level}: ${text}`);
   const [server] = good as [RedisServer];
@@ -254,15 +257,21 @@ test.each([
   ["ERR The user executing the script can't run this command or subcommand script", '~my:* '],
   ["ERR ACL failure in script: User few has no permissions to run the 'zrem' command", '~my:* '],
   ['MISCONF Redis is configured to save RDB snapshots', 'see its log'],
-])('gives advice on the error %s', (message, advice) => {
+])('doctor gives advice on the error %s', (message, advice) => {
   expect(adviceOn(new Error(message), 'my:')).toContain(advice);
   expect(adviceOn(new Error(message), 'my:')).toContain(message);
 });
 
-test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])('refuses version %s as too old', (version) => {
-  expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
-});
+test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])(
+  'doctor refuses the server version %s as too old',
+  (version) => {
+    expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
+  },
+);
 
-test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])('accepts version "%s"', (version) => {
-  expect(adviceOnVersion(version)).toBeUndefined();
-});
+test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])(
+  'doctor accepts the server version "%s"',
+  (version) => {
+    expect(adviceOnVersion(version)).toBeUndefined();
+  },
+);

@@ -16,14 +16,14 @@ import { startApp } from '../support/nest-app.js';
 
   const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
 
-  test('doctor reports a fit server, and writes nothing', async () => {
+  test('doctor reports that the server votes, and writes nothing', async () => {
     const { code, stdout } = await cli('doctor');
     expect(stdout).toContain(`etcd at 127.0.0.1:${server.port}  voting`);
     expect(code).toBe(0);
     expect(await server.keys()).toEqual([]);
   });
 
-  test('list, inspect and release show and end locks', async () => {
+  test('list and inspect show a lock, and release ends it', async () => {
     const app = await startApp({}, { nodes: etcd({ endpoints: server.url }), owner: 'api:1' });
     const lock = await app.get(LockService).acquire('order:17');
     expect((await cli('list')).stdout).toContain('order:17');

@@ -10,7 +10,7 @@ import {
 } from '../../lib/cli/format.js';
 import { infoOf, type LockVote } from '../../lib/core/lock-info.js';
 
-test('makes columns as wide as their widest cell', () => {
+test('table makes columns as wide as their widest cell', () => {
   expect(table(['A', 'LONG', 'C'], [['wide cell', '1', 'x'], ['2'], []])).toEqual([
     'A          LONG  C',
     'wide cell  1     x',
@@ -19,7 +19,7 @@ test('makes columns as wide as their widest cell', () => {
   ]);
 });
 
-test('shortens long keys in the middle, as far as needed, when rows are wider than the terminal', () => {
+test('table shortens long keys in the middle when rows are wider than the terminal', () => {
   const rows = [
     ['a-very-long-key-that-ends-in:17', 'me:1'],
     ['short', 'you:2'],
@@ -29,7 +29,7 @@ test('shortens long keys in the middle, as far as needed, when rows are wider th
     'a-very-lon\u2026nds-in:17  me:1',
     'short                 you:2',
   ]);
-  // The table does not become narrower: nobody could read shorter keys.
+  // The table does not become narrower, because nobody could read shorter keys.
   expect(table(['KEY', 'OWNER'], rows, 3)).toEqual([
     'KEY               OWNER',
     'a-very-l\u2026s-in:17  me:1',
@@ -39,7 +39,7 @@ test('shortens long keys in the middle, as far as needed, when rows are wider th
   expect(table(['KEY', 'OWNER'], rows)[1]).toBe('a-very-long-key-that-ends-in:17  me:1');
 });
 
-test('aligns columns with characters of width two and of width zero', () => {
+test('table aligns columns that contain characters of width two or zero', () => {
   expect(
     table(
       ['KEY', 'B'],
@@ -63,11 +63,11 @@ test.each([
   [47 * 3_600_000, '47 h 0 min'],
   [49 * 3_600_000, '2 d 1 h'],
   [Infinity, 'for ever'],
-])('formats %p milliseconds as %p', (milliseconds, text) => {
+])('duration formats %p milliseconds as %p', (milliseconds, text) => {
   expect(duration(milliseconds)).toBe(text);
 });
 
-test('escapes keys that would move the cursor or begin a new line', () => {
+test('printable escapes characters that would move the cursor or begin a new line', () => {
   expect(printable('a\u001B[2Jb\nc\u0007')).toBe(String.raw`ab\u000ac\u0007`);
   expect(printable('ключ 🔑')).toBe('ключ 🔑');
 });
@@ -84,12 +84,12 @@ const held: LockVote = { node: 'a:1', vote: 'held', ...holder, holders: [holder]
 const free: LockVote = { node: 'b:1', vote: 'free' };
 const away: LockVote = { node: 'c:1', vote: 'error', error: new Error('not connected') };
 
-test('does not show a record of a minority as held', () => {
+test('lockTable shows "(no quorum)" for a key that only a minority of nodes stores', () => {
   const [, line] = lockTable([infoOf('k', [held, free, free], 2)]);
   expect(line).toMatch(/^k +\(no quorum\) +1 of 3$/);
 });
 
-test('prints a line for every node', () => {
+test('voteTable prints a line for every node', () => {
   expect(voteTable([held, free, away])).toEqual([
     'NODE  SAYS  OWNER  ID  ENDS IN  TOKEN',
     'a:1   held  me     x   1.5 s    7',
@@ -98,7 +98,7 @@ test('prints a line for every node', () => {
   ]);
 });
 
-test('writes every known field as JSON, and null for unknown fields', () => {
+test('lockJson writes every known field, and null for unknown fields', () => {
   const unending = { ...holder, remaining: Infinity };
   const forever: LockVote = { ...held, ...unending, holders: [unending] };
   const told = { id: 'x', owner: 'me', since: '1970-01-01T00:00:00.000Z', remaining: null, fencingToken: 7 };
@@ -123,7 +123,7 @@ test('writes every known field as JSON, and null for unknown fields', () => {
   });
 });
 
-describe('a lock that several hold', () => {
+describe('a lock with several holders', () => {
   const first = { ...holder, mode: 'permits' as const, slot: 3 };
   const second = { ...first, id: 'y', owner: 'you', remaining: 2_500, fencingToken: 9, slot: 0 };
   const permits = (node: string): LockVote => ({

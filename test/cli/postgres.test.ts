@@ -44,20 +44,20 @@ test.each([
     ['list', '-n', 'postgres://user:secret@:x'],
     'Expected --node to be a URL such as postgres://user:password@host',
   ],
-])('refuses %j', async (args, message) => {
+])('the command refuses the arguments %j', async (args, message) => {
   const { code, stderr } = await cli(...args);
   expect(stderr).toContain(message);
   expect(stderr).not.toContain('secret');
   expect(code).toBe(2);
 });
 
-describe('with locks', () => {
+describe('the command on PostgreSQL with tables for locks', () => {
   beforeAll(async () => {
     const nodes = postgres({ connectionString: server.url });
     locks = (await startApp({}, { nodes, owner: 'api:1' })).get(LockService);
   });
 
-  test('list, inspect and release show and end locks', async () => {
+  test('list and inspect show locks, and release ends one', async () => {
     await locks.acquire('order:1', { ttl: 3_600_000, renew: false });
     await locks.acquire('order:2', { ttl: 3_600_000, renew: false, permits: 2 });
     expect((await cli('list')).stdout).toMatch(/order:1.*api:1[^]*order:2.*api:1/);
@@ -67,7 +67,7 @@ describe('with locks', () => {
     expect(await cli('inspect', 'order:1')).toMatchObject({ code: 1 });
   });
 
-  test('doctor reports a fit server', async () => {
+  test('doctor reports that the server votes', async () => {
     expect(await cli('doctor')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^PostgreSQL at .*voting/),

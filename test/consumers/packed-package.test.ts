@@ -53,13 +53,14 @@ describe('the packed package', () => {
       expect.arrayContaining(ENTRIES.flatMap((name) => [`${name}.js`, `${name}.d.ts`])),
     );
     expect(inDist('esm').filter((path) => !/^\w+\.(js|d\.ts)$/.test(path))).toEqual(['cli/main.js']);
-    // One format is enough for the command, which nobody imports, and for the page of the board, which both formats can load.
+    // One format is enough for the command, which nobody imports, and for the page of the board, which both formats can
+    // load.
     expect([...inDist('cjs'), 'cli/main.js'].sort()).toEqual(
       [...inDist('esm'), 'package.json', 'page.js'].sort(),
     );
   });
 
-  test('is small, and depends only on its peers', async () => {
+  test('stays within its size limits, and depends only on its peers', async () => {
     const { dependencies = {} } = JSON.parse(await readFile('package.json', 'utf8')) as {
       dependencies?: object;
     };
@@ -75,17 +76,19 @@ describe('the packed package', () => {
         `${packed.files.length} files\n`,
     );
     expect(installedKiB - pagesKiB).toBeLessThanOrEqual(1_200);
-    // The pages are in the package, so that links work without a network. They are half of the download: pictures do not shrink.
+    // The pages are in the package, so that links work without a network. They are half of the download: pictures do
+    // not shrink.
     expect(pagesKiB).toBeLessThanOrEqual(800);
     expect(packedKiB).toBeLessThanOrEqual(780);
   });
 
   // Opening a file takes longer than running its code.
-  test.each(['esm', 'cjs'])('is loaded from few files (%s)', (format) => {
+  test.each(['esm', 'cjs'])('loads at most seven files for its main entry point (%s)', (format) => {
     expect(loadedBy(`dist/${format}/index.js`).files.length).toBeLessThanOrEqual(7);
   });
 
-  // OpenTelemetry cannot instrument packages that were loaded before it. An application without Nest need not install Nest.
+  // OpenTelemetry cannot instrument packages that were loaded before it. An application without Nest need not install
+  // Nest.
   test.each([
     ['esm/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['esm/fencing', []],
@@ -104,7 +107,7 @@ describe('the packed package', () => {
     ['cjs/store', []],
     ['cjs/etcd', []],
     ['cjs/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
-  ])('loads only the packages of its entry point: %s', (file, packages) => {
+  ])('loads only the packages that the entry point needs: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });
 
@@ -115,8 +118,8 @@ describe('the packed package', () => {
     expect(messages).toEqual([]);
   });
 
-  test('has the right types under every module resolution', async () => {
-    // The node16 profile leaves out only `moduleResolution: node10`, which knows no "exports".
+  test('has correct types under every module resolution except node10', async () => {
+    // The node16 profile leaves out only `moduleResolution: node10`, which ignores "exports".
     const attw = resolve('node_modules/.bin/attw');
     const args = [
       packed.tarball,
@@ -161,7 +164,7 @@ describe('an application that installs the package', () => {
     await Promise.all([nest11, nest12].map((app) => app.npm('run', 'build')));
   });
 
-  test('NestJS 11, CommonJS: the built application acquires its locks', async () => {
+  test('acquires its locks on NestJS 11 with CommonJS', async () => {
     await expect(nest11.run()).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -169,7 +172,7 @@ describe('an application that installs the package', () => {
     });
   });
 
-  test('NestJS 11, CommonJS: works where require() cannot load ES modules', async () => {
+  test('acquires its locks on NestJS 11 where require() cannot load ES modules', async () => {
     await expect(nest11.run('--no-experimental-require-module')).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -177,28 +180,28 @@ describe('an application that installs the package', () => {
     });
   });
 
-  test('NestJS 12, ES modules: the built application acquires its locks', async () => {
+  test('acquires its locks on NestJS 12 with ES modules', async () => {
     await expect(nest12.run()).resolves.toEqual({
       ...outcome,
       package: expect.stringMatching(/dist\/esm\/index\.js$/),
     });
   });
 
-  test('NestJS 11: passes its specs with the default set-up, Jest with ts-jest', async () => {
+  test('passes its specs on NestJS 11 with the default set-up, Jest with ts-jest', async () => {
     await expect(nest11.npm('test')).resolves.toBeDefined();
   });
 
-  test('NestJS 12: passes its specs with the default set-up, Vitest', async () => {
+  test('passes its specs on NestJS 12 with the default set-up, Vitest', async () => {
     await expect(nest12.npm('test')).resolves.toMatch(/3 passed/);
   });
 
-  test('the spec of docs/testing.md passes with Vitest on Vite 8, which Nest generates', async () => {
+  test('passes the spec of docs/testing.md with Vitest on Vite 8, the default of NestJS 12', async () => {
     const { spec } = testingPage();
     await nest12.write('src/orders.spec.ts', spec);
     await expect(nest12.npx(...VITEST)).resolves.toMatch(/6 passed/);
   });
 
-  test('the command runs, and finds Redis without Nest', async () => {
+  test('runs the command nestjs-redlock, which lists the locks of a Redis', async () => {
     for (const app of [nest11, nest12]) {
       await expect(app.npx('nestjs-redlock', '--help')).resolves.toContain('Usage: nestjs-redlock <command>');
     }
@@ -206,7 +209,7 @@ describe('an application that installs the package', () => {
   });
 
   // With two copies there would be two classes for each provider, and `instanceof LockHeldError` could be false.
-  test('require() and import give the same copy', async () => {
+  test('loads the same copy of the package with require() and with import', async () => {
     const script = `async function same(entry, name) {
       const [imported, required] = [await import(entry), require(entry)];
       console.log(Object.keys(imported).every((each) => imported[each] === required[each]), name in required);
@@ -223,7 +226,7 @@ describe('an application that installs the package', () => {
   });
 
   // Messages of Nest contain the names of classes, and stack traces the names of functions.
-  test('classes and functions have the names that they are exported under', async () => {
+  test('loads classes and functions whose names equal the names of their exports', async () => {
     const script = `for (const entry of ['', '/fencing', '/testing', '/board']) {
       for (const [name, value] of Object.entries(require('nestjs-redlock' + entry))) {
         if (typeof value === 'function' && value.name !== name) console.log(name, 'is called', value.name);
@@ -243,26 +246,29 @@ describe('an application that installs the package', () => {
   });
 
   // This test is the last one, because it changes the installed packages.
-  test.each([11, 12])('NestJS %d runs with the oldest versions that the peers allow', async (major) => {
-    const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
-      peerDependencies: Record<string, string>;
-    };
-    const oldest = (name: string): string => {
-      const versions = (peerDependencies[name] ?? '').split(' || ').map((range) => range.replace('^', ''));
-      const version = (major === 11 ? versions[0] : versions.at(-1)) ?? '';
-      // NestJS 12.0.0 cannot be installed: its core asks for version 11 of common.
-      return `${name}@${version.replace('12.0.0', '12.0.1')}`;
-    };
-    const ours = ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs'].map(oldest);
-    const more = major === 11 ? [oldest('@nestjs/terminus')] : [];
-    const app = major === 11 ? nest11 : nest12;
-    const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
-    const express = oldest('@nestjs/core').replace('core', 'platform-express');
-    await app.npm('install', ...options, ...ours, ...more, express);
-    await expect(app.run()).resolves.toEqual({
-      ...outcome,
-      ...(major === 11 ? onNest11 : {}),
-      package: expect.stringContaining('nestjs-redlock'),
-    });
-  });
+  test.each([11, 12])(
+    'acquires its locks on NestJS %d with the oldest versions that the peers allow',
+    async (major) => {
+      const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
+        peerDependencies: Record<string, string>;
+      };
+      const oldest = (name: string): string => {
+        const versions = (peerDependencies[name] ?? '').split(' || ').map((range) => range.replace('^', ''));
+        const version = (major === 11 ? versions[0] : versions.at(-1)) ?? '';
+        // NestJS 12.0.0 cannot be installed: its core asks for version 11 of common.
+        return `${name}@${version.replace('12.0.0', '12.0.1')}`;
+      };
+      const ours = ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs'].map(oldest);
+      const more = major === 11 ? [oldest('@nestjs/terminus')] : [];
+      const app = major === 11 ? nest11 : nest12;
+      const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
+      const express = oldest('@nestjs/core').replace('core', 'platform-express');
+      await app.npm('install', ...options, ...ours, ...more, express);
+      await expect(app.run()).resolves.toEqual({
+        ...outcome,
+        ...(major === 11 ? onNest11 : {}),
+        package: expect.stringContaining('nestjs-redlock'),
+      });
+    },
+  );
 });

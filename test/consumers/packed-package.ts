@@ -55,7 +55,7 @@ export function loadedBy(file: string): Loaded {
   return { files: [...files], packages: [...packages].sort() };
 }
 
-// The result of a test of an old build would mislead.
+// The tests of an old build would not test the current sources.
 export function assertBuilt(): void {
   const built = statSync(join(ROOT, 'dist/cjs/index.js'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
   for (const source of readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' })) {

@@ -75,7 +75,7 @@ function docstringsOf(file: string): Readonly<Record<string, string>> {
 }
 
 describe.each(ENTRIES)('the packed types of %s', (entry) => {
-  test('have exactly the names that its source exports', async () => {
+  test('export exactly the names that the source exports', async () => {
     const names = (symbols: readonly ts.Symbol[]): string[] => symbols.map(({ name }) => name).sort();
     const source = exportsOf(sourceOf(entry));
     expect(names(exportsOf(typesOf(entry)))).toEqual(names(source));
@@ -84,20 +84,20 @@ describe.each(ENTRIES)('the packed types of %s', (entry) => {
     expect(values.trim().split(',')).toEqual(valuesOf(sourceOf(entry)).toSorted());
   });
 
-  test('have the docstrings of its source, which editors show', () => {
+  test('contain the docstrings of the source', () => {
     const docstrings = docstringsOf(sourceOf(entry));
     expect(Object.keys(docstrings).length).toBeGreaterThan(0);
     expect(docstringsOf(typesOf(entry))).toEqual(docstrings);
   });
 
-  test('are the same in both formats', async () => {
+  test('are identical for ES modules and CommonJS', async () => {
     await expect(readFile(typesOf(entry, 'cjs'), 'utf8')).resolves.toBe(
       await readFile(typesOf(entry), 'utf8'),
     );
   });
 });
 
-test('the packed types compile, and hide internals', () => {
+test('the packed types compile, and contain no internals', () => {
   const ours = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(join(ROOT, 'dist')));
   expect(ours.length).toBeGreaterThan(ENTRIES.length);
   for (const file of ours) {

@@ -10,7 +10,7 @@ import { testingPage, VITEST } from './testing-page.js';
 // Installing takes long on a slow connection.
 jest.setTimeout(600_000);
 
-test('the spec of docs/testing.md passes on Vite 7 with the configuration there, and fails without it', async () => {
+test('the spec of docs/testing.md passes on Vite 7 only with the configuration of that page', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'vite-7-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
   const { tarball } = await packPackage(folder);

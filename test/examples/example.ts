@@ -17,8 +17,9 @@ export async function packForExamples(): Promise<string> {
 }
 
 /**
- * Builds a copy of `examples/NAME` as `npm start` does. The copy has the packed package, links to the dependencies of its
- * package.json, and no other modules. An install would take a minute; test/consumers installs.
+ * Builds a copy of `examples/NAME` as `npm start` does. The copy has the packed package, links to the dependencies of
+ * its package.json, and no other modules. An installation would take a minute. The tests in test/consumers install the
+ * package.
  *
  * @returns the folder of the copy
  */
@@ -70,7 +71,7 @@ export class ExampleProcess {
     return LATE.reduce((text, pattern) => text.replace(pattern, ''), this.#stderr);
   }
 
-  /** Resolves when `count` lines that match have been printed; rejects when the process ends before. */
+  /** Resolves when `count` lines that match have been printed; rejects when the process ends earlier. */
   async printed(pattern: RegExp, count = 1): Promise<void> {
     await until(() => {
       if (this.#child.exitCode !== null) throw new Error(`the example has ended: ${this.#errors}`);

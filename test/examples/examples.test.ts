@@ -22,8 +22,8 @@ test('each example has a test', async () => {
 });
 
 /**
- * Starts examples with a tick each second, and counts runs until two runs for each tick would be more than the ticks that can
- * have been. A busy machine delays or drops runs, which makes them fewer.
+ * Starts examples with a tick each second, and counts their runs. The count lasts until two runs for each tick would
+ * exceed the largest possible number of ticks. A busy machine delays or drops runs, so the count can be smaller.
  *
  * @returns the runs, and the largest possible number of ticks since the start
  */
@@ -44,19 +44,19 @@ async function countRuns(
   return { runs: counted, ticks };
 }
 
-test('cron: two schedules in memory run each tick once', async () => {
+test('the cron example runs no tick twice with two schedules in memory', async () => {
   const { runs, ticks } = await countRuns(() => [new ExampleProcess(folderOf('cron'))]);
   expect(runs).toBeLessThanOrEqual(ticks);
 });
 
-test('cron: two processes with a Redis run each tick once', async () => {
+test('the cron example runs no tick twice in two processes with one Redis', async () => {
   const redis = await startRedis();
   const env = { REDIS_URL: redis.url };
   const { runs, ticks } = await countRuns(() => [1, 2].map(() => new ExampleProcess(folderOf('cron'), env)));
   expect(runs).toBeLessThanOrEqual(ticks);
 });
 
-test('http: a second payment of an order answers 409, and a second report the result of onBusy', async () => {
+test('the http example answers 409 to a concurrent payment, and "in progress" to a concurrent report', async () => {
   const example = new ExampleProcess(folderOf('http'), { PORT: '0' });
   await example.printed(/^listens on /);
   const [line = ''] = example.matching(/^listens on /);
@@ -73,7 +73,7 @@ test('http: a second payment of an order answers 409, and a second report the re
   await example.interrupt();
 });
 
-test('queue: jobs of one customer do not overlap', async () => {
+test('the queue example does not overlap the jobs of one customer', async () => {
   const redis = await startRedis({ args: ['--maxmemory-policy', 'noeviction'] });
   const example = new ExampleProcess(folderOf('queue'), { REDIS_URL: redis.url });
   await example.printed(/: ends invoice \d$/, 6);
@@ -91,14 +91,14 @@ const hasPostgres = await locateBinaries().then(
   () => true,
   () => {
     process.stderr.write(
-      'Skipped: no PostgreSQL for the example; `npm ci` installs one where there is a build.\n',
+      'Skipped: no PostgreSQL for the example; `npm ci` installs one if its build exists for the platform.\n',
     );
     return false;
   },
 );
 
-(hasPostgres ? describe : describe.skip)('postgresql', () => {
-  test('no deposit is lost, and a late write is refused', async () => {
+(hasPostgres ? describe : describe.skip)('the postgresql example', () => {
+  test('loses no deposit, and refuses a late write', async () => {
     const server = await startPostgresServer();
     const example = new ExampleProcess(folderOf('postgresql'), { DATABASE_URL: server.url });
     await example.end();

@@ -29,7 +29,7 @@ export async function contend(
 ): Promise<Verdict> {
   const events: FaultEvent[] = [];
   const nameOf = (index: number): string => `process ${index}`;
-  // One real process runs them all, so they all stall together.
+  // One real process runs all of these simulated processes, so they stall at the same time.
   const heartbeat = startHeartbeat((stall, at) => {
     for (const index of processes.keys())
       events.push({ event: 'stall', duration: stall, client: nameOf(index), at });

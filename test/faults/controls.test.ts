@@ -7,8 +7,8 @@ import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
 import { kinds } from './scenarios/kinds.js';
 
-// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and the
-// same judge must find each fault.
+// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and
+// the same judge must find each fault.
 
 function scenarioNamed(start: string): Scenario {
   const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));
@@ -47,85 +47,86 @@ const COUNTED_FROM_REPLY: Patch = {
   replace: 'new HeldLock(lease, token, context, now(), 0, request)',
 };
 
-describe('the judge flags', () => {
-  test('a token that is not written back: J2, J3', async () => {
-    const scenario = scenarioNamed('counters of the nodes apart');
+describe('with a broken library, the judge flags', () => {
+  test('J2 or J3 for a token that is not written to a quorum', async () => {
+    const scenario = scenarioNamed('nodes with different token counters');
     await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
   });
 
-  test('a token of a slot that is not written back: J2, J3', async () => {
-    const scenario = scenarioNamed('permits, counters of the nodes apart');
+  test('J2 or J3 for the token of a slot that is not written to a quorum', async () => {
+    const scenario = scenarioNamed('permits, nodes with different token counters');
     await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
   });
 
-  test('permits that each node counts alone, without slots (S20): J1', async () => {
+  test('J1 for permits that each node counts alone, without slots (S20)', async () => {
     const patches = [
       {
         file: 'lib/redlock/tally.ts',
         find: 'return this.#grants ? this.#sameSlots : this.granted;',
         replace: 'return this.granted;',
       },
-      // Grants of other slots count as well.
+      // Grants of other slots also count towards the quorum.
       {
         file: 'lib/redlock/acquire.ts',
         find: 'if (tally.slots) this.lease.slots = tally.slots;',
         replace: '',
       },
     ];
-    const scenario = scenarioNamed('permits, each client cut off');
+    const scenario = scenarioNamed('permits, each of three clients');
     const threeOfTwo = /held at the same time, of 2 permits/;
     await expect(playBroken(scenario, 'overlaps', patches, threeOfTwo)).resolves.not.toEqual([]);
   });
 
-  test('a reader beside a writer without a majority (S21): J1', async () => {
+  test('J1 for a reader beside a writer if one node is a quorum (S21)', async () => {
     const patch = {
       file: 'lib/redlock/quorum.ts',
       find: 'return Math.floor(nodeCount / 2) + 1;',
       replace: 'return Math.min(nodeCount, 1);',
     };
-    const scenario = scenarioNamed('readers and writers, each client cut off');
+    const scenario = scenarioNamed('readers and writers, each of three clients');
     const beside = /\((shared|exclusive), .* beside .* \((?!\1)(shared|exclusive), /;
     await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
-  test('a reader whose shorter ttl shortens the time of the others (S23): J1', async () => {
+  test('J1 for a reader whose short ttl shortens the ttl of other readers (S23)', async () => {
     const patch = {
       file: 'lib/stores/redis/scripts/acquire-shared.ts',
       find: 'local record, isLast, beside = records[i], left < ttl, besides[i]',
       replace: 'local record, isLast, beside = records[i], true, besides[i]',
     };
-    const scenario = scenarioNamed('those who hold together');
+    const scenario = scenarioNamed('shared locks and permits with');
     const beside = /exclusive, .* beside .*shared, /;
     await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
-  test('an id that is used for every attempt (S5): J1', async () => {
+  test('J1 for one id that all attempts use (S5)', async () => {
     const reused = {
       file: 'lib/core/lease.ts',
       find: 'readonly id = randomId();',
       replace: "readonly id = randomId().replaceAll(/./g, '0');",
     };
-    // A node refuses an id whose lock has ended. Without this change, no client would get a lock after the first release.
+    // A node refuses an id whose lock has ended. Without this change, no client would get a lock after the first
+    // release.
     const forgotten = {
       file: 'lib/stores/redis/scripts/acquire.ts',
       find: "answer = redis.error_reply('ERR this lease was stored before, and has ended')",
       replace: 'token = math.max(token, last + 1)',
     };
-    const scenario = scenarioNamed('several waits side by side');
+    const scenario = scenarioNamed('several callers in each process');
     await expect(playBroken(scenario, 'overlaps', [reused, forgotten])).resolves.not.toEqual([]);
   });
 
-  test('a validity that is counted from the reply (S4): J1', async () => {
+  test('J1 for a validity that is counted from the reply (S4)', async () => {
     const scenario = scenarioNamed('slow replies to one client');
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
-  test('a validity of a reader that is counted from the reply (S4): J1', async () => {
+  test('J1 for the validity of a reader that is counted from the reply (S4)', async () => {
     const scenario = scenarioNamed('slow replies to a reader');
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
-  test('nodes that forget a held lock, without the guard (S12): J1', async () => {
+  test('J1 for nodes that forget a held lock without the restart guard (S12)', async () => {
     const scenario = scenarioNamed('a majority of the nodes forgets');
     const module = { ...scenario.client?.module, restartGuard: false as const };
     const unguarded = { ...scenario, client: { ...scenario.client, module } };
@@ -133,11 +134,11 @@ describe('the judge flags', () => {
   });
 });
 
-describe('a code change that does not apply throws:', () => {
+describe('bundle throws for a patch', () => {
   test.each([
-    ['the line is not there', { file: 'lib/core/lease.ts', find: 'no such line', replace: '' }],
-    ['the line is there more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],
-    ['the file is not there', { file: 'lib/redlock/no-such-file.ts', find: 'x', replace: '' }],
+    ['whose line does not exist', { file: 'lib/core/lease.ts', find: 'no such line', replace: '' }],
+    ['whose line occurs more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],
+    ['whose file does not exist', { file: 'lib/redlock/no-such-file.ts', find: 'x', replace: '' }],
   ])('%s', async (_what, patch) => {
     await expect(bundle(PROGRAMS, [patch])).rejects.toThrow(patch.file);
   });

@@ -46,7 +46,7 @@ async function startCluster(): Promise<Deployment> {
       if (how === 'requested') await looker.call('CLUSTER', 'FAILOVER');
       else {
         await killMaster(master, looker, how);
-        // One master is left, which is no majority that could elect the replica.
+        // One master is left. It is not a majority, so it cannot elect the replica.
         await looker.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
       }
       await until(() => isMaster(looker), PATIENCE);

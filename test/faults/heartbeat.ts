@@ -11,7 +11,7 @@ export interface Heartbeat {
 }
 
 /**
- * Watches a timer of this process. The judge takes the stalls off the time that a call may take.
+ * Watches a timer of this process. The judge subtracts the stalls from the duration of each call.
  *
  * @param stalled - called after each stall with its duration in milliseconds and its end
  */

@@ -37,7 +37,9 @@ export function overlapsOf(holdings: readonly Holding[]): string[] {
   return faults;
 }
 
-/** Counts the most readers, and the most permits, held at the same time. With one at a time, a test shows nothing. */
+/**
+ * Counts the most readers, and the most permits, held at the same time. A test that never reaches two shows nothing.
+ */
 export function mostTogether(holdings: readonly Holding[]): { shared: number; permits: number } {
   const most = { shared: 0, permits: 0 };
   forEachReturn(holdings, (next, others) => {

@@ -71,7 +71,7 @@ function verdictOn(
 /** Holds from 10 to 20, with token 1. */
 const alice = log('alice', [0, invoke(1)], [10, returned(1, 1, 500)], [20, release(1)], [21, released(1)]);
 
-test('finds nothing when holders follow each other', () => {
+test('the judge finds no fault when one holder follows the other', () => {
   const bob = log('bob', [5, invoke(1)], [25, returned(1, 2, 500)], [30, release(1)], [31, released(1)]);
   const verdict = verdictOn([...alice, ...bob], registerOf(writes(1, 2)));
   expect(verdict).toEqual({
@@ -90,8 +90,8 @@ test('finds nothing when holders follow each other', () => {
   });
 });
 
-describe('J1: no two holders at the same time', () => {
-  test('flags a holder that returns before the other has released', () => {
+describe('J1, no two holders at the same time: the judge', () => {
+  test('flags a holder that acquires before the other holder releases', () => {
     const bob = log('bob', [5, invoke(1)], [19, returned(1, 2, 500)], [30, release(1)]);
     expect(verdictOn([...alice, ...bob]).overlaps).toEqual([
       'J1: bob#1 (exclusive, 2) held beside alice#1 (exclusive, 1) for 1.0 ms',
@@ -103,14 +103,14 @@ describe('J1: no two holders at the same time', () => {
     expect(verdictOn([...bob, ...alice]).overlaps).toHaveLength(1);
   });
 
-  test('compares a long hold with all holds within it, also after a short one', () => {
+  test('flags two short holds that both lie within a long hold', () => {
     const long = log('long', [0, invoke(1)], [1, returned(1, 1, 900)]);
     const short = log('short', [2, invoke(1)], [3, returned(1, 2, 900)], [4, release(1)], [5, released(1)]);
     const later = log('later', [6, invoke(1)], [7, returned(1, 3, 900)], [8, release(1)], [9, released(1)]);
     expect(verdictOn([...long, ...short, ...later]).overlaps).toHaveLength(2);
   });
 
-  test('ends a hold with its validity, also before the holder releases', () => {
+  test('counts a hold only until the end of its validity, even if the release comes later', () => {
     const stale = log(
       'stale',
       [0, invoke(1)],
@@ -122,7 +122,7 @@ describe('J1: no two holders at the same time', () => {
     expect(verdictOn([...stale, ...next]).overlaps).toEqual([]);
   });
 
-  test('prolongs a hold after a renewal', () => {
+  test('counts a hold until the end of the validity that a renewal extended', () => {
     const renewing = log(
       'renewing',
       [0, invoke(1)],
@@ -140,7 +140,7 @@ describe('J1: no two holders at the same time', () => {
   });
 });
 
-describe('J1: readers', () => {
+describe('J1 with readers: the judge', () => {
   test('allows any number of readers at the same time', () => {
     const readers = ['a', 'b', 'c'].map((who) => holder(who, [0, 10, 20], 1, shared));
     const { overlaps, mostTogether } = verdictOn(readers.flat());
@@ -150,7 +150,7 @@ describe('J1: readers', () => {
 
   test.each([
     ['a writer', exclusive],
-    ['permits', { permits: 5, slot: 3 }],
+    ['the holder of a permit', { permits: 5, slot: 3 }],
   ])('flags a reader beside %s, in either order', (_what, kind) => {
     const reader = holder('reader', [0, 10, 20], 1, shared);
     const before = holder('other', [0, 9, 11], 2, kind);
@@ -173,7 +173,7 @@ describe('J1: readers', () => {
   });
 });
 
-describe('J1: permits', () => {
+describe('J1 with permits: the judge', () => {
   const permit = (who: string, slot: number, permits = 2, at: [number, number, number] = [0, 10, 20]) =>
     holder(who, at, 1, { permits, slot });
 
@@ -183,7 +183,7 @@ describe('J1: permits', () => {
     expect(mostTogether).toEqual({ shared: 0, permits: 2 });
   });
 
-  test('flags one holder more than the limit', () => {
+  test('flags a third holder of two permits, and its invalid slot', () => {
     // There are two slots, so the third client has a slot that does not exist.
     const events = [...permit('a', 0), ...permit('b', 1), ...permit('c', 2)];
     expect(verdictOn(events).overlaps).toEqual([
@@ -192,7 +192,7 @@ describe('J1: permits', () => {
     ]);
   });
 
-  test('flags one holder more than the limit when holders have no slots', () => {
+  test('flags a third holder of two permits when holders have no slots', () => {
     const counted = ['a', 'b', 'c'].flatMap((who) => holder(who, [0, 10, 20], 1, { permits: 2 }));
     expect(verdictOn(counted).overlaps).toContain(
       'J1: a#1 (slot undefined, 1), b#1 (slot undefined, 1), c#1 (slot undefined, 1) held at the same time, of 2 permits',
@@ -215,7 +215,7 @@ describe('J1: permits', () => {
     expect(verdictOn([...three, ...permit('d', 3, 3)]).overlaps).toHaveLength(2);
   });
 
-  test('uses the larger limit only while its holder holds', () => {
+  test('uses the larger limit only until its holder releases', () => {
     const early = permit('early', 2, 3, [0, 1, 9]);
     const three = [...permit('a', 0), ...permit('b', 1), ...holder('c', [0, 10, 20], 1, { permits: 2 })];
     expect(verdictOn([...early, ...three]).overlaps).toContainEqual(
@@ -223,7 +223,7 @@ describe('J1: permits', () => {
     );
   });
 
-  test('checks each of several keys', () => {
+  test('checks each key of a lock with several keys', () => {
     const both = holder('a', [0, 10, 20], 1, { permits: 2, slot: 0, keys: ['k', 'other'] });
     const one = holder('b', [0, 15, 30], 1, { permits: 2, slot: 0, keys: ['other'] });
     expect(verdictOn([...both, ...one]).overlaps).toEqual([
@@ -232,7 +232,7 @@ describe('J1: permits', () => {
   });
 });
 
-describe('J2, J3: tokens of several kinds', () => {
+describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
   const first: [number, number, number] = [0, 10, 20];
   const second: [number, number, number] = [15, 25, 30];
   const overtaking: [number, number, number] = [5, 25, 30];
@@ -241,10 +241,10 @@ describe('J2, J3: tokens of several kinds', () => {
     ['a writer after a reader', shared, exclusive],
     ['a reader after a writer', exclusive, shared],
     ['a permit after a reader', shared, { permits: 2, slot: 0 }],
-    ['a permit after the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
+    ['a permit after a permit of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
     ['a reader after a permit', { permits: 2, slot: 1 }, shared],
     ['a writer after a permit', { permits: 2, slot: 1 }, exclusive],
-  ])('J3: flags a smaller token of %s', (_what, before, after) => {
+  ])('flags J3 for a smaller token of %s', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', second, 6, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J3: b#1 was given 6 after a#1 had 7']);
   });
@@ -252,13 +252,13 @@ describe('J2, J3: tokens of several kinds', () => {
   test.each([
     ['a writer and a reader', shared, exclusive],
     ['a permit and a writer', exclusive, { permits: 2, slot: 0 }],
-    ['two of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
-  ])('J2: flags a token that is granted twice, to %s', (_what, before, after) => {
+    ['two holders of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
+  ])('flags J2 if %s get the same token', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', overtaking, 7, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J2: a#1 and b#1 were both given 7']);
   });
 
-  test('allows equal tokens of readers, and smaller ones than those of earlier readers', () => {
+  test('allows readers with equal tokens, and later readers with smaller tokens', () => {
     const readers = [
       ...holder('a', first, 7, shared),
       ...holder('b', second, 7, shared),
@@ -276,7 +276,7 @@ describe('J2, J3: tokens of several kinds', () => {
     expect(verdictOn(permits).tokenFaults).toEqual([]);
   });
 
-  test('J3: compares a writer with all earlier holders, also after readers with smaller tokens', () => {
+  test('compares the token of a writer with all earlier holders, not only with the last', () => {
     const events = [
       ...holder('permit', [0, 1, 2], 9, { permits: 2, slot: 1 }),
       ...holder('reader', [0, 5, 6], 3, shared),
@@ -286,13 +286,13 @@ describe('J2, J3: tokens of several kinds', () => {
   });
 });
 
-describe('J2, J3: tokens', () => {
-  test('J2: flags a token that is granted twice', () => {
+describe('J2 and J3, tokens of exclusive locks: the judge', () => {
+  test('flags J2 for a token that is granted twice', () => {
     const bob = log('bob', [5, invoke(1)], [25, returned(1, 1, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J2: alice#1 and bob#1 were both given 1']);
   });
 
-  test('J3: flags a token that is smaller than one that was returned before', () => {
+  test('flags J3 for a token that is smaller than an earlier returned token', () => {
     const bob = log('bob', [15, invoke(1)], [25, returned(1, 0, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J3: bob#1 was given 0 after alice#1 had 1']);
   });
@@ -303,14 +303,14 @@ describe('J2, J3: tokens', () => {
   });
 });
 
-describe('J4, J5: the register', () => {
-  test('J4: flags a lower token that was accepted', () => {
+describe('J4 and J5, the register: the judge', () => {
+  test('flags J4 if the register accepted a lower token', () => {
     expect(verdictOn(alice, registerOf(writes(1, 3, 2))).registerFaults).toEqual([
       'J4: the register of k accepted 2 (exclusive) after 3 (exclusive)',
     ]);
   });
 
-  test('J5: flags a write that was overwritten unseen', () => {
+  test('flags J5 if the counter is lower than the number of accepted writes', () => {
     expect(verdictOn(alice, registerOf(writes(1, 2, 3), 2)).registerFaults).toEqual([
       'J5: the register of k (exclusive) accepted 3 writes and counts to 2: some were overwritten unseen',
     ]);
@@ -319,16 +319,20 @@ describe('J4, J5: the register', () => {
   test.each<[string, Access, Access]>([
     ['a read after a write', { mode: 'exclusive', token: 3 }, { mode: 'shared', token: 2 }],
     ['a write after a read', { mode: 'shared', token: 3 }, { mode: 'exclusive', token: 2 }],
-    ['a slot', { mode: 'permits', slot: 1, token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
-    ['a slot after a write', { mode: 'exclusive', token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
-  ])('J4: flags a lower token of %s', (_what, before, after) => {
+    [
+      'a permit after a permit of the same slot',
+      { mode: 'permits', slot: 1, token: 3 },
+      { mode: 'permits', slot: 1, token: 2 },
+    ],
+    ['a permit after a write', { mode: 'exclusive', token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
+  ])('flags J4 for a lower token of %s', (_what, before, after) => {
     const later: Access = { mode: 'shared', token: 1 };
     expect(verdictOn(alice, registerOf([later, before, after])).registerFaults).toEqual([
       expect.stringMatching(/^J4: the register of k accepted 2 .* after 3 /),
     ]);
   });
 
-  test('J4: ignores lower tokens among reads, and among different slots', () => {
+  test('allows lower tokens among reads, and among different slots', () => {
     const register = registerOf([
       { mode: 'shared', token: 3 },
       { mode: 'shared', token: 2 },
@@ -338,7 +342,7 @@ describe('J4, J5: the register', () => {
     expect(verdictOn(alice, register).registerFaults).toEqual([]);
   });
 
-  test('J5: flags a write between two reads of one reader', () => {
+  test('flags J5 if a reader reads two different values, unless the register refused a read', () => {
     const read = (value?: number): FaultEventBody => ({
       event: 'read',
       attempt: 1,
@@ -355,14 +359,14 @@ describe('J4, J5: the register', () => {
     expect(verdictOn(refused).registerFaults).toEqual([]);
   });
 
-  test('counts the writes that were refused', () => {
+  test('counts the writes that the register refused', () => {
     const write: FaultEventBody = { event: 'write', attempt: 1, token: 1, accepted: false };
     expect(verdictOn([...alice, ...log('alice', [22, write])]).refusedWrites).toBe(1);
   });
 });
 
-describe('J6: every call settles, and no rejection is unhandled', () => {
-  test('flags an acquire that settles later than its budget and 200 ms', () => {
+describe('J6, every call settles and no rejection is unhandled: the judge', () => {
+  test('flags an acquire that settles more than 200 ms after its budget', () => {
     const slow = log(
       'slow',
       [0, invoke(1, 300)],
@@ -373,7 +377,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
     expect(verdict.refusals).toEqual({ LOCK_HELD: 1 });
   });
 
-  test('flags calls that have not settled at the end, except of a killed process', () => {
+  test('flags a call that never settles, unless its process was killed', () => {
     const hung = log('hung', [0, invoke(1)]);
     expect(verdictOn(hung).late).toEqual(['hung#1: acquire had not settled after 10000 ms of 1000 ms']);
     expect(verdictOn(hung, undefined, new Set(['hung'])).late).toEqual([]);
@@ -390,7 +394,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
     expect(verdictOn(slow).late).toEqual(['slow#1: release took 301 ms of 100 ms']);
   });
 
-  test('does not count the time for which a process was stopped', () => {
+  test('does not count the time during which a process was paused', () => {
     const paused = log(
       'paused',
       [0, invoke(1, 300)],
@@ -418,7 +422,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
   });
 });
 
-test('ignores a partial last line of a killed process', () => {
+test('parseLog ignores a partial last line of a killed process', () => {
   const [event] = log('a', [1, { event: 'ready' }]);
   expect(parseLog(`${JSON.stringify(event)}\n{"at":2,"cli`)).toEqual([event]);
 });

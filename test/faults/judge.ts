@@ -4,8 +4,8 @@ import type { FaultEvent } from './events.js';
 import { type Holding, mostTogether, overlapsOf, tokenFaultsOf } from './holdings.js';
 import { registerFaultsOf } from './register-faults.js';
 
-// The judge reads only the logs of the processes (SAFETY "Judging exclusion in a test"). The judge knows neither how a
-// lock works nor which faults a test caused.
+// The judge reads only the logs of the processes (docs/fault-tests.md, "How it is judged"). The judge knows neither how
+// a lock works nor which faults a test caused.
 
 /** Allowed delay of an answer, in milliseconds (J6). */
 const GRACE_MS = 200;

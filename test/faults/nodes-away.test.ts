@@ -20,9 +20,9 @@ const LONG = 60_000;
 
 /** A lock that is renewed every third of its ttl. */
 const short: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
-/** A single attempt, during which nothing lapses. */
+/** A single attempt, with a ttl that does not end during a test. */
 const once: AcquireOptions = { ...short, ttl: LONG };
-/** Attempts that must succeed: on a busy machine a node may miss its time limit. */
+/** Attempts until one succeeds, because a node may miss its time limit on a busy machine. */
 const patient: AcquireOptions = {
   ...short,
   retry: { timeout: 60_000, attempts: Infinity, delay: 10, jitter: 10 },
@@ -71,8 +71,8 @@ async function keysLeft(): Promise<number> {
 describe.each([
   ['killed', (server: RedisServer) => server.kill()],
   ['paused', (server: RedisServer) => server.pause()],
-])('one of three nodes %s', (_how, takeAway) => {
-  test('the lock is acquired, renewed, excluded and released as without the fault', async () => {
+])('with one of three nodes %s', (_how, takeAway) => {
+  test('a lock can be acquired, renewed and released, and excludes another client', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     await takeAway(servers[1]!);
     const lock = await alice.acquire(['k'], patient);
@@ -84,8 +84,8 @@ describe.each([
   });
 });
 
-describe('two of three nodes paused (SIGSTOP)', () => {
-  test('an attempt settles at the time limit of a node and names the nodes without an answer (S1, S3)', async () => {
+describe('with two of three nodes paused (SIGSTOP)', () => {
+  test('an attempt rejects within 20 s, with an error vote for each paused node (S1, S3)', async () => {
     const alice = await newProcess('alice');
     for (const server of servers.slice(1)) server.pause();
     const { value, after } = await timed(alice.acquire(['k'], once));
@@ -98,7 +98,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
     expect(after).toBeLessThan(LATE);
   });
 
-  test('waiting settles within retry.timeout (S8), and no key is left when the nodes are back (S6)', async () => {
+  test('a waiting acquire rejects after retry.timeout, and leaves no key on the resumed nodes (S6, S8)', async () => {
     const alice = await newProcess('alice');
     for (const server of servers.slice(1)) server.pause();
     const retry = { timeout: 1_000, attempts: Infinity, delay: 200, jitter: 100 };
@@ -110,7 +110,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
     await until(async () => (await keysLeft()) === 0);
   });
 
-  test('the holder learns of the loss at the end of validity, before another can acquire (S10)', async () => {
+  test('the holder learns of the loss at the end of validity, before another client can acquire (S10)', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const lock = await alice.acquire(['k'], patient);
     const { signal } = lock;
@@ -134,9 +134,10 @@ describe('two of three nodes paused (SIGSTOP)', () => {
   });
 });
 
-describe('slow connections', () => {
-  test('replies after the time limit of a node count as votes against, and no key is left (S3, S6)', async () => {
-    // Far below the time after which a node counts as silent, and gets no command until it answers.
+describe('with slow connections', () => {
+  test('an attempt rejects when two of three replies exceed the time limit, and leaves no key (S3, S6)', async () => {
+    // This limit is far below the time after which a node counts as silent. A silent node gets no command until it
+    // answers.
     const limit = 100;
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(
@@ -152,12 +153,12 @@ describe('slow connections', () => {
     await until(async () => (await keysLeft()) === 0);
   });
 
-  test('waiting behind others settles within retry.timeout when the gate is slow and the others are paused (S8)', async () => {
+  test('a waiting acquire rejects after retry.timeout if the queue node is slow and the others are paused (S8)', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const urls = [proxy.url, servers[1]!.url, servers[2]!.url];
     const [alice, bob] = [await newProcess('alice', urls, 60_000), await newProcess('bob')];
     const waiters = (): Promise<number> => servers[0]!.client().zcard('lock:{k}:q');
-    // Bob waits while Alice holds the lock. For a second afterwards, Alice asks the gate first, because of that waiter.
+    // Bob waits while Alice holds the lock. For a second afterwards, Alice therefore asks the queue node first.
     const before = await bob.acquire(['k'], patient);
     const hers = alice.acquire(['k'], patient);
     await until(async () => (await waiters()) === 1);
@@ -174,7 +175,7 @@ describe('slow connections', () => {
     expect(after).toBeLessThan(LATE);
   });
 
-  test('validity counts from the send: a slow reply shortens it and does not extend the lock (S4)', async () => {
+  test('the validity of a lock counts from the request, so a slow reply shortens it (S4)', async () => {
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(
       'alice',
@@ -187,7 +188,7 @@ describe('slow connections', () => {
   });
 });
 
-test('a thread that was blocked past the validity sees the loss before any timer fires (S10)', async () => {
+test('a holder whose thread was blocked past the validity sees the loss before any timer fires (S10)', async () => {
   const alice = await newProcess('alice');
   const lock = await alice.acquire(['k'], patient);
   const { signal } = lock;
@@ -198,7 +199,7 @@ test('a thread that was blocked past the validity sees the loss before any timer
   await lock.release();
 });
 
-test('a majority that lost its data (FLUSHALL) ends a lock at the next renewal', async () => {
+test('a holder loses its lock at the next renewal after FLUSHALL on a majority', async () => {
   const alice = await newProcess('alice');
   // The next renewal comes after a third of the ttl. A stall of some seconds does not move it beyond the bound below.
   const ttl = 3 * TTL;

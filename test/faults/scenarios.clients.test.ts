@@ -8,5 +8,5 @@ playAll([
   ['stalls', stalls],
   ['network', network],
   ['clients', clients],
-  ['clients of node-redis that are passed in', nodeRedis],
+  ['clients of node-redis passed in by the application', nodeRedis],
 ]);

@@ -1,4 +1,4 @@
 import { replicated } from './scenarios/replicated.js';
 import { playAll } from './suite.js';
 
-playAll([['Clusters and Sentinels whose clients are passed in', replicated]]);
+playAll([['clients of Clusters and Sentinels passed in by the application', replicated]]);

@@ -24,7 +24,7 @@ const ORPHAN_GRACE_MS = 1_500;
 export interface StageOptions {
   /** Number of nodes. */
   readonly nodes: number;
-  /** Kind of each node; a single server by default. The further options are for single servers. */
+  /** Kind of each node; a single server by default. The options below apply to single servers only. */
   readonly each?: DeploymentKind;
   readonly nodeArgs?: readonly string[];
   /** Environment variables of the first node. */
@@ -61,7 +61,7 @@ export class Stage {
   private constructor(
     readonly servers: readonly RedisServer[],
     readonly proxies: readonly TcpProxy[],
-    /** The nodes, if they are no single servers. */
+    /** The nodes, if they are Clusters or Sentinels. */
     readonly deployments: readonly Deployment[],
     private readonly directory: string,
     private readonly programs: string,
@@ -99,7 +99,7 @@ export class Stage {
     return this.urls.map((url) => ({ kind: 'server', url }));
   }
 
-  /** Starts one more proxy in front of a node, for a client whose connection to this node is to differ. */
+  /** Starts one more proxy in front of a node, for a client that needs a different connection to this node. */
   async proxyTo(node: number): Promise<TcpProxy> {
     const proxy = await startTcpProxy(this.servers[node]!);
     this.#furtherProxies.push(proxy);
@@ -172,7 +172,7 @@ export class Stage {
     return found!;
   }
 
-  /** Ends the clients, looks for orphans, and judges the events. All faults must have ended before. */
+  /** Ends the clients, looks for orphans, and judges the events. All faults must have ended earlier. */
   async end(): Promise<Outcome> {
     const alive = this.clients.filter(({ killed, quitting }) => !killed && !quitting);
     const end = machineTime();
@@ -230,7 +230,7 @@ export class Stage {
     }
   }
 
-  /** A replica has the locks of its master, and a server that was killed has none. */
+  /** Leaves out replicas, which repeat the locks of their masters, and killed servers, which have no locks. */
   async #mastersThatRun(): Promise<Redis[]> {
     const lookers = this.servers.filter(({ running }) => running).map((server) => server.client());
     const are = await Promise.all(lookers.map(isMaster));
@@ -238,8 +238,9 @@ export class Stage {
   }
 
   /**
-   * The milliseconds that the owner of a lock gets beyond the grace. A killed process releases nothing, and a node may
-   * execute its last command late, which restarts the ttl. A process that stands still releases late.
+   * Returns for how many milliseconds beyond the grace a lock of this owner may stay. A killed process releases
+   * nothing, and a node may execute the last command of that process late, which restarts the ttl. A paused process
+   * releases late.
    */
   async #timeToEnd(owner: string, since: number): Promise<number> {
     const client = this.clients.find(({ name }) => name === owner);

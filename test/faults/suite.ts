@@ -54,7 +54,7 @@ export function playAll(groups: readonly (readonly [name: string, scenarios: rea
     return faultsOf(outcome, scenario);
   }
 
-  describe.each(groups)('%s', (_group, all) => {
+  describe.each(groups)('the judge finds no unexpected fault (%s):', (_group, all) => {
     const scenarios = all.filter(({ onlyLong }) => FORM === 'long' || !onlyLong);
     const [skipped, played] = [true, false].map((skip) =>
       scenarios

@@ -30,7 +30,7 @@ export interface WorkerOptions {
   /** Each attempt asks for one of these locks, chosen at random. */
   readonly wants: readonly Want[];
   readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
-  /** Passes a client of this library in for each of the `targets`, and ignores `module.nodes`. */
+  /** Passes a client of this library as a node for each of the `targets`, and ignores `module.nodes`. */
   readonly passesIn: Library | undefined;
   readonly targets: readonly Target[];
   readonly ttl: number;
@@ -39,7 +39,9 @@ export interface WorkerOptions {
     readonly timeout: number;
     readonly delay: number;
     readonly jitter: number;
-    /** With a limit, a waiter asks after every delay; without a limit, after a message or a long sleep. */
+    /**
+     * With a limit, a waiter retries after every delay. Without a limit, it retries after a message or a long sleep.
+     */
     readonly attempts?: number;
   };
   /** Longest hold, in milliseconds. The duration of each hold is random, and at least `leastHold`. */
@@ -136,7 +138,7 @@ async function acquire(attempt: number): Promise<LockHandle | undefined> {
   } catch (error) {
     const { code = 'UNEXPECTED', message } = error as { code?: string; message: string };
     note({ event: 'refuse', attempt, code, message });
-    // A refusal can come at once. Without a pause, this loop would leave no time for anything else.
+    // A refusal can come at once. Without a pause, this loop would leave no time for other work of the process.
     await sleep(retry.delay);
     return undefined;
   }
@@ -161,7 +163,10 @@ async function hold(attempt: number, lock: LockHandle): Promise<void> {
   }
 }
 
-/** Reads the register. Returns a function that ends the hold: a reader reads again, another holder writes the next value. */
+/**
+ * Reads the register. Returns a function that ends the hold: a reader reads again, another holder writes the next
+ * value.
+ */
 async function begin(
   attempt: number,
   lock: LockHandle,

@@ -14,7 +14,7 @@ import { startPostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
 cleanUpAfterTests(() => {
-  // Nothing awaits this: the transaction of a failed test may never return its connection.
+  // Nothing awaits this promise, because the transaction of a failed test may never return its connection.
   void pool?.end();
   return Promise.resolve();
 });
@@ -28,7 +28,7 @@ let key: string;
 beforeAll(async () => {
   ({ url } = await startPostgresServer());
   pool = new Pool({ connectionString: url, max: 20 });
-  // The server may end before its connections do.
+  // The server may end before the connections to it end.
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null, writes serial)');
@@ -75,8 +75,8 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
   return { opened, open };
 }
 
-describe('the token', () => {
-  test('that is the first, higher or equal is accepted', async () => {
+describe('FencedRegister.transaction', () => {
+  test('accepts the first token of a key, a higher token and an equal token', async () => {
     for (const [token, value] of [
       [33, 'first'],
       [35, 'second'],
@@ -92,7 +92,7 @@ describe('the token', () => {
     await expect(highestOf()).resolves.toBe(35);
   });
 
-  test('that is lower is refused before the task is called', async () => {
+  test('refuses a lower token before it calls the task', async () => {
     await register.transaction(pool, holder(35), (client) => write('new', client));
     let called = false;
 
@@ -106,7 +106,7 @@ describe('the token', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('is exact up to 2^53 - 1, and the table accepts nothing higher', async () => {
+  test('compares tokens exactly up to 2^53 - 1, and the table accepts no higher token', async () => {
     const most = Number.MAX_SAFE_INTEGER;
     await register.transaction(pool, holder(most - 1), (client) => write('new', client));
     await register.transaction(pool, holder(most), (client) => write('newer', client));
@@ -119,13 +119,13 @@ describe('the token', () => {
     ).rejects.toThrow(/check constraint/);
   });
 
-  test('is not compared with the token of another key', async () => {
+  test('does not compare the tokens of different keys', async () => {
     await register.transaction(pool, { keys: ['another'], fencingToken: 99 }, async () => undefined);
 
     await expect(register.transaction(pool, holder(1), async () => 'done')).resolves.toBe('done');
   });
 
-  test('of a lock with several keys is compared for each of them', async () => {
+  test('compares the token of a lock with several keys for each of the keys', async () => {
     const [a, b] = [randomUUID(), randomUUID()];
     await register.transaction(pool, { keys: [b], fencingToken: 7 }, async () => undefined);
 
@@ -138,7 +138,7 @@ describe('the token', () => {
     await expect(highestOf(b)).resolves.toBe(8);
   });
 
-  test('is not kept when its transaction is rolled back', async () => {
+  test('does not store the token when the transaction is rolled back', async () => {
     const failure = new Error('the task failed');
     const failed = register.transaction(pool, holder(9), async (client) => {
       await write('half', client);
@@ -151,10 +151,10 @@ describe('the token', () => {
   });
 });
 
-describe('two holders at once', () => {
+describe('FencedRegister.transaction, with two holders at the same time,', () => {
   // The stale holder passes the check and pauses. Its successor must not write between the stale check and the stale
   // write.
-  test('a newer holder waits for an older one that is paused between check and write, and writes last', async () => {
+  test('lets a newer holder wait for a paused older holder, and write last', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = register.transaction(pool, holder(1), async (client) => {
       checked.open();
@@ -177,7 +177,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('an older holder waits for a newer one that is paused between check and write, and is refused', async () => {
+  test('lets an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
     const [checked, resume] = [gate(), gate()];
     const newer = register.transaction(pool, holder(2), async (client) => {
       checked.open();
@@ -196,7 +196,7 @@ describe('two holders at once', () => {
   });
 
   // Negative control: the check is in a transaction of its own.
-  test('a check outside of the transaction lets the stale write through (control)', async () => {
+  test('does not prevent a stale write after the transaction (control)', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = (async () => {
       await register.transaction(pool, holder(1), async () => undefined);
@@ -213,7 +213,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('old');
   });
 
-  test('a read refuses later writes with a lower token', async () => {
+  test('refuses a write with a lower token than an earlier read', async () => {
     const seen = await register.transaction(pool, holder(2), read);
 
     await expect(register.transaction(pool, holder(1), (client) => write('old', client))).rejects.toThrow(
@@ -224,7 +224,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('initial, changed');
   });
 
-  test('accepted tokens only grow with many concurrent holders and any order of keys', async () => {
+  test('accepts only increasing tokens from 120 concurrent holders with keys in any order', async () => {
     const other = randomUUID();
     await pool.query('create table accepted (place serial, key text, token bigint)');
     const tokens = Array.from({ length: 120 }, (_, index) => index + 1).toSorted(() => Math.random() - 0.5);
@@ -256,8 +256,8 @@ describe('two holders at once', () => {
   });
 });
 
-describe('a transaction', () => {
-  test('that idles for too long is ended, writes nothing, and unblocks its successor', async () => {
+describe('a fenced transaction', () => {
+  test('ends after its idle timeout, writes nothing, and unblocks its successor', async () => {
     const impatient = new FencedRegister({ idleTimeout: 3_000 });
     const [checked, resume] = [gate(), gate()];
     const start = performance.now();
@@ -279,7 +279,7 @@ describe('a transaction', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('returns its connection to the pool, unless it broke', async () => {
+  test('returns its connection to the pool, unless the connection broke', async () => {
     const single = new Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 30_000 });
     try {
       const pidOf = async (client: SqlClient): Promise<number> => {
@@ -321,7 +321,7 @@ describe('a transaction', () => {
     }
   });
 
-  test('does not report success when a failed statement made PostgreSQL roll it back', async () => {
+  test('rejects when a failed statement made PostgreSQL roll it back', async () => {
     const swallowing = register.transaction(pool, holder(3), async (client) => {
       await write('new', client);
       await client.query('select * from no_such_table').catch(() => undefined);
@@ -331,7 +331,7 @@ describe('a transaction', () => {
     await expect(read()).resolves.toBe('initial');
   });
 
-  test("keeps the session's limit when told so", async () => {
+  test("keeps the session's idle limit with `idleTimeout: 0`", async () => {
     const limitOf = async (client: SqlClient): Promise<string> => {
       const { rows } = await client.query<{ limit: string }>(
         `select current_setting('idle_in_transaction_session_timeout') as limit`,
@@ -347,7 +347,7 @@ describe('a transaction', () => {
   });
 });
 
-describe('in a transaction of the caller', () => {
+describe('FencedRegister.advance, in a transaction of the caller,', () => {
   async function inTransaction(begin: string, task: (client: PoolClient) => Promise<void>): Promise<void> {
     const client = await pool.connect();
     try {
@@ -362,7 +362,7 @@ describe('in a transaction of the caller', () => {
     }
   }
 
-  test('advance accepts and refuses', async () => {
+  test('accepts a first token, and refuses a lower token', async () => {
     await inTransaction('begin', async (client) => {
       await register.advance(client, holder(2));
       await write('new', client);
@@ -377,7 +377,7 @@ describe('in a transaction of the caller', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('advance refuses a pool, and a connection without a transaction: the check would protect nothing', async () => {
+  test('refuses a pool, and a connection without a transaction', async () => {
     const client = await pool.connect();
     try {
       for (const without of [pool, client]) {
@@ -391,7 +391,7 @@ describe('in a transaction of the caller', () => {
     await expect(highestOf()).resolves.toBeUndefined();
   });
 
-  test('a missing table fails with the error of PostgreSQL', async () => {
+  test('rejects with the error of PostgreSQL when the table is missing', async () => {
     const elsewhere = new FencedRegister({ table: 'nowhere' });
 
     await expect(
@@ -399,9 +399,9 @@ describe('in a transaction of the caller', () => {
     ).rejects.toMatchObject({ code: '42P01' });
   });
 
-  // At these levels a transaction reads the database as of its beginning. The register's row is the exception.
+  // At these isolation levels a transaction reads the database as of its beginning, except for the row of the register.
   test.each(['repeatable read', 'serializable'])(
-    'with %s a holder that began before its successor cannot write after it',
+    'rejects at the level %s when a successor has written since the transaction began',
     async (level) => {
       await register.transaction(pool, holder(1), async () => undefined);
       const stale = inTransaction(`begin isolation level ${level}`, async (client) => {
@@ -417,7 +417,7 @@ describe('in a transaction of the caller', () => {
   );
 });
 
-describe('options', () => {
+describe('FencedRegister', () => {
   test.each([
     [{ table: '' }, TypeError, /^Expected `table` to be a table name .*, got ''$/],
     [{ table: 'tokens; drop table tasks' }, TypeError, /^Expected `table`/],
@@ -431,21 +431,21 @@ describe('options', () => {
     [{ idleTimeout: '5s' }, TypeError, /^Expected `idleTimeout`/],
     [{ tabel: 'x' }, TypeError, /^Unknown option `tabel`/],
     [null, TypeError, /^Expected the options of `FencedRegister` to be an object/],
-  ])('%j is refused', (options, type, message) => {
+  ])('refuses the options %j', (options, type, message) => {
     const construct = () => new FencedRegister(options as unknown as FencedRegisterOptions);
 
     expect(construct).toThrow(type);
     expect(construct).toThrow(message);
   });
 
-  test('treats undefined as omitted', () => {
+  test('treats undefined options as omitted', () => {
     expect(new FencedRegister({ table: undefined, idleTimeout: undefined }).createTableSql).toBe(
       register.createTableSql,
     );
   });
 
   test.each(['Tokens', 'user', 'apart.order', 'x'.repeat(63)])(
-    'the table can be called %s',
+    'works with a table of the name %s',
     async (table) => {
       const other = new FencedRegister({ table });
       await pool.query('create schema if not exists apart');
@@ -462,7 +462,7 @@ describe('options', () => {
   );
 });
 
-describe('a lock that several hold', () => {
+describe('FencedRegister.transaction, with locks of several holders,', () => {
   const reader = (fencingToken: number): TokenHolder => ({ ...holder(fencingToken), mode: 'shared' });
   const permit = (slot: number, fencingToken: number): TokenHolder => ({
     ...holder(fencingToken),
@@ -470,7 +470,7 @@ describe('a lock that several hold', () => {
     slots: [slot],
   });
 
-  test('has a highest token for each slot', async () => {
+  test('compares the tokens of each slot separately', async () => {
     const said: boolean[] = [];
     for (const [slot, token] of [
       [0, 40],
@@ -490,7 +490,7 @@ describe('a lock that several hold', () => {
     });
   });
 
-  test('compares readers with writers, and writers with all', async () => {
+  test('compares readers with writers, and writers with all holders', async () => {
     const said: boolean[] = [];
     for (const lock of [reader(40), reader(38), holder(39), holder(40), reader(39), reader(41), holder(41)])
       said.push(await isAccepted(lock));
@@ -498,7 +498,7 @@ describe('a lock that several hold', () => {
     await expect(register.transaction(pool, reader(40), read)).rejects.toMatchObject({ highest: 41 });
   });
 
-  test('compares each kind of lock with the others', async () => {
+  test('compares permits with readers and with writers', async () => {
     const said: boolean[] = [];
     for (const lock of [
       permit(1, 30),
@@ -517,7 +517,7 @@ describe('a lock that several hold', () => {
     await expect(register.transaction(pool, holder(31), read)).rejects.toMatchObject({ highest: 32 });
   });
 
-  test('of several keys has a slot of each, in any order of names', async () => {
+  test('assigns each slot to its key, in any order of the keys', async () => {
     const [first, second] = [`${key}:a`, `${key}:b`];
     const both = (keys: string[], slots: number[], fencingToken: number): TokenHolder => ({
       keys,
@@ -531,7 +531,7 @@ describe('a lock that several hold', () => {
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
-  test('runs reads and writes one after the other, so that no stale write follows the check', async () => {
+  test('lets a write wait for a concurrent read, and then refuses its lower token', async () => {
     const [checked, gateway] = [gate(), gate()];
     const reading = register.transaction(pool, reader(41), () => {
       checked.open();
@@ -553,7 +553,7 @@ describe('a lock that several hold', () => {
     [{ mode: 'permits', slots: [1, 2] }, 'Expected `slots` to be a whole number for each of the keys'],
     [{ mode: 'permits', slots: ['0'] }, "got [ '0' ]"],
     [{ mode: 'read' }, "Expected `mode` to be 'exclusive', 'shared' or 'permits', got 'read'"],
-  ])('that lacks fields is refused: %j', async (part, message) => {
+  ])('refuses a lock with the invalid fields %j', async (part, message) => {
     await expect(isAccepted({ ...holder(1), ...part } as TokenHolder)).rejects.toThrow(message);
   });
 });

@@ -19,7 +19,7 @@ class Store {
 
 const holder = (fencingToken: number): TokenHolder => ({ keys: ['order:7'], fencingToken });
 
-test('writes with a higher token and with an equal one', async () => {
+test('fencedWrite writes with a higher token and with an equal token', async () => {
   const store = new Store();
 
   await fencedWrite(holder(33), store.writer('first'));
@@ -29,7 +29,7 @@ test('writes with a higher token and with an equal one', async () => {
   expect(store).toMatchObject({ value: 'third', highest: 34 });
 });
 
-test('rejects a lower token with an error that names the token and the remedy', async () => {
+test('fencedWrite rejects a lower token with an error that names the token and the remedy', async () => {
   const store = new Store();
   await fencedWrite(holder(34), store.writer('new'));
 
@@ -50,7 +50,7 @@ test('rejects a lower token with an error that names the token and the remedy', 
 });
 
 test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [{ accepted: 'no' }]])(
-  'rejects with a TypeError when the write resolves to %j',
+  'fencedWrite rejects with a TypeError when the write resolves to %j',
   async (answer) => {
     const write = async () => answer as FencedAnswer;
 
@@ -63,7 +63,7 @@ test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [
   },
 );
 
-test('works with a store that does not report the highest token', async () => {
+test('fencedWrite rejects a lower token even if the store does not report the highest token', async () => {
   const refused = fencedWrite(holder(33), async () => ({ accepted: false }));
 
   await expect(refused).rejects.toMatchObject({
@@ -72,7 +72,7 @@ test('works with a store that does not report the highest token', async () => {
   });
 });
 
-test('passes the error of the write on unchanged', async () => {
+test('fencedWrite rejects with the error of the write, unchanged', async () => {
   const failure = new Error('the store is away');
 
   await expect(fencedWrite(holder(33), () => Promise.reject(failure))).rejects.toBe(failure);
@@ -90,7 +90,7 @@ test.each([
   [{ keys: ['a'], fencingToken: -1 }, RangeError, /^Expected `fencingToken` to be .*, got -1$/],
   [{ keys: ['a'], fencingToken: 1.5 }, RangeError, /, got 1\.5$/],
   [{ keys: ['a'], fencingToken: 2 ** 53 }, RangeError, /, got 9007199254740992$/],
-])('refuses %j as a lock, and writes nothing', async (lock, type, message) => {
+])('fencedWrite refuses %j as a lock, and writes nothing', async (lock, type, message) => {
   const store = new Store();
 
   const refused = fencedWrite(lock as TokenHolder, store.writer('x'));

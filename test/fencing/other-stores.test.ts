@@ -9,13 +9,13 @@ const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
 const holder = (fencingToken: number): TokenHolder => ({ keys: ['order:7'], fencingToken });
 
-/** A script that docs/fencing.md gives for Redis. */
+/** Returns a script for Redis from docs/fencing.md. */
 function scriptInDocs(name: string): string {
   const page = readFileSync(join(root, 'docs/fencing.md'), 'utf8');
   return new RegExp(`const ${name} = \`(.*?)\`;`, 's').exec(page)?.[1] ?? '';
 }
 
-test('the documented Redis script refuses lower tokens, and is exact up to the highest token', async () => {
+test('the Redis script of docs/fencing.md refuses lower tokens, exactly up to 2^53 - 1', async () => {
   const redis = (await startRedis()).client();
   const script = scriptInDocs('SET_FENCED');
   const set = (token: number, value: string) =>
@@ -34,7 +34,7 @@ test('the documented Redis script refuses lower tokens, and is exact up to the h
   await expect(redis.hgetall('name')).resolves.toEqual({ token: String(most), value: 'last' });
 });
 
-test('the documented script for permits compares only tokens of the same slot', async () => {
+test('the Redis script for permits of docs/fencing.md compares only tokens of the same slot', async () => {
   const redis = (await startRedis()).client();
   const script = scriptInDocs('ADVANCE_SLOT');
   const push = (slot: number, token: number, item: string) =>

@@ -15,8 +15,8 @@ import { startApp } from '../support/nest-app.js';
 import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
 
-// No lock can exclude this case: a holder finds its lock valid, is paused until another holder has acquired the lock, and
-// then writes. SAFETY.md calls it "the process paused or its thread blocked for longer than the ttl".
+// No lock can prevent this case: a holder finds its lock valid, is paused until another holder has acquired the lock,
+// and then writes. docs/safety.md names it among the cases that the library does not promise.
 
 /** The store of the locks. */
 type Kind = 'Redis' | 'PostgreSQL';
@@ -28,7 +28,7 @@ let lockServices: Record<Kind, LockService>;
 let fixture: string;
 
 cleanUpAfterTests(() => {
-  // Nothing awaits this: the transaction of a failed test may never return its connection.
+  // Nothing awaits this promise, because the transaction of a failed test may never return its connection.
   void pool?.end();
   return Promise.resolve();
 });
@@ -36,7 +36,7 @@ cleanUpAfterTests(() => {
 beforeAll(async () => {
   [services, fixture] = await Promise.all([startServices(), bundled('test/fixtures/paused-holder.ts')]);
   pool = new Pool({ connectionString: services.databaseUrl });
-  // The server may end before its connections do.
+  // The server may end before the connections to it end.
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null)');
@@ -112,7 +112,7 @@ const cases = (['Redis', 'PostgreSQL'] as const).flatMap((kind) =>
   ['SIGSTOP', 'a blocked thread'].map((pause) => [kind, pause] as const),
 );
 
-describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind, pause) => {
+describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its ttl,', (kind, pause) => {
   async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
     holder = await Holder.start(kind, pause, fenced);
     const { token } = await holder.told();
@@ -136,7 +136,7 @@ describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind,
     return rows[0]?.value ?? '';
   }
 
-  test('is refused its late write', async () => {
+  test('cannot write after its successor if the register checks its token', async () => {
     const { told, token, successor } = await writeLate(true);
 
     expect(successor).toBeGreaterThan(token as number);
@@ -145,7 +145,7 @@ describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind,
   });
 
   // Negative control: the lock alone cannot prevent the late write.
-  test('overwrites its successor without the register (control)', async () => {
+  test('overwrites the write of its successor without the register (control)', async () => {
     const { told } = await writeLate(false);
 
     expect(told).toEqual({ outcome: 'written', held: false });

@@ -56,11 +56,11 @@ async function ask(app: INestApplication, query = ''): Promise<Answer> {
   return { http: response.status, locks: details.locks };
 }
 
-describe('three nodes', () => {
+describe('the health check of three nodes', () => {
   let servers: RedisServer[];
   let app: INestApplication;
 
-  /** Asks until so many nodes vote. On a busy machine, a node may answer later than its limit of 2 s, and does not vote then. */
+  /** Asks until `voting` nodes vote. On a busy machine, a node does not vote if it answers after its limit of 2 s. */
   async function askUntilVoting(voting: number, query = ''): Promise<Answer> {
     let answer!: Answer;
     await until(async () => (answer = await ask(app, query)).locks['voting'] === voting);
@@ -88,7 +88,7 @@ describe('three nodes', () => {
     });
   });
 
-  test('shows details on request', async () => {
+  test('shows the state of each node with details=true', async () => {
     const { locks } = await askUntilVoting(3, '?details=true');
     const [first] = servers;
     expect(locks['nodes']).toContainEqual({
@@ -114,7 +114,7 @@ describe('three nodes', () => {
   });
 });
 
-describe('one node', () => {
+describe('the health check of one node', () => {
   let redis: RedisServer;
   let client: Redis;
   beforeAll(async () => {
@@ -130,7 +130,7 @@ describe('one node', () => {
     return health.locks;
   }
 
-  test('is reported with warnings if it may evict or forget locks', async () => {
+  test('warns if the node may evict locks, or forget them in a restart', async () => {
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({})).resolves.toMatchObject({
       status: 'up',
@@ -142,7 +142,7 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('is reported without the warning of a restart with restartGuard: false', async () => {
+  test('does not warn about a restart with `restartGuard: false`', async () => {
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({ status: 'up', warnings: [] });
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({
@@ -151,7 +151,7 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('is guarded after the loss of its data, with the rest of the time of the restart guard', async () => {
+  test('reports the node as guarded after a loss of data, and the time until it votes', async () => {
     // Milliseconds. A busy machine does not use up this time between two steps of the test.
     const GUARD = 6_000;
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });
@@ -171,8 +171,12 @@ describe('one node', () => {
   });
 
   test.each<[string, (admin: Redis) => Promise<unknown>, RegExp]>([
-    ['has no memory left', (admin) => admin.config('SET', 'maxmemory', '1'), /OOM/],
-    ['lacks replicas', (admin) => admin.config('SET', 'min-replicas-to-write', '1'), /NOREPLICAS/],
+    ['has no free memory', (admin) => admin.config('SET', 'maxmemory', '1'), /OOM/],
+    [
+      'has fewer replicas than min-replicas-to-write',
+      (admin) => admin.config('SET', 'min-replicas-to-write', '1'),
+      /NOREPLICAS/,
+    ],
     [
       'does not let its user write',
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-set'),
@@ -183,7 +187,7 @@ describe('one node', () => {
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-del'),
       /can't run this command|ACL failure|NOPERM/,
     ],
-  ])('is unfit while it %s, and votes afterwards', async (_what, break_, reason) => {
+  ])('reports the node as unfit while it %s, and as voting afterwards', async (_what, break_, reason) => {
     // With a restart guard, the check runs one more script, which writes the marker of the node.
     for (const restartGuard of [false, 1] as const) {
       const server = await startRedis();
@@ -213,7 +217,7 @@ describe('one node', () => {
     }
   });
 
-  test('is checked without a write, to disk or to replicas', async () => {
+  test('writes nothing to the disk or to replicas', async () => {
     // A key of an earlier test could expire between the two reads.
     await client.flushall();
     const app = await healthApp({ nodes: redis.url });
@@ -228,7 +232,7 @@ describe('one node', () => {
     await app.close();
   });
 
-  test('is unfit after it became a replica', async () => {
+  test('reports the node as unfit after it became a replica', async () => {
     const app = await healthApp({ nodes: redis.url });
     const other = await startRedis();
     await client.replicaof('127.0.0.1', other.port);
@@ -242,7 +246,7 @@ describe('one node', () => {
   });
 });
 
-test('reports "degraded" as up with terminus 11', async () => {
+test('the health indicator reports "degraded" as up with terminus 11', async () => {
   const app = await healthApp({ nodes: 'memory' });
   const service = app.get(LockService);
   const checkNodes = service.checkNodes.bind(service);
@@ -261,7 +265,7 @@ test('reports "degraded" as up with terminus 11', async () => {
   await app.close();
 });
 
-test('names invalid options', async () => {
+test('the health indicator names invalid options', async () => {
   const app = await healthApp({ nodes: 'memory' });
   const indicator = app.get(RedlockHealthIndicator);
   await expect(indicator.isHealthy('locks', { details: 1 } as never)).rejects.toThrow('Expected `details`');
@@ -272,7 +276,7 @@ test('names invalid options', async () => {
   await app.close();
 });
 
-test('reports for each name of a leader if the application leads', async () => {
+test('the health indicator reports for each name in @Leader whether the application leads', async () => {
   class Consumer {
     @Leader('consumer')
     async lead({ signal }: LeaderTerm): Promise<void> {

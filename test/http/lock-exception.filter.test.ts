@@ -47,7 +47,7 @@ afterEach(() => {
 
 const HOUR_MS = 3_600_000;
 
-/** Two processes hold permits: a client waits for the one that ends first. */
+/** Two processes hold permits. A client waits for the permit that ends first. */
 const permitsTaken = new LockHeldError(['tenant-7'], 'secret-host:1', 1_200, {
   kind: { mode: 'permits', permits: 2 },
   holders: [1_200, 60_000].map((remaining, slot) => ({
@@ -67,10 +67,10 @@ class Work {
   constructor(private readonly service: LockService) {}
 
   async do(how: string): Promise<string> {
-    if (how === 'forever') throw new LockHeldError(['tenant-7'], 'secret-host:1', Infinity);
-    if (how === 'soon') throw new LockHeldError(['tenant-7'], 'secret-host:1', 0.2);
-    if (how === 'stale') throw new StaleTokenError(['tenant-7'], 7, 8);
-    if (how === 'permits') throw permitsTaken;
+    if (how === 'held-forever') throw new LockHeldError(['tenant-7'], 'secret-host:1', Infinity);
+    if (how === 'held-for-a-moment') throw new LockHeldError(['tenant-7'], 'secret-host:1', 0.2);
+    if (how === 'stale-token') throw new StaleTokenError(['tenant-7'], 7, 8);
+    if (how === 'permits-taken') throw permitsTaken;
     if (how === 'upgrade') throw new RedlockError('LOCK_UPGRADE', 'tenant-7');
     if (how === 'not-injected') throw new RedlockError('LOCK_NOT_INJECTED', 'tenant-7');
     if (how === 'no-leader') throw new RedlockError('NO_LEADER', 'tenant-7');
@@ -95,8 +95,11 @@ const answers: [how: string, problem: LockProblem][] = [
       retryAfter: expect.closeTo(3_600, -2) as never,
     },
   ],
-  ['soon', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 1 }],
-  ['forever', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD' }],
+  [
+    'held-for-a-moment',
+    { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 1 },
+  ],
+  ['held-forever', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD' }],
   [
     'unavailable',
     {
@@ -115,10 +118,13 @@ const answers: [how: string, problem: LockProblem][] = [
     },
   ],
   [
-    'stale',
+    'stale-token',
     { statusCode: 409, message: 'Somebody else has changed this in the meantime', code: 'TOKEN_STALE' },
   ],
-  ['permits', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 }],
+  [
+    'permits-taken',
+    { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 },
+  ],
   ['upgrade', { statusCode: 500, message: 'Internal server error', code: 'LOCK_UPGRADE' }],
   ['no-leader', { statusCode: 500, message: 'Internal server error', code: 'NO_LEADER' }],
   ['not-injected', { statusCode: 500, message: 'Internal server error', code: 'LOCK_NOT_INJECTED' }],
@@ -143,7 +149,7 @@ async function startApp(
 describe.each([
   ['Express', () => new ExpressAdapter()],
   ['Fastify', () => new FastifyAdapter()],
-])('over HTTP, on %s', (_name, adapter) => {
+])('LockExceptionFilter over HTTP on %s', (_name, adapter) => {
   @Controller()
   class Routes {
     constructor(private readonly work: Work) {}
@@ -184,7 +190,7 @@ describe.each([
     await expect(fetch(`${url}/well`).then((response) => response.text())).resolves.toBe('done');
   });
 
-  test('ends a response whose body has begun', async () => {
+  test('ends a response whose body was already partly sent', async () => {
     await expect(fetch(`${url}/begun`).then((response) => response.text())).resolves.toBe('begun');
   });
 
@@ -196,7 +202,7 @@ describe.each([
   });
 });
 
-test('answers as a subclass decides, also when the filter is constructed directly', async () => {
+test('a subclass of LockExceptionFilter can change the answer, even without dependency injection', async () => {
   class Telling extends LockExceptionFilter {
     protected override problem(error: RedlockError): LockProblem {
       return { ...super.problem(error), message: error.message };
@@ -219,7 +225,7 @@ test('answers as a subclass decides, also when the filter is constructed directl
   await expect(response.json()).resolves.toMatchObject({ message: expect.stringContaining('secret-host:1') });
 });
 
-describe('in GraphQL', () => {
+describe('LockExceptionFilter in GraphQL', () => {
   @Resolver()
   class Queries {
     constructor(private readonly work: Work) {}
@@ -259,7 +265,7 @@ describe('in GraphQL', () => {
   });
 });
 
-describe('in a microservice', () => {
+describe('LockExceptionFilter in a microservice', () => {
   @Controller()
   class Messages {
     constructor(private readonly work: Work) {}
@@ -287,7 +293,7 @@ describe('in a microservice', () => {
   });
 });
 
-describe('in a gateway', () => {
+describe('LockExceptionFilter in a WebSocket gateway', () => {
   @WebSocketGateway()
   @UseFilters(LockExceptionFilter)
   class Gateway {
@@ -321,7 +327,7 @@ describe('in a gateway', () => {
     });
   });
 
-  test('sends the event to a client of Socket.IO', () => {
+  test('emits the event "exception" to a client of Socket.IO', () => {
     const sent: unknown[] = [];
     const client = { emit: (...message: unknown[]) => sent.push(message) };
     const host = { getType: () => 'ws', switchToWs: () => ({ getClient: () => client }) };
@@ -330,7 +336,7 @@ describe('in a gateway', () => {
   });
 });
 
-test('throws the error again for a transport that it does not know', () => {
+test('LockExceptionFilter throws the error again for an unknown transport', () => {
   const error = new LockHeldError(['a'], 'b', 1);
   const host = { getType: () => 'bot' };
   expect(() => new LockExceptionFilter().catch(error, host as never)).toThrow(error);

@@ -10,7 +10,7 @@ function findChromium(): string | undefined {
   return NAMES.flatMap((name) => FOLDERS.map((folder) => `${folder}/${name}`)).find(existsSync);
 }
 
-/** Installs Debian's package if this process may do so without a question: as root, with apt-get. */
+/** Installs Debian's package if this process runs as root and has apt-get. */
 function installChromium(): void {
   if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return;
   console.log('No Chromium on the PATH: installing the package with apt-get.');
@@ -31,7 +31,7 @@ export async function launchChromium(): Promise<Browser> {
   const executablePath = findChromium();
   if (!executablePath) {
     throw new Error(
-      'The tests of the page need Chromium and there is none on the PATH: apt-get install chromium, ' +
+      'The tests of the page need Chromium, and none is on the PATH: apt-get install chromium, ' +
         'or set CHROMIUM to the program of a Chromium or Chrome.',
     );
   }

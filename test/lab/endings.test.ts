@@ -79,7 +79,7 @@ async function allProcessesOf(lab: LabProcess): Promise<readonly number[]> {
 /** Scenarios that last longer than these tests wait, so that the lab does not end by itself. */
 const LONG = Array.from({ length: 20 }, () => '8');
 
-describe('a lab with a scenario under way', () => {
+describe('a lab that runs a scenario', () => {
   let lab: LabProcess;
 
   beforeAll(async () => {
@@ -89,7 +89,7 @@ describe('a lab with a scenario under way', () => {
   }, TIMEOUT);
 
   test(
-    'is left alone by a second lab, which names its address and ends',
+    'continues when a second lab starts, which names the first lab and ends',
     async () => {
       const before = lab.pauses;
       const second = await startLab('--port', new URL(lab.url ?? '').port, '8');
@@ -106,7 +106,7 @@ describe('a lab with a scenario under way', () => {
   );
 
   test(
-    'leaves no process and no file behind when it is ended with Ctrl-C, and ends',
+    'ends on Ctrl-C, and leaves no process and no file',
     async () => {
       const processes = await allProcessesOf(lab);
 
@@ -124,7 +124,7 @@ describe('a lab with a scenario under way', () => {
 });
 
 test(
-  'a lab that is killed leaves no process and no file behind',
+  'a lab that runs a scenario leaves no process and no file after SIGKILL',
   async () => {
     const lab = await startLab('--port', '0', ...LONG);
     await lab.watch();

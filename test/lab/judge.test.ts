@@ -18,7 +18,7 @@ const outcome: Outcome = {
   took: 0,
 };
 
-test('ignores figures without an expectation', () => {
+test('deviations ignores a figure that has no expectation', () => {
   expect(deviations({}, { ...outcome, duplicates: 7, lost: 20 })).toEqual([]);
 });
 
@@ -29,11 +29,14 @@ test.each([
   ['some', 0, ['duplicates: some expected, 0 counted']],
   ['all', 20, []],
   ['all', 19, ['duplicates: all expected, 19 counted']],
-] as const)('judges the expectation "%s" of 20 tasks for %i duplicates', (amount, duplicates, found) => {
-  expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
-});
+] as const)(
+  'deviations compares the expectation "%s" of 20 tasks with %i duplicates',
+  (amount, duplicates, found) => {
+    expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
+  },
+);
 
-test('judges "all" as not met for a run without tasks', () => {
+test('deviations reports that "all" is not met by a run without tasks', () => {
   expect(deviations({ lost: 'all' }, { ...outcome, tasks: 0 })).toHaveLength(1);
 });
 
@@ -44,6 +47,9 @@ test.each([
   ['in time', 1_200, 0],
   ['in time', 'never', 1],
   ['in time', undefined, 1],
-] as const)('judges the expected recovery "%s" for a run that took %s', (expected, recovery, count) => {
-  expect(deviations({ recovery: expected }, { ...outcome, recovery })).toHaveLength(count);
-});
+] as const)(
+  'deviations compares the expected recovery "%s" with the recovery %s',
+  (expected, recovery, count) => {
+    expect(deviations({ recovery: expected }, { ...outcome, recovery })).toHaveLength(count);
+  },
+);

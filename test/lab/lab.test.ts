@@ -42,7 +42,7 @@ function lab(...args: string[]): Promise<Ended> {
 }
 
 test(
-  'a stale write of a paused holder succeeds without a token check, and is refused with one',
+  'the lab shows that only a token check refuses the late write of a paused holder',
   async () => {
     const { code, output } = await stale;
 
@@ -58,21 +58,21 @@ test(
 );
 
 test(
-  'per-node counts admit a third holder and readers starve a writer; permits and shared locks prevent both',
+  'the lab shows that permits admit no third holder, and that shared locks do not starve a writer',
   async () => {
     const { code, output } = await kinds;
 
-    expect(output).toMatch(/a third one came in while two were there/);
-    expect(output).toMatch(/until no readers came any more; \d+ readers that came later went before it/);
+    expect(output).toMatch(/a third holder came in beside two/);
+    expect(output).toMatch(/until no more readers came; \d+ readers that came later acquired before it/);
     expect(output).toMatch(/two at once.*, never three; 12 tasks pushed once each/);
-    expect(output).toMatch(/for the readers who were there; 24 tasks pushed once each/);
+    expect(output).toMatch(/only for the present readers; 24 tasks pushed once each/);
     expect(output).not.toContain('NOT AS DESCRIBED');
     expect(code).toBe(0);
   },
   TIMEOUT,
 );
 
-test('ends before it starts anything for an unknown scenario', async () => {
+test('the lab ends before it starts a server if a scenario is unknown', async () => {
   const { code, output } = await lab('16');
 
   expect(code).toBe(1);
@@ -80,7 +80,7 @@ test('ends before it starts anything for an unknown scenario', async () => {
   expect(output).not.toContain('PostgreSQL');
 });
 
-test('ends with advice when the port is in use', async () => {
+test('the lab ends with advice when its port is in use', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

@@ -20,7 +20,7 @@ test.each([
   [{ scenario: 0, store: 'zookeeper' }, /^There is no store "zookeeper"; there are redis-5, .*etcd/],
   [{ scenario: 0, store: 'etcd' }, /^There is none: install one$/],
   [{ scenario: 0, store: 'etcd-2', ttl: 1_500 }, /^Expected ttl to be .* for etcd, got 1500/],
-])('%j is refused with the reason', async (command, message) => {
+])('the page server refuses %j, and says why', async (command, message) => {
   const response = await fetch(`${url}/control`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -91,7 +91,7 @@ function allLock(events: readonly LabEvent[]): boolean {
 }
 
 test(
-  'duplicates appear without the lock and stop when it is switched on; instances and nodes die and return',
+  'the playground shows duplicates without the lock, and no new ones with the lock while processes die',
   async () => {
     const { child, url, ended } = await startLab('--open');
     const { page, complaints } = await open(url, 1_200);
@@ -145,7 +145,7 @@ test(
 );
 
 test(
-  'the playground runs on the chosen PostgreSQL, which keeps its locks over a kill',
+  'the playground runs on PostgreSQL, which keeps its locks when it is killed and restarted',
   async () => {
     const { url } = await startLab('--open', '--store', 'postgres');
     const { page, complaints } = await open(url, 1_200);
@@ -192,7 +192,7 @@ test(
 );
 
 test(
-  'the report of a run shows the same picture without a server, also on a phone',
+  'the report of a run works as a file without a server, also on a phone',
   async () => {
     const report = join(folder, 'report.html');
     const { ended } = await startLab('--report', report, '8');

@@ -21,7 +21,7 @@ function newRecorder(): Recorder {
 
 const pushed = (who: string, ...jobs: string[]): LabEvent => ({ kind: 'pushed', who, at: 0, jobs });
 
-test('counts a job that was pushed twice as a duplicate, and not another dispatch of the task', () => {
+test('Recorder counts a job pushed twice as a duplicate, but not a second dispatch of its task', () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1', 'y#1'));
   recorder.add(pushed('b', 'y#1', 'y#2'));
@@ -30,7 +30,7 @@ test('counts a job that was pushed twice as a duplicate, and not another dispatc
   expect(recorder.duplicates).toBe(1);
 });
 
-test('finds an event that was recorded before the call, unless told where to start', async () => {
+test('Recorder.see finds an event recorded before the call, unless a start position excludes it', async () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1'));
   const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';

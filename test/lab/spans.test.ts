@@ -18,7 +18,7 @@ function event(kind: 'released' | 'renewed' | 'killed', who: string, at: number)
   return { kind, who, at };
 }
 
-test('a span lasts from the acquisition to the release, and has the end of validity', () => {
+test('a span lasts from the acquisition to the release, and stores when the validity ends', () => {
   const spans = spansOf([acquired('a', 1_000, 500, 100), event('released', 'a', 1_300)]);
 
   expect(spans).toEqual([
@@ -35,34 +35,34 @@ test('a span lasts from the acquisition to the release, and has the end of valid
   ]);
 });
 
-test('a renewal counts from its own time', () => {
+test('the validity of a span counts from its last renewal', () => {
   const spans = spansOf([acquired('a', 0, 300), event('renewed', 'a', 100), event('renewed', 'a', 250)]);
 
   expect(spans).toMatchObject([{ lockEnds: 550 }]);
 });
 
-test('an event after the end of a span does not change it', () => {
+test('a span does not change after its end', () => {
   const spans = spansOf([acquired('a', 0), event('killed', 'a', 5), event('released', 'a', 9)]);
 
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
 });
 
-describe('the number of spans that begin during a span of another holder', () => {
+describe('countOverlaps counts the spans that begin during a span of another holder:', () => {
   test.each([
-    ['one after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
-    ['one during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
-    ['three together', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
-    ['one after a holder that was killed', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
-  ])('is right for %s', (_what, events, count) => {
+    ['a span after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
+    ['a span during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
+    ['three spans at the same time', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
+    ['a span after a killed holder', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
+  ])('%s', (_what, events, count) => {
     expect(countOverlaps(spansOf(events))).toBe(count);
   });
 });
 
-describe('the number of grants of a lock that is held', () => {
+describe('countGrantedTwice counts the grants of a lock that is still held:', () => {
   test.each([
     ['a grant after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
     [
-      'a grant before the end of the ttl, because somebody deleted the key',
+      'a grant before the end of the ttl, without a release',
       [acquired('a', 0, 100), acquired('b', 50, 100)],
       1,
     ],
@@ -71,12 +71,12 @@ describe('the number of grants of a lock that is held', () => {
       [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)],
       0,
     ],
-  ])('is right for %s', (_what, events, count) => {
+  ])('%s', (_what, events, count) => {
     expect(countGrantedTwice(spansOf(events))).toBe(count);
   });
 });
 
-test('finds the times with two spans or more; an open span lasts until now', () => {
+test('overlapsOf finds the times with two or more spans, and ends an open span now', () => {
   const events = [
     acquired('a', 0),
     acquired('b', 2),
@@ -95,20 +95,20 @@ test('finds the times with two spans or more; an open span lasts until now', () 
   ]);
 });
 
-describe('more holders than allowed', () => {
+describe('holders beyond the allowed number', () => {
   const three = [acquired('a', 0), acquired('b', 1), acquired('c', 2), event('released', 'b', 4)];
   test.each([
     ['three holders of an exclusive lock', three, {}, 2],
     ['three holders of two permits', three, { atOnce: 2 }, 1],
     ['three holders of three permits', three, { atOnce: 3 }, 0],
-    ['three holders, the last of them a writer', three, { atOnce: 3, writer: 'c' }, 1],
-    ['three holders, the first of them a writer', three, { atOnce: 3, writer: 'a' }, 2],
+    ['three holders, of which the last is a writer', three, { atOnce: 3, writer: 'c' }, 1],
+    ['three holders, of which the first is a writer', three, { atOnce: 3, writer: 'a' }, 2],
     ['a writer alone', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
-  ])('are counted correctly for %s', (_what, events, rule, count) => {
+  ])('are counted for %s', (_what, events, rule, count) => {
     expect(countTooMany(spansOf(events), rule)).toBe(count);
   });
 
-  test('last until the number of holders is allowed again', () => {
+  test('are reported until the number of holders is allowed again', () => {
     expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
     expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
   });
@@ -119,7 +119,7 @@ describe('a waiter for an exclusive lock', () => {
 
   const read = (who: string, at: number, tasks = 1): LabEvent => ({ kind: 'read', who, at, tasks });
 
-  test('is overtaken by a holder that acquires again after it asked', () => {
+  test('is overtaken by a holder that acquires again after the waiter asked', () => {
     const events = [read('a', 5), asking, read('a', 11), read('b', 12), read('a', 13), read('b', 14, 0)];
 
     expect(countOvertakes(events)).toBe(1);
@@ -127,7 +127,7 @@ describe('a waiter for an exclusive lock', () => {
     expect(countOvertakes([read('a', 1), read('a', 2)])).toBe(0);
   });
 
-  test('waits until its turn', () => {
+  test('waits from its request to its acquisition', () => {
     expect(waitOf([asking, acquired('a', 11)])).toBeUndefined();
     expect(waitOf([asking, acquired('a', 11), acquired('w', 17)])).toBe(7);
   });

@@ -15,7 +15,7 @@ async function storesWithoutEtcd(preferred: string): Promise<StoreChoice[]> {
   return JSON.parse(stdout) as StoreChoice[];
 }
 
-test('lists etcd with installation advice when it is not on the PATH', async () => {
+test('findStores lists etcd with installation advice when etcd is not on the PATH', async () => {
   const stores = await storesWithoutEtcd('redis');
 
   expect(stores.map(({ name }) => name)).toEqual(['redis-5', 'redis-3', 'redis-1', 'postgres', 'etcd']);
@@ -24,13 +24,13 @@ test('lists etcd with installation advice when it is not on the PATH', async () 
   expect(stores.filter(({ preselected }) => preselected).map(({ name }) => name)).toEqual(['redis-5']);
 });
 
-test('refuses a preference for etcd with installation advice when it is not on the PATH', async () => {
+test('findStores rejects with installation advice when etcd is preferred and not on the PATH', async () => {
   expect(await storesWithoutEtcd('etcd')).toEqual({
     message: expect.stringMatching(/^There is no etcd on the PATH: install one .*\.$/),
   });
 });
 
-test('preselects only the preferred store', async () => {
+test('findStores preselects only the preferred store', async () => {
   const stores = await findStores('postgres');
 
   expect(stores.filter(({ preselected }) => preselected).map(({ name }) => name)).toEqual(['postgres']);
@@ -41,11 +41,11 @@ test.each([
   ['postgres', 1_500],
   ['etcd', 2_000],
   ['etcd', 3_000],
-] as const)('%s accepts a ttl of %i ms', (store, ttl) => {
+] as const)('the playground on %s accepts a ttl of %i ms', (store, ttl) => {
   expect(problemOfTtl(store, ttl)).toBeUndefined();
 });
 
-test.each([1_000, 2_500])('etcd refuses a ttl of %i ms', (ttl) => {
+test.each([1_000, 2_500])('the playground on etcd refuses a ttl of %i ms', (ttl) => {
   expect(problemOfTtl('etcd', ttl)).toMatch(
     new RegExp(`multiple of 1000 ms, at least 2000, for etcd, got ${ttl}`),
   );

@@ -15,7 +15,7 @@ function locksWith(message: string) {
   return { viewers, locks: { watch } as unknown as LiveLocks };
 }
 
-/** Makes a response that only counts the text it should send. */
+/** Makes a response that only counts the characters that it should send. */
 function responseOf(state: { destroyed?: boolean } = {}) {
   const response = {
     ...{ destroyed: false, writableLength: 0, isEnded: false, ...state },
@@ -31,7 +31,7 @@ function responseOf(state: { destroyed?: boolean } = {}) {
   return response;
 }
 
-test('starts no stream for a browser that has left before the guard decided', () => {
+test('BoardServer starts no stream if the browser disconnected before the guard decided', () => {
   const { viewers, locks } = locksWith('{}');
   const response = responseOf({ destroyed: true });
   const exchange = { request: { headers: {} }, response } as unknown as Exchange;
@@ -39,7 +39,7 @@ test('starts no stream for a browser that has left before the guard decided', ()
   expect(viewers.size).toBe(0);
 });
 
-test('ends a stream whose first message exceeds the limit for unread bytes', () => {
+test('streamTo ends a stream whose first message exceeds the limit for unread bytes', () => {
   const { viewers, locks } = locksWith('x'.repeat(17 * 1_024 * 1_024));
   const response = responseOf();
   streamTo(response as unknown as ServerResponse, locks, undefined);

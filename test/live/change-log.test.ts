@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { ChangeLog } from '../../lib/live/change-log.js';
 
-test('returns each missed change with its own id', () => {
+test('ChangeLog returns each missed change with its own id', () => {
   const log = new ChangeLog();
   const { id } = log;
   for (const change of ['a', 'b', 'c']) log.add(change);
@@ -13,7 +13,7 @@ test('returns each missed change with its own id', () => {
   expect(log.after(log.id)).toEqual([]);
 });
 
-test('returns undefined for an id of another log, of a later state, or of a state too long ago', () => {
+test('ChangeLog returns undefined for an id of another log, for a future id and for a too old id', () => {
   const log = new ChangeLog();
   const { id } = log;
   for (let change = 0; change < 61; change++) log.add('change');
@@ -22,7 +22,7 @@ test('returns undefined for an id of another log, of a later state, or of a stat
   expect(log.after(`${log.epoch}.62`)).toBeUndefined();
 });
 
-test('keeps at most eight million characters, and drops a change that is longer', () => {
+test('ChangeLog keeps at most eight million characters, and drops a longer change', () => {
   const log = new ChangeLog();
   const { id } = log;
   const half = 'x'.repeat(4_000_000);

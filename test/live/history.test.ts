@@ -6,7 +6,7 @@ function skipped(key: string, at = Date.now()): HistoryEntry {
   return { kind: 'skipped', key, who: 'api:1', at, reason: 'held' };
 }
 
-describe('the history of locks', () => {
+describe('History', () => {
   test('keeps the last 200 entries of a key in order', () => {
     const history = new History();
     const now = Date.now();
@@ -41,7 +41,7 @@ describe('the history of locks', () => {
     expect(history.of('a')).toEqual([held]);
   });
 
-  test('lists the keys with a prefix, latest first', () => {
+  test('lists the entries of keys with a prefix, latest first', () => {
     const history = new History();
     for (const key of ['order:1', 'bill:1', 'order:2']) history.add(skipped(key));
     expect(history.beginningWith('order:', 10).map(({ key }) => key)).toEqual(['order:2', 'order:1']);

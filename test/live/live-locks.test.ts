@@ -18,7 +18,7 @@ async function* locksNamed(keys: Iterable<string>): AsyncGenerator<LockInfo> {
   for (const key of keys) yield heldInfo(key);
 }
 
-/** A source with one lock; `changes` replaces some of its methods. */
+/** Makes a source with one lock; `changes` replaces some of its methods. */
 function sourceWith(changes: Partial<LockSource>): LockSource {
   return {
     list: () => locksNamed(['order:1']),
@@ -31,7 +31,7 @@ function sourceWith(changes: Partial<LockSource>): LockSource {
   };
 }
 
-/** The messages to a viewer, until `stop` is called. */
+/** Collects the messages to a viewer until `stop` is called. */
 function watch(source: LockSource): { readonly messages: BoardMessage[]; readonly stop: () => void } {
   const messages: BoardMessage[] = [];
   const locks = new LiveLocks(source, { allowForceRelease: false, declared: [] }, new History(), undefined);
@@ -43,7 +43,7 @@ let stop: () => void = () => undefined;
 
 afterEach(() => stop());
 
-test('reads 20,001 locks of a store that has more, sends 20,000, and says that there are more', async () => {
+test('LiveLocks reads at most 20,001 locks, sends 20,000, and says that there are more', async () => {
   let read = 0;
   async function* list(): AsyncGenerator<LockInfo> {
     while (read < 30_000) yield heldInfo(`order:${read++}`);
@@ -56,9 +56,9 @@ test('reads 20,001 locks of a store that has more, sends 20,000, and says that t
   expect([read, status.hasMore, rows.length]).toEqual([20_001, true, 20_000]);
 });
 
-// An unhandled rejection makes a test fail: Jest listens for it.
-describe('without an unhandled rejection', () => {
-  test('goes on, and knows no state of the nodes, while their check rejects', async () => {
+// An unhandled rejection makes a test fail, because Jest listens for it.
+describe('LiveLocks, without an unhandled rejection,', () => {
+  test('sends locks without the state of the nodes while the check of the nodes rejects', async () => {
     let checks = 0;
     const checkNodes = async (): Promise<never> => {
       checks++;
@@ -71,7 +71,7 @@ describe('without an unhandled rejection', () => {
     expect(viewer.messages[0]).not.toHaveProperty('status.nodes');
   });
 
-  test('looks again after a look that failed', async () => {
+  test('polls again after a poll that failed', async () => {
     let looks = 0;
     const campaigns = (): [] => {
       if (++looks === 1) throw new Error('the campaigns cannot be read');

@@ -22,15 +22,15 @@ function mapOf(...infos: LockInfo[]): ReadonlyMap<string, LockInfo> {
   return new Map(infos.map((info) => [info.key, info]));
 }
 
-describe('between two polls', () => {
-  test('does not send an unchanged lock again, though its remaining time is shorter', () => {
+describe('LockTable.update', () => {
+  test('returns no change for a lock whose remaining time is only shorter', () => {
     const table = new LockTable();
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 0).rows).toHaveLength(1);
     const change = table.update(mapOf(heldBy('k', { remaining: 9_600 })), NOBODY, 410);
     expect(change).toEqual({ rows: [], renewed: [], gone: [], begun: [], ended: [] });
   });
 
-  test('sends an extension as a new end and a count', () => {
+  test('returns an extension as a new end and a count', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
@@ -41,7 +41,7 @@ describe('between two polls', () => {
     ]);
   });
 
-  test('sends a new holder as a full row, with one start and one end', () => {
+  test('returns a new holder as a full row, with one begun hold and one ended hold', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     const { rows, begun, ended } = table.update(
@@ -54,7 +54,7 @@ describe('between two polls', () => {
     expect(ended).toMatchObject([{ holder: { id: 'a' }, ends: 10_000 }]);
   });
 
-  test('gives a key its earlier row number when the key is locked again', () => {
+  test('gives a key the same row number when the key is locked again', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(), NOBODY, 400).gone).toEqual([1]);
@@ -67,7 +67,7 @@ describe('between two polls', () => {
     ]);
   });
 
-  test('sends no mode of a lock without a quorum, and no end of a key without expiry', () => {
+  test('returns no mode for a lock without a quorum, and no end for a key without a ttl', () => {
     const table = new LockTable();
     const minority = infoOf('k', heldBy('k', {}).votes, 2);
     expect(table.update(mapOf(minority), NOBODY, 0).rows).toMatchObject([
@@ -78,7 +78,7 @@ describe('between two polls', () => {
     ]);
   });
 
-  test('sends 20,000 locks, 20 holders and 20 waiters at most, and says that there are more', () => {
+  test('returns at most 20,000 locks, 20 holders and 20 waiters, and says that there are more', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);

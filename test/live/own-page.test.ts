@@ -8,7 +8,7 @@ function from(headers: IncomingMessage['headers']): IncomingMessage {
   return { headers, socket: { localPort: 4_000 } } as unknown as IncomingMessage;
 }
 
-describe('answers requests to the loopback page only under its own names', () => {
+describe('the loopback page answers a request only if Host and Origin name the loopback address', () => {
   test.each([
     [true, { host: '127.0.0.1:4000' }],
     [true, { host: 'localhost:4000', origin: 'http://localhost:4000' }],
@@ -19,12 +19,12 @@ describe('answers requests to the loopback page only under its own names', () =>
     [false, { host: '127.0.0.1:4000', origin: 'http://elsewhere.example' }],
     [false, { host: '127.0.0.1:4000', origin: 'null' }],
     [false, {}],
-  ])('%s: %o', (answered, headers) => {
+  ])('answers: %s, with the headers %o', (answered, headers) => {
     expect(whyNotLoopback(from(headers)) === undefined).toBe(answered);
   });
 });
 
-describe('accepts data requests only from its own page', () => {
+describe('the board accepts a data request only from its own page', () => {
   test.each([
     [true, { host: 'a.example' }],
     [true, { host: 'inner', 'sec-fetch-site': 'same-origin', origin: 'https://a.example' }],
@@ -39,7 +39,7 @@ describe('accepts data requests only from its own page', () => {
     [false, { ':authority': 'a.example', origin: 'null' }],
     [false, { origin: 'null' }],
     [false, { origin: 'https://b.example' }],
-  ])('%s: %o', (own, headers) => {
+  ])('accepts: %s, with the headers %o', (own, headers) => {
     expect(whyForeign(from(headers)) === undefined).toBe(own);
   });
 });
@@ -53,7 +53,7 @@ test.each([
   expect(pageFor(path)).toContain(`src="${base}board.js"`);
 });
 
-test('removes possible passwords from messages', () => {
+test('redacted removes passwords from the URLs in a message', () => {
   expect(redacted('connect redis://user:p%40ss@host:1, http://:secret@b')).toBe(
     'connect redis://host:1, http://b',
   );

@@ -19,7 +19,7 @@ const OF_EACH_LOCK = [
 
 const TEN_MINUTES_MS = 10 * 60_000;
 
-describe('the events of a process', () => {
+describe('ProcessEvents', () => {
   let history: History;
   let events: ProcessEvents;
 
@@ -50,13 +50,13 @@ describe('the events of a process', () => {
     channel(LOCK_SKIPPED_CHANNEL).publish(event);
   }
 
-  test('are not recorded before the first viewer comes', () => {
+  test('records nothing before the first viewer comes', () => {
     expect(listensToLocks()).toEqual([false]);
     skip();
     expect(history.of('clock')).toEqual([]);
   });
 
-  test('are recorded from the first viewer until ten minutes after the last one', () => {
+  test('records from the first viewer until ten minutes after the last viewer', () => {
     expect(events.record()).toBe(true);
     expect(listensToLocks()).toEqual([true]);
     skip();
@@ -74,7 +74,7 @@ describe('the events of a process', () => {
     expect(events.record()).toBe(true);
   });
 
-  test('count ticks also without a viewer', () => {
+  test('counts ticks even without a viewer', () => {
     const ran: TickRanEvent = { method: 'Clock.strike', keys: ['clock'], tick: 1_000 };
     channel(TICK_RAN_CHANNEL).publish(ran);
     channel(TICK_RAN_CHANNEL).publish({ ...ran, instance: 'another' });
@@ -91,7 +91,7 @@ describe('the events of a process', () => {
     ]);
   });
 
-  test('are not recorded after the end', () => {
+  test('records nothing after stop()', () => {
     events.record();
     events.stop();
     expect(listensToLocks()).toEqual([false]);

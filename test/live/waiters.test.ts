@@ -19,7 +19,7 @@ const standing = (process: string, since: number, mode: WaiterRow['mode'] = 'exc
   mode,
 });
 
-test('puts the calls of this process among the waiters of others, in the order of their arrival', () => {
+test('waitersOf sorts calls of this process and waiters of other processes by their start', () => {
   const rows = waitersOf([call(20), call(50)], [standing('b', 10), standing('c', 30)], 'a');
   expect(rows.map(({ owner, since }) => [owner, since])).toEqual([
     ['b:1', 10],
@@ -29,11 +29,11 @@ test('puts the calls of this process among the waiters of others, in the order o
   ]);
 });
 
-test('returns the calls of this process in place of its waiter in the queue', () => {
+test('waitersOf returns a call of this process in place of its waiter in the queue', () => {
   expect(waitersOf([call(20)], [standing('a', 21)], 'a')).toEqual([call(20)]);
 });
 
-test('returns the waiter of this process, as its own, when its calls are not known', () => {
+test('waitersOf returns a waiter of this process as own when its call is not known', () => {
   const rows = waitersOf([call(20)], [standing('a', 10, 'shared'), standing('b', 30)], 'a');
   expect(rows).toEqual([
     { owner: 'a:1', since: 10, mode: 'shared', own: true },
@@ -42,7 +42,7 @@ test('returns the waiter of this process, as its own, when its calls are not kno
   ]);
 });
 
-test('keeps the order of the queue if the clocks of the processes differ', () => {
+test('waitersOf keeps the order of the queue if the clocks of the processes differ', () => {
   const rows = waitersOf([], [standing('b', 30), standing('c', 10)], undefined);
   expect(rows.map(({ owner }) => owner)).toEqual(['b:1', 'c:1']);
 });

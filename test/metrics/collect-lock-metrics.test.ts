@@ -64,12 +64,12 @@ async function valueOf(name: string, labels: Record<string, string>): Promise<nu
 
 const settle = { lock: 'Orders.settle', module: 'default' };
 
-describe('metrics of locks', () => {
+describe('collectLockMetrics', () => {
   beforeEach(() => {
     stop = collectLockMetrics({ registry });
   });
 
-  test('are counted by label, not by key', async () => {
+  test('counts by the label of a lock, not by its key', async () => {
     await Promise.all([1, 2, 3].map((id) => module.get(Orders).settle(id)));
     await expect(valueOf('redlock_acquired_total', settle)).resolves.toBe(3);
     await expect(valueOf('redlock_wait_seconds_count', { ...settle, outcome: 'acquired' })).resolves.toBe(3);
@@ -77,7 +77,7 @@ describe('metrics of locks', () => {
     await expect(registry.metrics()).resolves.not.toContain('order:');
   });
 
-  test('have a gauge of held locks', async () => {
+  test('has a gauge of held locks', async () => {
     const lock = await service.acquire('a', { label: 'import' });
     const held = { lock: 'import', module: 'default' };
     await expect(valueOf('redlock_held', held)).resolves.toBe(1);
@@ -85,7 +85,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_held', held)).resolves.toBe(0);
   });
 
-  test('have a label for the mode, and a gauge of taken permits', async () => {
+  test('has a label for the mode, and a gauge of taken permits', async () => {
     const other = { lock: 'other', module: 'default' };
     const reader = await service.acquire('r', { mode: 'shared' });
     const one = await service.acquire('p', { permits: 5 });
@@ -101,7 +101,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_acquired_total', { ...other, mode: 'permits' })).resolves.toBe(2);
   });
 
-  test('have durations in seconds', async () => {
+  test('measures durations in seconds', async () => {
     await service.withLock('a', () => new Promise((resolve) => setTimeout(resolve, 50)));
     const sum = await valueOf('redlock_hold_seconds_sum', { lock: 'other', module: 'default' });
     expect(sum).toBeGreaterThan(0.04);
@@ -109,7 +109,7 @@ describe('metrics of locks', () => {
     expect(sum).toBeLessThan(49);
   });
 
-  test('count busy, unavailable, aborted and lost acquisitions', async () => {
+  test('counts refused, unavailable and aborted acquisitions, and lost locks', async () => {
     const other = { lock: 'other', module: 'default' };
     const before = await service.acquire('a');
     await service.tryAcquire('a');
@@ -133,7 +133,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeGreaterThanOrEqual(1);
   });
 
-  test('count a renewal that fails on a node', async () => {
+  test('counts a renewal that fails on a node', async () => {
     const lock = await service.acquire('a');
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeUndefined();
     const undo = locks.fail();
@@ -143,21 +143,21 @@ describe('metrics of locks', () => {
     await lock.release();
   });
 
-  test('begin at 0 for each counter, so that Prometheus sees the first event', async () => {
+  test('starts each counter of a lock at 0, so that Prometheus sees the first event', async () => {
     await module.get(Orders).settle(1);
     for (const name of ['busy', 'unavailable', 'lost']) {
       await expect(valueOf(`redlock_${name}_total`, settle)).resolves.toBe(0);
     }
   });
 
-  test('count skips by reason', async () => {
+  test('counts skips by reason', async () => {
     await locks.hold('report');
     await module.get(Orders).report();
     const labels = { lock: 'report', module: 'default', reason: 'held' };
     await expect(valueOf('redlock_skipped_total', labels)).resolves.toBe(1);
   });
 
-  test('have a label for each named module', async () => {
+  test('labels the metrics of each named module', async () => {
     const named = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks, name: 'billing' })],
     }).compile();
@@ -166,7 +166,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_acquired_total', { lock: 'other', module: 'billing' })).resolves.toBe(1);
   });
 
-  test('do not count a hold that began before the collection', async () => {
+  test('does not count a hold that began before the collection', async () => {
     stop();
     stop = () => undefined;
     const lock = await service.acquire('a');
@@ -175,7 +175,7 @@ describe('metrics of locks', () => {
     await expect(samples('redlock_held')).resolves.toEqual([]);
   });
 
-  test('exist for the panels and variables of the dashboard, with their labels', async () => {
+  test('provides every metric and label that the Grafana dashboard uses', async () => {
     interface Dashboard {
       readonly title: string;
       readonly schemaVersion: number;
@@ -232,7 +232,7 @@ describe('metrics of locks', () => {
   });
 });
 
-test('counts under "other" beyond the limit of distinct labels', async () => {
+test('collectLockMetrics counts under "other" beyond `maxLabels` labels', async () => {
   stop = collectLockMetrics({ registry, maxLabels: 2 });
   for (const label of ['a', 'b', 'c', 'd', 'a']) await service.withLock('key', { label }, () => undefined);
   const counts = (await samples('redlock_acquired_total')).map(({ labels, value }) => [
@@ -246,7 +246,7 @@ test('counts under "other" beyond the limit of distinct labels', async () => {
   ]);
 });
 
-test('stopping removes the metrics from the registry, by default the global one', async () => {
+test('the function that collectLockMetrics returns removes the metrics from the registry', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
   expect(register.getMetricsAsArray()).toHaveLength(11);
@@ -254,7 +254,7 @@ test('stopping removes the metrics from the registry, by default the global one'
   expect(register.getMetricsAsArray()).toEqual([]);
 });
 
-test('names invalid options', () => {
+test('collectLockMetrics names invalid options', () => {
   expect(() => collectLockMetrics({ maxLabels: 0 })).toThrow('Expected `maxLabels`');
   for (const other of [{}, null, 'default'] as unknown as Registry[]) {
     const collect = (): unknown => collectLockMetrics({ registry: other });

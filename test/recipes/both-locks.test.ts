@@ -11,7 +11,7 @@ import { underBoth } from './both-locks.js';
 
 const COMPARE_AND_DELETE = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1]) or 0";
 
-describe('processes with the old lock, with both locks, and with the new lock', () => {
+describe('a migration in the steps "old" lock, "both" locks and "new" lock', () => {
   let redis: Redis;
   let app: INestApplication;
   let locks: LockService;
@@ -36,7 +36,7 @@ describe('processes with the old lock, with both locks, and with the new lock', 
     await redis.quit();
   });
 
-  /** Runs a task under a lock that is made by hand, as many applications have it. */
+  /** Runs a task under a hand-written lock, which many applications have. */
   async function underOld<T>(task: () => Promise<T>): Promise<T> {
     const id = randomUUID();
     await until(async () => (await redis.set(key, id, 'PX', 30_000, 'NX')) === 'OK');
@@ -78,7 +78,7 @@ describe('processes with the old lock, with both locks, and with the new lock', 
     ['both', 'old'],
     ['both', 'new'],
     ['new', 'both'],
-  ] as const)('a task of step "%s" makes a task of step "%s" wait', async (first, second) => {
+  ] as const)('a running task of the step "%s" makes a task of the step "%s" wait', async (first, second) => {
     const one = begin(steps[first]);
     await until(() => running === 1);
     const two = begin(steps[second]);
@@ -90,7 +90,7 @@ describe('processes with the old lock, with both locks, and with the new lock', 
     expect(most).toBe(1);
   });
 
-  test('tasks of steps "old" and "new" run at the same time', async () => {
+  test('tasks of the steps "old" and "new" can run at the same time', async () => {
     const tasks = [begin(steps.old), begin(steps.new)];
     await until(() => running === 2);
     await Promise.all(tasks.map((task) => task.end()));

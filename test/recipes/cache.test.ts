@@ -37,7 +37,7 @@ async function ask(count: number, work: number): Promise<Instance[]> {
 const all = (instances: readonly Instance[], event: string): string[] =>
   instances.flatMap(({ lines }) => lines.filter((line) => line.startsWith(event)));
 
-test('one of four instances computes, and all requests get its value', async () => {
+test('one of four instances computes a value, and all requests get it', async () => {
   const instances = await ask(4, 300);
   await until(() => all(instances, 'values').length === 4);
   expect(all(instances, 'computing')).toHaveLength(1);
@@ -45,7 +45,7 @@ test('one of four instances computes, and all requests get its value', async () 
 });
 
 test('another instance computes after the ttl when the first is killed during its computation', async () => {
-  // The instance is killed before it has finished, also on a busy machine.
+  // The work takes long, so that the kill comes before its end, also on a busy machine.
   const instances = await ask(4, 4_000);
   await until(() => all(instances, 'computing').length > 0);
   const [first, ...others] = instances.toSorted((a, b) => b.lines.length - a.lines.length);
@@ -59,7 +59,7 @@ test('another instance computes after the ttl when the first is killed during it
   expect(new Set(all(others, 'values')).size).toBe(1);
 });
 
-test('a waiting instance reads the cache after the value is stored, however slow the cache is', async () => {
+test('a waiting instance gets the stored value, even if the cache is slow', async () => {
   const stored = new Map<string, unknown>();
   const slow = {
     get: async (key: string) => stored.get(key),

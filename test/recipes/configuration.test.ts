@@ -29,14 +29,14 @@ async function start(
   return { ttl, close: () => app.close() };
 }
 
-test('locks with numbers and lists from the environment', async () => {
+test('the application takes the nodes and the ttl of its locks from the environment', async () => {
   const { ttl, close } = await start({ REDIS_URLS: url, LOCK_TTL: '30000' });
   expect(ttl).toBeGreaterThan(10_000);
   expect(ttl).toBeLessThanOrEqual(30_000);
   await close();
 });
 
-test('locks with the defaults when the environment is empty', async () => {
+test('the application uses the default ttl if the environment has no LOCK_TTL', async () => {
   const { ttl, close } = await start({ REDIS_URLS: url });
   expect(ttl).toBeGreaterThan(1_000);
   expect(ttl).toBeLessThanOrEqual(10_000);
@@ -47,6 +47,6 @@ test.each([
   ['a missing variable', {}, 'REDIS_URLS'],
   ['an invalid URL among several', { REDIS_URLS: 'redis://a:6379,b' }, 'REDIS_URLS'],
   ['an invalid number', { REDIS_URLS: 'redis://a:6379', LOCK_TTL: 'long' }, 'LOCK_TTL'],
-])('does not start with %s, and names the variable', async (_name, env, name) => {
+])('the application does not start with %s, and names the variable', async (_name, env, name) => {
   await expect(start(env)).rejects.toThrow(name);
 });

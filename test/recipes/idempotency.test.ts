@@ -51,7 +51,7 @@ describe('payments', () => {
     pool = new Pool({ connectionString: postgres.url });
     app = await startApp(
       { controllers: [PaymentsController], providers: [Requests, { provide: Pool, useValue: pool }] },
-      // Each request makes one attempt, for which Redis has a fifth of the ttl: enough on a busy machine.
+      // Each request makes one attempt. Its time limit is a fifth of the ttl, which is enough on a busy machine.
       { nodes: redis.url, defaults: { ttl: 60_000 } },
     );
     await app.listen(0, '127.0.0.1');
@@ -69,14 +69,14 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('the key of another request, and an empty key, are refused', async () => {
+  test('a request with the key of another request, or with an empty key, is refused', async () => {
     await pay('a', 7).expect(201);
     await pay('a', 8).expect(422);
     await pay('', 8).expect(400);
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a request that is still running answers 409 with Retry-After', async () => {
+  test('a repetition of a running request gets 409 with Retry-After', async () => {
     const goOn = await holdUp();
     const first = pay('a', 7).then(({ status, body }) => ({ status, body: body as unknown }));
     await until(isInserting);
@@ -88,7 +88,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a process that is killed before the commit has paid nothing, and the request succeeds after the ttl', async () => {
+  test('a process killed before the commit pays nothing, and a repetition after the ttl succeeds', async () => {
     const file = await bundled('test/fixtures/payments-app.ts');
     const instance = new Instance(file, urls);
     await until(() => instance.lines.length === 1);

@@ -10,7 +10,7 @@ const pages = ['docs/recipes.md', 'docs/setup.md', 'docs/moving.md'].map((page) 
 
 const recipes = readdirSync(import.meta.dirname).filter((name) => !name.endsWith('.test.ts'));
 
-test.each(recipes)('%s is on one of the pages, as the tests run it', (name) => {
+test.each(recipes)('the code of %s is on exactly one page of the documentation', (name) => {
   const block = `\`\`\`ts\n${readFileSync(join(import.meta.dirname, name), 'utf8')}\`\`\`\n`;
   expect(pages.filter((page) => page.includes(block))).toHaveLength(1);
 });

@@ -45,7 +45,7 @@ describe('one client for locks, queues and the cache', () => {
       .trim()
       .split('\n').length - 1;
 
-  test('serves all three over three connections: the client, one for Pub/Sub, one for the worker', async () => {
+  test('serves them over three connections: the client, one for Pub/Sub, one for the worker', async () => {
     const queue = app.get<Queue>(getQueueToken('orders'));
     const { id = '' } = await queue.add('settle', 7);
     await until(async () => (await queue.getJobState(id)) === 'completed');
@@ -58,7 +58,7 @@ describe('one client for locks, queues and the cache', () => {
     await until(async () => (await looker.exists('lock:{k}:q')) === 1);
     await held.release();
     await (await waiting).release();
-    // The waiter may have its lock before its connection for messages is there.
+    // The waiter may get its lock before its connection for messages is open.
     await until(async () => (await connections()) >= 3);
     await expect(connections()).resolves.toBe(3);
   });
@@ -83,7 +83,7 @@ describe('one client for locks, queues and the cache', () => {
     expect(await looker.exists('bull:orders:meta')).toBe(1);
   });
 
-  test('is closed after all its users', async () => {
+  test('is closed after the locks, the queues and the cache', async () => {
     const client = app.get(Redis);
     const lock = await app.get(LockService).acquire('never released');
     const cache = app.get<Cache>(CACHE_MANAGER);
@@ -112,7 +112,7 @@ describe('a client that must not be shared', () => {
   });
 
   test('has a limit of retries per command, which a worker of BullMQ refuses', async () => {
-    // The worker leaves a duplicate of the client behind. By default the duplicate would connect again for ever.
+    // The worker leaves a duplicate of the client open. By default the duplicate would reconnect again and again.
     const client = (await startRedis()).client({ retryStrategy: () => null });
     expect(() => new Worker('orders', null, { connection: client })).toThrow(
       'maxRetriesPerRequest must be null',

@@ -19,7 +19,9 @@ import { OrdersProcessor } from './stop-first.js';
 
 let order: string[] = [];
 
-/** Marks the phases of the shutdown. This class belongs to the root module, whose hooks Nest calls first in each phase. */
+/**
+ * Marks the phases of the shutdown. This class belongs to the root module, whose hooks Nest calls first in each phase.
+ */
 @Injectable()
 class Phases implements BeforeApplicationShutdown, OnApplicationShutdown {
   beforeApplicationShutdown(): void {
@@ -58,7 +60,7 @@ function watch<T extends object>(object: T, method: keyof T & string, begun: str
 }
 
 // Each test closes its application before the clean-up of the file stops the server.
-describe('shutdown', () => {
+describe('the shutdown of an application', () => {
   let server: RedisServer;
 
   beforeEach(async () => {
@@ -119,10 +121,10 @@ describe('shutdown', () => {
   });
 
   /**
-   * Closes the application while a job and another locked method run, and lets that method end when the worker has closed
+   * Closes the application while a job and another locked method run. The other method ends when the worker has closed
    * or a job has failed.
    *
-   * @returns the reasons of the jobs that have failed by then
+   * @returns the reasons of the jobs that had failed at that moment
    */
   async function failuresOf(Consumer: typeof OrdersProcessor): Promise<unknown[]> {
     const app = await startPlainApp({
@@ -145,11 +147,11 @@ describe('shutdown', () => {
     return failed.map(({ failedReason }) => failedReason);
   }
 
-  test('a worker that closes in onModuleDestroy leaves waiting jobs to others', async () => {
+  test('takes no new jobs if the worker closes in onModuleDestroy', async () => {
     await expect(failuresOf(OrdersProcessor)).resolves.toEqual([]);
   });
 
-  test('a worker that closes later takes jobs whose locks are refused', async () => {
+  test('takes jobs whose locks are refused if the worker closes later', async () => {
     const failures = await failuresOf(GreedyProcessor);
     expect(failures.length).toBeGreaterThan(0);
     expect(
@@ -157,7 +159,7 @@ describe('shutdown', () => {
     ).toEqual(new Set([true]));
   });
 
-  test('a running method reconnects a cache with its own connection', async () => {
+  test('disconnects a cache that has its own connection, and a running method reconnects it', async () => {
     const store = new KeyvRedis(server.url);
     const app = await startApp(
       { imports: [CacheModule.register({ isGlobal: true, stores: [store] })] },

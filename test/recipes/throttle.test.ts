@@ -41,7 +41,7 @@ describe('reports of tenants', () => {
           ],
           providers: [ReportsProcessor, { provide: Reports, useValue: reports }],
         },
-        // `tryAcquire` makes one attempt, for which Redis has a fifth of the ttl: enough on a busy machine.
+        // `tryAcquire` makes one attempt. Its time limit is a fifth of the ttl, which is enough on a busy machine.
         { nodes: url, defaults: { ttl: 60_000 } },
       );
       apps.push(app);

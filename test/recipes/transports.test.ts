@@ -82,7 +82,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
   const tell = ({ socket }: Instance, id: number): void =>
     socket.send(JSON.stringify({ event: 'settle', data: id }));
 
-  /** Asks again while the answer is LOCK_UNAVAILABLE, because a busy Redis was late for the last attempt of a call. */
+  /** Asks again while the answer is LOCK_UNAVAILABLE, because a busy Redis may answer too late for a call. */
   async function answerOf<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
     let answer = await ask();
     while (JSON.stringify(answer).includes('LOCK_UNAVAILABLE')) answer = await ask();
@@ -104,7 +104,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     expect(overlap.most).toBe(1);
   });
 
-  test('answer a held order with an error of their transport', async () => {
+  test('answer with an error of their transport while the order is locked', async () => {
     const [instance] = instances as [Instance];
     const lock = await instance.app.get(LockService).acquire('order:8');
     const [http, tcp, overRedis, socket] = await Promise.all([
@@ -131,7 +131,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     await lock.release();
   });
 
-  test('process an event that all instances receive over Redis on one instance', async () => {
+  test('process an event over Redis on one instance, although all instances receive it', async () => {
     const skipped: string[] = [];
     const listen = (message: unknown): void => void skipped.push((message as LockSkippedEvent).keys.join());
     subscribe(LOCK_SKIPPED_CHANNEL, listen);

@@ -37,7 +37,7 @@ export class OrdersController {
   }
 }
 
-// A gateway needs a filter of its own: those of the application do not apply to it.
+// A gateway needs its own filter, because filters of the application do not apply to it.
 @UseFilters(LockExceptionFilter)
 @WebSocketGateway()
 export class OrdersGateway {

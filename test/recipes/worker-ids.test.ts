@@ -30,7 +30,7 @@ async function worker(options: Partial<RedlockModuleOptions> = {}): Promise<INes
 const numberIn = (id: bigint): number => Number((id >> 12n) & 1_023n);
 const momentIn = (id: bigint): number => Number(id >> 22n);
 
-/** Makes `count` ids. A millisecond has 4,096 of them, so that more take several milliseconds. */
+/** Makes `count` ids. A millisecond allows 4,096 ids, so more ids take several milliseconds. */
 function idsOf(app: INestApplication, count: number): bigint[] {
   const ids = app.get(Ids);
   const made: bigint[] = [];
@@ -44,7 +44,7 @@ function idsOf(app: INestApplication, count: number): bigint[] {
   return made;
 }
 
-test('workers have distinct numbers, and their ids are distinct and grow', async () => {
+test('workers get distinct numbers, and make distinct, increasing ids', async () => {
   const workers = await Promise.all([worker(), worker(), worker()]);
   const made = workers.map((app) => idsOf(app, 10_000));
   expect(made.map((ids) => numberIn(ids[0]!)).toSorted()).toEqual([0, 1, 2]);
@@ -53,7 +53,7 @@ test('workers have distinct numbers, and their ids are distinct and grow', async
   expect(Math.abs(momentIn(made[0]![0]!) - Date.now())).toBeLessThan(60_000);
 });
 
-test('more than 4,096 ids in a millisecond are refused', async () => {
+test('a worker refuses more than 4,096 ids in a millisecond', async () => {
   const ids = (await worker()).get(Ids);
   const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 10);
   try {
@@ -74,7 +74,7 @@ function makes(app: INestApplication): boolean {
   }
 }
 
-test('a worker that lost its number makes no ids, acquires another number, and resumes a second later', async () => {
+test('a worker that lost its number makes no ids, and continues a second later with a new lock', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const errors = (): unknown[] => log.mock.calls.flat().filter((message) => message instanceof Error);
   const app = await worker();
@@ -90,13 +90,13 @@ test('a worker that lost its number makes no ids, acquires another number, and r
   expect(momentIn(ids.next()) - released).toBeGreaterThan(990);
   expect(errors()).toEqual([]);
   await app.close();
-  // The next worker can have the number. The closed worker asks for no other.
+  // The next worker can have the number. The closed worker asks for no other number.
   expect(() => ids.next()).toThrow(LockLostError);
   expect(errors()).toEqual([]);
   log.mockRestore();
 });
 
-test('a worker waits longer than the default `timeout`, and retries after a refusal', async () => {
+test('a worker waits for a number longer than the default `timeout`, and retries after a refusal', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const app = await worker({ defaults: { retry: { timeout: 300 } } });
   const locks = app.get(LockService);

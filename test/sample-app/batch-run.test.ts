@@ -7,7 +7,7 @@ const TASKS = 240;
 const ALWAYS_FAILING = 6;
 const RUN_TIMEOUT = 300_000;
 
-/** Tasks of which most succeed, some fail once or twice before, and every fortieth always fails. */
+/** Most tasks succeed at once, some succeed after one or two failures, and every fortieth task always fails. */
 const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({
   name: `task-${index}`,
   items: 1 + (index % 7),
@@ -60,7 +60,7 @@ describe('several instances in separate processes', () => {
   );
 
   test.each(['redis', 'postgres'] as const)(
-    'push no task twice and lose none with the lock when an instance is killed: locks in %s',
+    'push no task twice and lose none when one of them is killed, with locks in %s',
     async (store) => {
       const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });
 

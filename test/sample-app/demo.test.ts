@@ -40,16 +40,16 @@ const locked: BatchResult = {
 };
 
 describe('the judge accepts a demo', () => {
-  test('with duplicates without the lock, and neither duplicates nor losses with it', () => {
+  test('with duplicates only in the run without the lock', () => {
     expect(judge(unlocked, locked)).toEqual([]);
   });
 
-  test('with any losses in the run without the lock', () => {
+  test('with lost tasks in the run without the lock', () => {
     expect(judge({ ...unlocked, lost: 3, done: 231 }, locked)).toEqual([]);
   });
 });
 
-describe('the judge fails a demo', () => {
+describe('the judge rejects a demo', () => {
   test.each<[string, Partial<BatchResult>, Partial<BatchResult>, string]>([
     [
       'when the run without the lock shows no duplicates',
@@ -139,7 +139,7 @@ describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
   );
 
   test(
-    'while its instances run, also with its own Redis when the PATH has none',
+    'while its instances run on its own Redis, because the PATH has none',
     async () => {
       const demo = await startDemo({ PATH: await pathWithoutRedis() });
       await until(() => demo.output.includes('3 instances run'), TIMEOUT);
@@ -151,8 +151,8 @@ describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
   );
 });
 
-describe('its arguments', () => {
-  test('accept the store of the locks, and a file of tasks', () => {
+describe('the arguments of the demo', () => {
+  test('name the store of the locks and a file of tasks', () => {
     expect(readArguments([])).toEqual({ store: 'redis', tasks: undefined });
     expect(readArguments(['mine.json', '--store', 'postgres'])).toEqual({
       store: 'postgres',
@@ -165,11 +165,11 @@ describe('its arguments', () => {
     [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
-  ])('%j are refused with the reason', (args, message) => {
+  ])('are refused with the reason if they are %j', (args, message) => {
     expect(() => readArguments(args)).toThrow(message);
   });
 
-  test('that are wrong end the demo before it starts anything', async () => {
+  test('end the demo before it starts a server if they are invalid', async () => {
     const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
     await until(() => demo.code !== undefined, TIMEOUT);
     expect([demo.code, demo.output]).toEqual([
@@ -178,7 +178,7 @@ describe('its arguments', () => {
     ]);
   });
 
-  test('that name etcd end the demo with installation advice when the PATH has none', async () => {
+  test('end the demo with installation advice if they name etcd and the PATH has no etcd', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
     const demo = new Demo(folder, { PATH: await pathWithoutRedis(), ETCD_URLS: '' }, ['--store', 'etcd']);
     await until(() => demo.code !== undefined, TIMEOUT);
@@ -202,7 +202,7 @@ class Demo {
     env: NodeJS.ProcessEnv,
     args: readonly string[] = [],
   ) {
-    // The demo starts servers of its own, also if the environment of the tests names others.
+    // The demo starts its own servers, even if the environment of the tests names others.
     const without = { DATABASE_URL: undefined, REDIS_URLS: undefined };
     this.child = spawn(process.execPath, [DEMO, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -11,7 +11,7 @@ import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
 
 const task = { name: 'resize-photos', items: 2, msPerItem: 1, failures: 0 };
 
-/** An address without a server: tests and other programs do not listen on so low a port. */
+/** An address without a server. Neither tests nor other programs listen on this low port. */
 const NO_SERVER = '127.0.0.1:1';
 
 const stops = stopList();
@@ -22,7 +22,7 @@ beforeAll(async () => {
   ({ databaseUrl, redisUrl } = await startServices());
 }, START_TIMEOUT);
 
-describe('over HTTP an instance', () => {
+describe('an instance, over HTTP,', () => {
   const own = new StopList();
   let instance: Instance;
 
@@ -135,7 +135,7 @@ describe('an instance exits with code 1 and an explanation', () => {
 });
 
 test(
-  'its dispatcher uses LOCK_TTL',
+  'the dispatcher of an instance locks with the ttl in LOCK_TTL',
   async () => {
     const own = new StopList();
     await stops.add(() => own.stopAll());
@@ -158,7 +158,7 @@ test(
 
     await instance.submit(Array<typeof task>(50).fill(task));
 
-    // The record of a lock stays for `LINGER_MS` after the lock has lapsed or was released.
+    // The record of a lock stays for `LINGER_MS` after the end of the lock.
     const key = 'lock_ttl:lock:{batch:task:list}';
     let left = 0;
     await until(async () => (left = (await redis.pttl(key)) - LINGER_MS) > 0, 60_000);
@@ -170,7 +170,7 @@ test(
 );
 
 test(
-  'answers 503 while the database is down, and recovers without a restart',
+  'an instance answers 503 while the database is down, and recovers without a restart',
   async () => {
     const own = new StopList();
     await stops.add(() => own.stopAll());

@@ -28,7 +28,7 @@ async function submit(): Promise<string[]> {
   return [id];
 }
 
-test('a stale dispatcher cannot mark tasks, even when its successor has only read them', async () => {
+test('a stale dispatcher cannot mark tasks after its successor has read them', async () => {
   const ids = await submit();
   await expect(tasks.readDispatchable(10, first)).resolves.toMatchObject([{ id: ids[0], dispatches: 0 }]);
   await expect(tasks.readDispatchable(10, second)).resolves.toHaveLength(1);

@@ -16,7 +16,7 @@ let redisUrl: string;
 let pool: Pool;
 let tasks: TaskRepository;
 
-/** Milliseconds of an hour. No test lasts so long, so a limit passes only where a test makes a task older. */
+/** An hour in milliseconds. No test lasts so long, so a time limit passes only where a test makes a task older. */
 const HOUR_MS = 3_600_000;
 const MAX_ATTEMPTS = 2;
 
@@ -45,17 +45,17 @@ async function submitted(): Promise<string> {
   return id;
 }
 
-/** Makes a task that a dispatcher has marked and not pushed, as one that died in between. */
+/** Makes a task that a dispatcher has marked and not pushed, as if the dispatcher had died in between. */
 async function enqueued(): Promise<string> {
   const id = await submitted();
   await tasks.markEnqueued([id]);
   return id;
 }
 
-/** Makes a task that a consumer has taken and not finished, as one that died during the work. */
+/** Makes a task that a consumer has taken and not finished, as if the consumer had died during the work. */
 async function taken(id?: string): Promise<TakenTask> {
   const task = await tasks.markProcessing(id ?? (await enqueued()));
-  if (!task) throw new Error('the task was not there to be taken');
+  if (!task) throw new Error('the task could not be taken');
   return task;
 }
 
@@ -77,8 +77,8 @@ async function statusOf(id: string): Promise<Task['status'] | undefined> {
   return (await tasks.find(id))?.status;
 }
 
-describe('an enqueued task without a consumer', () => {
-  test('returns to the dispatcher after its limit, and stays before', async () => {
+describe('returnNeverTaken', () => {
+  test('returns an enqueued task to the dispatcher after its time limit, and not before', async () => {
     const [lost, late, recent] = [await enqueued(), await enqueued(), await enqueued()];
     await age(lost, HOUR_MS + 1);
     await age(late, HOUR_MS / 2);
@@ -93,7 +93,7 @@ describe('an enqueued task without a consumer', () => {
     await expect(tasks.returnNeverTaken()).resolves.toBe(0);
   });
 
-  test('is refused to a consumer with the old job', async () => {
+  test('invalidates the old job of a returned task', async () => {
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
     await tasks.returnNeverTaken();
@@ -105,7 +105,7 @@ describe('an enqueued task without a consumer', () => {
     ['waits for the dispatcher', submitted],
     ['is being processed', async () => (await taken()).id],
     ['is done', done],
-  ])('is not a task that %s, at any age', async (_what, make) => {
+  ])('leaves a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -116,8 +116,8 @@ describe('an enqueued task without a consumer', () => {
   });
 });
 
-describe('an abandoned task', () => {
-  test('fails after its limit and names its consumer, and stays with a recent heartbeat', async () => {
+describe('failAbandoned', () => {
+  test('fails a task after its time limit and names its consumer, unless its heartbeat is recent', async () => {
     const [abandoned, slow, recent] = [await taken(), await taken(), await taken()];
     await age(abandoned.id, 2 * HOUR_MS + 1);
     await age(slow.id, 2 * HOUR_MS + 1);
@@ -140,7 +140,7 @@ describe('an abandoned task', () => {
     ['waits for the dispatcher', submitted],
     ['waits for a consumer', enqueued],
     ['is done', done],
-  ])('is not a task that %s, at any age', async (_what, make) => {
+  ])('leaves a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -150,7 +150,7 @@ describe('an abandoned task', () => {
     await expect(statusOf(id)).resolves.toBe(before);
   });
 
-  test('is dead after its last attempt', async () => {
+  test('makes a task dead after its last attempt', async () => {
     const first = await taken();
     await tasks.markFailed(first, 'no luck');
     await tasks.markEnqueued([first.id]);
@@ -163,7 +163,7 @@ describe('an abandoned task', () => {
     await expect(statusOf(last.id)).resolves.toBe('dead');
   });
 
-  test('is not overwritten by its slow consumer', async () => {
+  test('prevents the slow consumer from changing the task later', async () => {
     const slow = await taken();
     await age(slow.id, 2 * HOUR_MS + 1);
     await tasks.failAbandoned();
@@ -222,7 +222,7 @@ describe('the sweep', () => {
     await close();
   });
 
-  test('runs on one instance, and is skipped on another meanwhile', async () => {
+  test('runs on one instance at a time, and is skipped on the other', async () => {
     const [one, two] = [await sweeping(), await sweeping()];
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);

@@ -79,7 +79,7 @@ async function openPage({ width = 1_400, dark = false }: View = {}): Promise<{
   return { page, complaints };
 }
 
-test('has a page for every page of docs/, every example and every entry point', () => {
+test('the site has a page for every page of docs/, every example and every entry point', () => {
   const names = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
   expect(names.length).toBeGreaterThan(20);
   const { exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
@@ -97,7 +97,7 @@ test('has a page for every page of docs/, every example and every entry point', 
   );
 });
 
-test('each page has a title and a description of its own', () => {
+test('each page of the site has its own title and description', () => {
   const heads = builtPages().map((name) => {
     const html = readFileSync(join(SITE, name), 'utf8');
     const title = /<title>(.*?)<\/title>/.exec(html)?.[1] ?? '';
@@ -126,22 +126,22 @@ function deadLinks(page: string, html: string): string[] {
   });
 }
 
-describe('dead links', () => {
-  test('are on no page, those to headings included', () => {
+describe('the check of links', () => {
+  test('finds no dead link on any page, including links to headings', () => {
     const dead = builtPages().flatMap((page) =>
       deadLinks(page, readFileSync(join(SITE, page), 'utf8')).map((href) => `${page}: ${href}`),
     );
     expect(dead).toEqual([]);
   });
 
-  test('are noticed by the check', () => {
+  test('finds a link to a missing heading and a link to a missing page', () => {
     const html =
       '<a class="a" href="/errors.html#lock_held"></a><a href="/errors.html#lock_hold"></a><a href="x.html"></a>';
     expect(deadLinks('cron.html', html)).toEqual(['/errors.html#lock_hold', 'x.html']);
   });
 });
 
-test('the search finds an error code', async () => {
+test('the search of the site finds an error code', async () => {
   const { page, complaints } = await openPage();
   await page.goto(`${origin}/`);
   await page.getByRole('button', { name: 'Search' }).click();
@@ -160,7 +160,7 @@ const PICTURED = ['index.html', 'errors.html', 'board.html', 'contents.html'];
 test.each([
   { width: 390, dark: false },
   { width: 1_400, dark: true },
-])('each page fits the screen and loads without an error, $width px, dark: $dark', async (view) => {
+])('each page fits a screen of $width px and loads without an error (dark: $dark)', async (view) => {
   const { page, complaints } = await openPage(view);
   const tooWide: string[] = [];
   for (const name of builtPages()) {

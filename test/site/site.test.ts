@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { hrefOf } from '../../site/links.js';
 import { assertComplete, groupsOf } from '../../site/sidebar.js';
 
-describe('a link between files', () => {
+describe('hrefOf', () => {
   test.each([
     ['docs/cron.md', 'errors.md#lock_held', '/errors.md#lock_held'],
     ['docs/cron.md', 'README.md#supported-versions', '/contents.md#supported-versions'],
@@ -15,12 +15,12 @@ describe('a link between files', () => {
     ['docs/observability.md', 'grafana-dashboard.json', '/grafana-dashboard.json'],
     ['docs/cron.md', '#details', '#details'],
     ['docs/cron.md', 'https://redis.io', 'https://redis.io'],
-  ])('of %s to %s becomes %s', (page, target, href) => {
+  ])('converts, for the page %s, the link %s into %s', (page, target, href) => {
     expect(hrefOf(page, target)).toBe(href);
   });
 
   test.each(['missing.md', '../lib/index.ts', '../test/docs.test.ts'])(
-    'fails the build when it leads to %s, which the site does not have',
+    'throws for a link to %s, which is not in the site',
     (target) => {
       expect(() => hrefOf('docs/cron.md', target)).toThrow(`docs/cron.md links to ${target}`);
     },
@@ -43,7 +43,7 @@ describe('the sidebar', () => {
 A section that is no list.
 `;
 
-  test('has the lists of the index, by section', () => {
+  test('has the lists of docs/README.md, grouped by section', () => {
     expect(groupsOf(index)).toEqual([
       {
         text: 'Use',
@@ -62,7 +62,7 @@ A section that is no list.
     ]);
   });
 
-  test('fails the build when a page of docs/ is in no list', () => {
+  test('fails the build when docs/README.md does not list a page of docs/', () => {
     const pages = ['docs/README.md', 'docs/service.md', 'docs/cron.md'];
     expect(() => assertComplete(groupsOf(index), pages)).toThrow(/docs\/README\.md .* docs\/cron\.md\.$/);
     expect(() => assertComplete(groupsOf(index), pages.slice(0, 2))).not.toThrow();

@@ -1,5 +1,5 @@
 import { afterAll } from '@jest/globals';
 import { cleanUpLeftovers } from './leftovers.js';
 
-// Loaded into every test file by jest.config.mjs (setupFilesAfterEnv).
+// jest.config.mjs loads this file into every test file (setupFilesAfterEnv).
 afterAll(cleanUpLeftovers);

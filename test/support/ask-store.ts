@@ -3,7 +3,7 @@ import type { AcquireReply, AcquireRequest, LockStore, Tell } from '../../lib/co
 
 // These functions send one request to a store, and return a Promise for the answer.
 
-/** Terms of a request to store a lease; by default those of a single node that keeps no order, with a minute to answer. */
+/** Terms of a request to store a lease; by default for a single node without a queue, with a time limit of a minute. */
 export type AcquireTerms = Partial<Omit<AcquireRequest, 'lease'>> & { readonly ordered?: boolean };
 
 export function acquireOn(

@@ -11,7 +11,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 /** A change to a source file that only one bundle contains. */
 export interface Patch {
   readonly file: string;
-  /** Text that the file must contain exactly once: a patch that changed nothing would seem to do no harm. */
+  /** Text that the file must contain exactly once. A test with a patch that changed nothing would show nothing. */
   readonly find: string;
   readonly replace: string;
 }
@@ -20,9 +20,9 @@ export interface Patch {
 const OPTIONAL = ['@nestjs/microservices', '@nestjs/websockets', 'class-transformer', 'class-validator'];
 
 /**
- * Bundles each program into one file, with the library and all packages that the program imports. The files are in a new
- * directory, which is removed after the test file. A process starts four times as fast from a bundle: Node spends most of a
- * start on opening several hundred files, and a fault test starts six processes.
+ * Bundles each program into one file, with the library and all packages that the program imports. The files are in a
+ * new directory, which is removed after the test file. A process starts four times as fast from a bundle: Node spends
+ * most of a start on opening several hundred files, and a fault test starts six processes.
  *
  * @param programs - paths such as `test/faults/worker.ts`, which becomes `worker.js`
  * @returns the directory
@@ -66,7 +66,7 @@ function compileWith(patches: readonly Patch[], unused: Set<Patch>): Plugin {
   return {
     name: 'swc',
     setup({ onLoad, onResolve }) {
-      // The sources of the library, not its build.
+      // A bundle contains the sources of the library, not its build.
       onResolve({ filter: /^nestjs-redlock(\/|$)/ }, ({ path }) => ({
         path: join(path.replace('nestjs-redlock', join(ROOT, 'lib')), 'index.ts'),
       }));

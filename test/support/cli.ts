@@ -60,7 +60,7 @@ export class CliProcess {
     this.#child.kill(name);
   }
 
-  /** Closes the pipe of the standard output, as a reader that has ended. */
+  /** Closes the pipe of the standard output, like a reader that has ended. */
   closeOutput(): void {
     this.#child.stdout?.destroy();
   }
@@ -71,7 +71,7 @@ export function runCli(args: readonly string[], env?: NodeJS.ProcessEnv): Promis
   return new CliProcess(args, env).ended;
 }
 
-// The tests run the build. A test of an old build would say nothing of the sources.
+// The tests run the build. A test of an old build would say nothing about the sources.
 function assertBuilt(): void {
   const built = statSync(MAIN, { throwIfNoEntry: false })?.mtimeMs ?? 0;
   const files = readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' });

@@ -57,8 +57,8 @@ export async function ownersOfLocks(client: Redis): Promise<string[]> {
 }
 
 /**
- * Lists holders that a server still names for a key with several holders, although no record says that the key is held. The
- * list of a server may name a holder whose time is over, but no holder with time left.
+ * Lists the holders of keys with several holders that have time left, although no record says that the key is held.
+ * There must be none. A server may still list holders whose time is over.
  */
 export async function holdersWithoutRecord(client: Redis): Promise<string[]> {
   const held = await heldKeys(client);

@@ -3,7 +3,10 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writ
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Servers for the tests of Redis, each a program of a suite of Debian. The tests use the version that the suite has now. */
+/**
+ * Servers for the tests of Redis, each a program of a suite of Debian. The tests use the version that the suite has
+ * now.
+ */
 const SERVERS = [
   { name: 'redis@bookworm', program: 'redis-server', suite: 'bookworm' },
   { name: 'redis@trixie', program: 'redis-server', suite: 'trixie' },
@@ -32,7 +35,7 @@ export function debianServer(name) {
   const folder = join(CACHE, name);
   const bin = join(folder, 'bin');
   if (!existsSync(bin)) {
-    // The folder gets its name when it is complete.
+    // The folder gets its final name only when it is complete.
     const draft = `${folder}.${process.pid}`;
     try {
       unpack(server, draft);

@@ -32,13 +32,13 @@ test('test:servers skips a server that cannot be downloaded, prints the reason a
   const { code, output } = await testServers(away, 'redis@trixie', 'valkey@trixie');
   expect(code).toBe(0);
   expect(output).toBe(
-    '== redis@trixie: skipped, as it cannot be had: E: no such suite\n' +
-      '== valkey@trixie: skipped, as it cannot be had: E: no such suite\n',
+    '== redis@trixie: skipped, because the download failed: E: no such suite\n' +
+      '== valkey@trixie: skipped, because the download failed: E: no such suite\n',
   );
   await expect(readdir(join(folder, 'cache', 'nestjs-redlock', 'servers'))).resolves.toEqual([]);
 });
 
-test('test:servers refuses an unknown server and lists the known ones', async () => {
+test('test:servers refuses an unknown server, and lists the known servers', async () => {
   const { code, output } = await testServers('exit 1', 'redis@sarge');
   expect(code).toBe(1);
   expect(output).toMatch(/there is no server "redis@sarge"; there are: redis@bookworm, /);

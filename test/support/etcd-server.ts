@@ -13,8 +13,8 @@ import { startWatchdog } from './watchdog.js';
 const START_TIMEOUT = 60_000;
 
 /**
- * Timing in milliseconds. With these values etcd grants leases of one second, and a cluster elects a new leader in
- * less.
+ * Timing in milliseconds. With these values etcd grants leases of one second, and a cluster elects a new leader in less
+ * than a second.
  */
 const QUICK = { heartbeat: 20, election: 200 };
 
@@ -150,7 +150,7 @@ export class EtcdServer {
   /** Starts the process unless it runs. Resolves when the member answers a request that needs a majority. */
   async start(): Promise<void> {
     if (this.#process) return;
-    // The data is in memory if there is such a folder: versions before 3.5 cannot do without fsync.
+    // The data is in memory if /dev/shm exists, because etcd before 3.5 cannot turn off fsync.
     this.#folder ??= await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'etcd-test-'));
     this.#launch(this.#folder);
     const deadline = performance.now() + START_TIMEOUT;
@@ -216,8 +216,9 @@ export class EtcdServer {
   }
 
   /**
-   * Sends SIGSTOP: connections stay open, but the server answers nothing. Resolves when the process has stopped. On a busy
-   * machine its threads continue until the kernel delivers the signal, and their messages still count for a majority.
+   * Sends SIGSTOP: connections stay open, but the server answers nothing. Resolves when the process has stopped. On a
+   * busy machine its threads continue until the kernel delivers the signal, and their messages still count for a
+   * majority.
    */
   async pause(): Promise<void> {
     process.kill(this.pid, 'SIGSTOP');

@@ -7,7 +7,7 @@ const CLUSTER_BUS = 10_000;
 /** First port that Linux uses for outgoing connections. */
 const FIRST_OUTGOING = 32_768;
 
-describe('ports of the workers', () => {
+describe('the ports of the Jest workers', () => {
   let workers: number[];
 
   beforeAll(async () => {
@@ -24,7 +24,7 @@ describe('ports of the workers', () => {
       expect(first).toBeGreaterThanOrEqual(ranges[index]![1]);
   });
 
-  test('leave out the ports of outgoing connections and of the buses of Redis Clusters', () => {
+  test('exclude the ports of outgoing connections and of Redis Cluster buses', () => {
     const ports = workers.map(portsOf);
     const [first, end] = [Math.min(...ports.flat()), Math.max(...ports.flat())];
     expect(end + CLUSTER_BUS).toBeLessThan(FIRST_OUTGOING);
@@ -32,7 +32,7 @@ describe('ports of the workers', () => {
   });
 });
 
-test('freePort gives each port of its worker once', async () => {
+test('freePort returns each port of its worker only once', async () => {
   const ports = await Promise.all(Array.from({ length: 20 }, () => freePort()));
   const [first, end] = portsOf(Number(process.env['JEST_WORKER_ID']));
   expect(new Set(ports).size).toBe(ports.length);

@@ -1,6 +1,6 @@
 import type { LoggerService } from '@nestjs/common';
 
-/** A logger that keeps the lines of one context, by default those of our module. */
+/** A logger that keeps the lines of one context, by default the lines of RedlockModule. */
 export class LogLines implements LoggerService {
   readonly lines: { readonly level: string; readonly text: string }[] = [];
 

@@ -19,7 +19,7 @@ export const PGBOUNCER = FOLDERS.map((folder) => join(folder, 'pgbouncer')).find
 
 /** Message for a machine without PgBouncer. */
 export const NO_PGBOUNCER =
-  'There is no pgbouncer, so what it does to locks is not tested: apt-get install pgbouncer';
+  'There is no pgbouncer, so the tests of locks behind it are skipped: apt-get install pgbouncer';
 
 /**
  * Starts a PgBouncer in transaction mode in front of a server. It has so few connections that two clients share one.

@@ -42,7 +42,7 @@ export async function addReplica(masters: readonly RedisServer[], master: RedisS
 /** Makes the servers one Cluster. Resolves when each server knows all others. */
 export async function meet(servers: readonly RedisServer[]): Promise<void> {
   const clients = servers.map((server) => server.client());
-  // Each server meets each other one directly: gossip takes longer.
+  // Each server meets each other server directly, because gossip takes longer.
   for (const [index, client] of clients.entries()) {
     for (const { host, port } of servers.slice(index + 1)) await client.call('CLUSTER', 'MEET', host, port);
   }

@@ -68,7 +68,7 @@ describe('startRedis', () => {
     await expect(processGone(pid)).resolves.toBeUndefined();
   });
 
-  test('rejects with the output of redis-server when that does not start', async () => {
+  test('rejects with the output of redis-server when the server does not start', async () => {
     await expect(startRedis({ args: ['--no-such-option', '1'] })).rejects.toThrow(/no-such-option/);
   });
 

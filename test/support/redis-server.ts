@@ -135,7 +135,7 @@ export class RedisServer {
 
   /** Sends SIGKILL, as in a crash: the server writes nothing more to disk and closes no connection. */
   async kill(): Promise<void> {
-    // Node would end a script that waits for nothing else.
+    // Without a reference to the process, Node would end a script that waits for nothing else.
     this.process?.ref();
     this.process?.kill('SIGKILL');
     await this.exited;
@@ -178,7 +178,7 @@ export class RedisServer {
   /** Opens a client for the test itself; `stop()` closes it. It reconnects quickly after `restart()`. */
   client(options: RedisOptions = {}): Redis {
     const { host, port } = this;
-    // Jest waits for a timer of this length, which ioredis leaves behind when it disconnects a closed connection.
+    // Jest waits for a timer of this length, which ioredis leaves running when it disconnects a closed connection.
     const disconnectTimeout = 100;
     const client = new Redis({ host, port, disconnectTimeout, retryStrategy: () => 50, ...options });
     // Without a listener, ioredis prints each refused connection while the server is down.

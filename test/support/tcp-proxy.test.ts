@@ -30,7 +30,7 @@ afterEach(async () => {
   await proxy.close();
 });
 
-/** Opens a client that neither repeats a command nor reconnects: the test sees what the proxy did. */
+/** Opens a client that neither repeats a command nor reconnects, so that the test sees the effect of the proxy. */
 function connectTo({ host, port }: { readonly host: string; readonly port: number }): Redis {
   const connection = new Redis({
     host,
@@ -57,7 +57,9 @@ async function settledWithin(work: Promise<unknown>, ms: number): Promise<boolea
   return Promise.race([settled, sleep(ms, false)]);
 }
 
-/** Shortest time of a command with a delay of three seconds, in milliseconds. Timers of Node are exact to a millisecond. */
+/**
+ * Shortest time of a command with a delay of three seconds, in milliseconds. Timers of Node are exact to a millisecond.
+ */
 const DELAYED = 2_998;
 
 describe('a TCP proxy', () => {
@@ -93,11 +95,11 @@ describe('a TCP proxy', () => {
     expect(performance.now() - start).toBeGreaterThanOrEqual(DELAYED);
   });
 
-  test('delays each message from its own arrival, until the delay is set to 0', async () => {
+  test('delays each message from its own arrival, and ends the delay with 0', async () => {
     proxy.delayReplies(200);
     const together = await elapsed(Promise.all(Array.from({ length: 100 }, () => client.ping())));
     expect(together).toBeGreaterThanOrEqual(198);
-    // With one delay after the other, the commands would take twenty seconds.
+    // With the delays one after the other, the commands would take twenty seconds.
     expect(together).toBeLessThan(10_000);
 
     proxy.delayReplies(100_000);
@@ -106,7 +108,7 @@ describe('a TCP proxy', () => {
     expect(await elapsed((proxy.delayReplies(0), late))).toBeLessThan(50_000);
   });
 
-  test('keeps the order of requests when the delay becomes shorter', async () => {
+  test('keeps the order of replies when the delay becomes shorter', async () => {
     proxy.delayReplies(300);
     const first = client.incr('n');
     await sleep(20);
@@ -184,7 +186,7 @@ describe('a TCP proxy', () => {
     newcomer.disconnect();
   });
 
-  test('ends the connection of a client when the server has died', async () => {
+  test('ends the connection of a client when the server dies', async () => {
     const mortal = await startRedis();
     const inFront = await startTcpProxy(mortal);
     const connection = connectTo(inFront);

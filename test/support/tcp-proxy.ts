@@ -80,7 +80,7 @@ export class TcpProxy {
     this.change('requests', { mode: 'drop' });
   }
 
-  /** Keeps replies until `heal()` delivers them in order, as a network that is interrupted for a while. */
+  /** Keeps replies until `heal()` delivers them in order, like a network that is interrupted for a while. */
   holdReplies(): void {
     this.change('replies', { mode: 'hold' });
   }
@@ -96,7 +96,7 @@ export class TcpProxy {
     this.dropReplies();
   }
 
-  /** Connects to another server from now on, as an address after a fail-over. Open connections are reset. */
+  /** Connects to another server from now on, like an address after a fail-over. Open connections are reset. */
   redirect(target: { readonly port: number }): void {
     this.targetPort = target.port;
     this.cut();

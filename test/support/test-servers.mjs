@@ -53,7 +53,7 @@ function runOn(name) {
     version = versionIn(bin);
   } catch (error) {
     const said = error.stderr?.toString().trim() || error.message;
-    return `skipped, as it cannot be had: ${said.split('\n')[0]}`;
+    return `skipped, because the download failed: ${said.split('\n')[0]}`;
   }
   console.log(`== ${name} is ${version}`);
   const outputFile = join(folder, `${name}.json`);

@@ -10,7 +10,8 @@ import { transform } from '@swc/core';
 import { processGone } from './process-gone.js';
 import { until } from './until.js';
 
-// A process that can be killed in place of the test process. It starts another process, paused or not, with a watchdog.
+// The test kills this process, which stands for a test process. It starts another process, paused or not, with a
+// watchdog.
 const SCRIPT = `
   import { spawn } from 'node:child_process';
   import { mkdtempSync } from 'node:fs';

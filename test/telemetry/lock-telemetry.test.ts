@@ -79,10 +79,10 @@ function trace<Event extends object>(name: string): [point: string, event: Event
   return told;
 }
 
-describe('tracing channels', () => {
+describe('the tracing channels', () => {
   beforeEach(() => start());
 
-  test('an acquisition is published from start to end with one object', async () => {
+  test('publish one event object from the start to the end of an acquisition', async () => {
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await module.get(Orders).settle(7);
     expect(told.map(([point]) => point)).toEqual(['start', 'end', 'asyncStart', 'asyncEnd']);
@@ -99,7 +99,7 @@ describe('tracing channels', () => {
     expect(event).not.toHaveProperty('instance');
   });
 
-  test('a failed acquisition has the error', async () => {
+  test('publish the error of a failed acquisition', async () => {
     await locks.hold('order:7');
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await expect(module.get(Orders).settle(7)).rejects.toBeInstanceOf(LockHeldError);
@@ -107,7 +107,7 @@ describe('tracing channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockHeldError), waited: expect.any(Number) });
   });
 
-  test('a hold lasts from the acquisition to the release, also of a lock of the service', async () => {
+  test('publish a hold from the acquisition to the release, also of a lock of LockService', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a', { label: 'import', ttl: 3_000 });
     expect(told.map(([point]) => point)).toEqual(['start', 'end']);
@@ -119,7 +119,7 @@ describe('tracing channels', () => {
     expect(before).toBeGreaterThanOrEqual(0);
   });
 
-  test('a hold that ends with a loss has the error, and ends once', async () => {
+  test('publish the error and only one end of a hold that loses its lock', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     locks.lose('a');
@@ -128,7 +128,7 @@ describe('tracing channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockLostError) });
   });
 
-  test('permits are published with their slot, and readers with their mode', async () => {
+  test('publish the slots of permits, and the mode of readers', async () => {
     const acquired = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     const held = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const released = trace<LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
@@ -159,7 +159,7 @@ describe('tracing channels', () => {
     expect(states.slice(begun).map(pick)).toEqual([one, two, shared]);
   });
 
-  test('a joined lock is not published again', async () => {
+  test('publish a lock once when a reentrant method joins it', async () => {
     const acquired = trace(LOCK_ACQUIRE_CHANNEL);
     const held = trace(LOCK_HOLD_CHANNEL);
     await module.get(Orders).outer();
@@ -168,7 +168,7 @@ describe('tracing channels', () => {
     ]);
   });
 
-  test('a release is published until its confirmation', async () => {
+  test('publish a release from its start to its confirmation', async () => {
     const told = trace(LOCK_RELEASE_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     const { id, fencingToken } = lock;
@@ -178,7 +178,7 @@ describe('tracing channels', () => {
     expect(told[0]?.[1]).toMatchObject({ keys: ['a'], id, fencingToken });
   });
 
-  test('`around` runs the work of an event in its own context', async () => {
+  test('call `around` of an event once, with the work under the lock', async () => {
     const inside: string[] = [];
     for (const name of [LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]) {
       const begin = (event: unknown): void => {
@@ -195,7 +195,7 @@ describe('tracing channels', () => {
     expect(inside).toEqual([LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]);
   });
 
-  test('an error of a node is published for each missing answer', async () => {
+  test('publish the error of a node that gives no answer', async () => {
     const errors: unknown[] = [];
     const keep = (event: unknown): void => void errors.push(event);
     subscribe(NODE_ERROR_CHANNEL, keep);
@@ -208,7 +208,7 @@ describe('tracing channels', () => {
     expect(errors).toContainEqual({ node: 'memory', error: expect.objectContaining({ message: 'down' }) });
   });
 
-  test('removes its internal subscriptions when they are not needed', async () => {
+  test('have no internal subscribers after the end of the hold', async () => {
     const hold = trace(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     expect(channel(LOCK_STATE_CHANNEL).hasSubscribers).toBe(true);
@@ -219,7 +219,7 @@ describe('tracing channels', () => {
 });
 
 describe('onEvent', () => {
-  test('receives all events of the locks of its module, and no others', async () => {
+  test('receives the events of the locks of its own module, and of no other module', async () => {
     const events: LockEvent[] = [];
     await start({ onEvent: (event) => events.push(event), name: 'billing' });
     const other = new TestLocks();
@@ -299,7 +299,7 @@ describe('onEvent', () => {
       },
     ],
     ['rejects', () => Promise.reject(new Error('broken'))],
-  ])('a listener that %s changes nothing, and is logged', async (_how, onEvent) => {
+  ])('does not disturb the method when it %s, and the error is logged', async (_how, onEvent) => {
     await start({ onEvent });
     await expect(module.get(Orders).settle(7)).resolves.toEqual(expect.any(String));
     // Jest fails the test when a rejection stays unhandled for a turn of the event loop.

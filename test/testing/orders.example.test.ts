@@ -24,7 +24,7 @@ class Orders {
 }
 
 describe('Orders', () => {
-  // Without waiting, a test of a lock that is not free takes no time.
+  // With `wait: false`, a test of a held lock takes no time.
   const locks = new TestLocks({ wait: false });
   const bank = { pay: jest.fn<Bank['pay']>() };
   let moduleRef: TestingModule;
@@ -82,7 +82,7 @@ describe('Orders', () => {
     await expect(settled).resolves.toBe('settled');
   });
 
-  it('is locked across two instances of the application', async () => {
+  it('settles an order on only one of two instances at a time', async () => {
     const second = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks })],
       providers: [Orders, { provide: Bank, useValue: bank }],

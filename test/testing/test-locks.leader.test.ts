@@ -58,7 +58,7 @@ describe('with TestLocks an application', () => {
     return values.map(({ value, labels }) => ({ ...labels, value }));
   };
 
-  test('leads as soon as it has started, and again after a loss', async () => {
+  test('leads after its start, and again after a loss', async () => {
     await module.init();
     await until(() => leadership.isLeader());
     expect(await isLeader()).toEqual([{ leader: 'consumer', module: 'default', value: 1 }]);
@@ -68,7 +68,7 @@ describe('with TestLocks an application', () => {
     expect(consumer.ends).toEqual([expect.any(LockLostError)]);
   });
 
-  test('does not lead while another process does', async () => {
+  test('does not lead while another process leads', async () => {
     const other = await locks.lead('consumer', { owner: 'instance-2' });
     await module.init();
     expect(await leadership.current()).toMatchObject({ owner: 'instance-2' });
@@ -95,7 +95,7 @@ describe('with TestLocks an application', () => {
   test.each([
     [() => locks.lead(''), "Expected `name` to be a string that is not empty, got ''"],
     [() => locks.lead('a', { permits: 2 } as never), 'Unknown option `permits` in `lead`'],
-  ])('rejects invalid input', async (call, message) => {
+  ])('cannot call `lead` with invalid arguments (case %#)', async (call, message) => {
     await expect(call()).rejects.toThrow(message);
   });
 });

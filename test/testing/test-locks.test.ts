@@ -34,7 +34,7 @@ async function serviceOn(options: RedlockTestingOptions): Promise<LockService> {
   return module.get(LockService);
 }
 
-describe('locks of a test', () => {
+describe('TestLocks', () => {
   let locks: TestLocks;
   let service: LockService;
 
@@ -43,7 +43,7 @@ describe('locks of a test', () => {
     service = await serviceOn({ locks });
   });
 
-  test('exclude each other, within one application and between two', async () => {
+  test('makes locks that exclude each other within one application and between two', async () => {
     const second = await serviceOn({ locks, owner: 'second' });
     const lock = await second.acquire('a');
     await expect(service.acquire('a')).rejects.toMatchObject({ code: 'LOCK_HELD', owner: 'second' });
@@ -52,7 +52,7 @@ describe('locks of a test', () => {
     await (await service.acquire('a')).release();
   });
 
-  test('are waited for by default', async () => {
+  test('lets a caller wait for a held lock by default', async () => {
     const patient = new TestLocks();
     const waiting = await serviceOn({ locks: patient });
     const other = await patient.hold('a');
@@ -61,7 +61,7 @@ describe('locks of a test', () => {
     await expect(acquired).resolves.toMatchObject({ state: 'held' });
   });
 
-  test("with `release: 'afterCommit'` need no hooks, and end with their method", async () => {
+  test("accepts `release: 'afterCommit'` without hooks, and releases when the method ends", async () => {
     class Orders {
       @WithLock('order', { release: 'afterCommit' })
       async pay(): Promise<void> {}
@@ -75,7 +75,7 @@ describe('locks of a test', () => {
     await (await service.acquire('order')).release();
   });
 
-  test('that are not renewed end in fake time', async () => {
+  test('ends a lock without renewal at the end of its ttl, in fake time', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000, renew: false });
     await jest.advanceTimersByTimeAsync(9_000);
@@ -85,7 +85,7 @@ describe('locks of a test', () => {
     await (await service.acquire('a')).release();
   });
 
-  test('are renewed in fake time', async () => {
+  test('renews a lock in fake time', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000 });
     await jest.advanceTimersByTimeAsync(300_000);
@@ -130,7 +130,7 @@ describe('locks of a test', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('affects only the given key', async () => {
+    test('affects only locks on the given key', async () => {
       locks.fail({ key: 'a' });
       await expect(service.acquire(['a', 'b'])).rejects.toBeInstanceOf(LockUnavailableError);
       await (await service.acquire('b')).release();
@@ -159,7 +159,7 @@ describe('locks of a test', () => {
   });
 
   describe('delay', () => {
-    test('delays a reply', async () => {
+    test('delays the reply to acquire', async () => {
       jest.useFakeTimers();
       locks.delay(200, { on: 'acquire' });
       const before = Date.now();
@@ -169,7 +169,7 @@ describe('locks of a test', () => {
       expect(Date.now() - before).toBe(200);
     });
 
-    test('makes an attempt unavailable beyond the time limit of a node, and leaves no key', async () => {
+    test('makes acquire reject beyond the time limit of a node, and leaves no key', async () => {
       jest.useFakeTimers();
       const end = locks.delay(2_000);
       const refusal = service.acquire('a', { ttl: 10_000 }).catch((error: unknown) => error);
@@ -180,20 +180,23 @@ describe('locks of a test', () => {
     });
   });
 
-  test.each(['expire', 'lose'] as const)('%s notifies the holder and frees the key', async (end) => {
-    const lock = await service.acquire(['a', 'b']);
-    const { signal } = lock;
-    locks[end]('b');
-    expect(signal.reason).toBeInstanceOf(LockLostError);
-    expect(() => lock.assertHeld()).toThrow(LockLostError);
-    const next = await service.acquire('a');
-    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
-    await lock.release();
-    expect(next.isHeld()).toBe(true);
-    await next.release();
-  });
+  test.each(['expire', 'lose'] as const)(
+    '%s notifies the holder, and frees all keys of its lock',
+    async (end) => {
+      const lock = await service.acquire(['a', 'b']);
+      const { signal } = lock;
+      locks[end]('b');
+      expect(signal.reason).toBeInstanceOf(LockLostError);
+      expect(() => lock.assertHeld()).toThrow(LockLostError);
+      const next = await service.acquire('a');
+      expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+      await lock.release();
+      expect(next.isHeld()).toBe(true);
+      await next.release();
+    },
+  );
 
-  test('expire and lose end a lock of another holder', async () => {
+  test('expire ends a lock that hold has taken', async () => {
     await locks.hold('a');
     locks.expire('a');
     await expect(service.acquire('a')).resolves.toMatchObject({ state: 'held' });
@@ -223,7 +226,7 @@ describe('locks of a test', () => {
     expect(lock.isHeld()).toBe(false);
   });
 
-  test('hold takes three of five permits, and expire ends one or all of them', async () => {
+  test('hold takes permits, expire ends one of them by its id, and lose ends all', async () => {
     const others = [1, 2, 3].map(() => locks.hold('stripe', { permits: 5 }));
     const [first] = await Promise.all(others);
     for (let count = 0; count < 2; count++) await locks.hold('stripe', { permits: 5 });
@@ -245,7 +248,7 @@ describe('locks of a test', () => {
     await (await service.acquire('catalog')).release();
   });
 
-  test('expire and lose refuse a free key', async () => {
+  test('expire and lose throw for a free key', async () => {
     expect(() => locks.expire('a')).toThrow('Nobody holds "a", so it cannot end. Held keys: none');
     await service.acquire('b');
     expect(() => locks.lose('a')).toThrow('Held keys: "b"');
@@ -261,7 +264,7 @@ describe('locks of a test', () => {
     await (await service.acquire(['a', 'b'])).release();
   });
 
-  test('names invalid options', async () => {
+  test('throws errors that name invalid options', async () => {
     const bad = (options: object): any => options;
     expect(() => new TestLocks(bad({ wait: 'no' }))).toThrow('`wait`');
     expect(() => new TestLocks(bad({ waits: true }))).toThrow('Unknown option `waits`');
@@ -283,7 +286,7 @@ describe('locks of a test', () => {
   });
 });
 
-describe('a whole application', () => {
+describe('an application after TestLocks.override', () => {
   @Injectable()
   class Reports {
     constructor(
@@ -315,7 +318,7 @@ describe('a whole application', () => {
   })
   class AppModule {}
 
-  test('locks in memory when its nodes are overridden, separately in each instance, and logs nothing', async () => {
+  test('locks in memory, separately in each named instance, and logs nothing', async () => {
     const log = new LogLines();
     const locks = new TestLocks();
     const builder = locks.override(Test.createTestingModule({ imports: [AppModule] }));
@@ -341,7 +344,7 @@ describe('a whole application', () => {
   });
 });
 
-describe('the testing module', () => {
+describe('RedlockTestingModule', () => {
   test('provides locks, and takes the options of RedlockModule', async () => {
     const module = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ owner: 'me', defaults: { ttl: 3_000 } })],
@@ -430,10 +433,10 @@ describe('expectLocked', () => {
     ['another method', ['order:7', 'orders'], { method: 'Orders.archive' }],
     ['another ttl', ['order:7', 'orders'], { ttl: 9_000 }],
     ['another retry', ['order:7', 'orders'], { retry: false }],
-    ['another limit', ['order:7', 'orders'], { retry: { timeout: 2_000 } }],
+    ['another timeout', ['order:7', 'orders'], { retry: { timeout: 2_000 } }],
     ['another token', ['order:7', 'orders'], { fencingToken: 1 }],
     ['another state', ['order:7', 'orders'], { state: 'lost' }],
-  ] as const)('fails for %s, and lists the acquired locks', async (_what, key, expected) => {
+  ] as const)('throws for %s, and lists the acquired locks', async (_what, key, expected) => {
     await module.get(Orders).settle(7);
     expect(() => expectLocked(locks, key, expected)).toThrow(
       /^Expected this lock:\n.*\nThese were acquired: \n.*order:7.*Orders\.settle.*ttl: 8000/s,
@@ -447,7 +450,7 @@ describe('expectLocked', () => {
     expect(expectLocked(locks, ['orders', 'order:7'], expected).method).toBe('Orders.settle');
   });
 
-  test('works during the method, and for locks of the service', async () => {
+  test('finds a lock of LockService.withLock during its task and afterwards', async () => {
     const service = module.get(LockService);
     await service.withLock('a', { label: 'import' }, (lock) => {
       const record = expectLocked(locks, 'a', {
@@ -460,7 +463,7 @@ describe('expectLocked', () => {
     expectLocked(locks, 'a', { state: 'released' });
   });
 
-  test('reports that nothing was acquired, and names an unknown option', () => {
+  test('says that nothing was acquired, and names an unknown option', () => {
     expect(() => expectLocked(locks, 'a')).toThrow('These were acquired: none');
     expect(() => expectLocked(locks, 'a', { timeToLive: 1 } as object)).toThrow(
       'Unknown option `timeToLive`',

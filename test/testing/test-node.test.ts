@@ -6,9 +6,9 @@ import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import { acquireOn, extendOn, releaseOn } from '../support/ask-store.js';
 
 test.each([
-  ['in memory', () => new MemoryStore()],
-  ['in a test', () => new TestNode()],
-])('a node %s tells waiters when to retry, as the release requests', async (_where, make) => {
+  ['MemoryStore', () => new MemoryStore()],
+  ['TestNode', () => new TestNode()],
+])('%s tells waiters to retry after the time that the release names', async (_where, make) => {
   const node = make();
   const waiter = { keys: ['k'], mode: 'exclusive' as const, process: 'b', number: 1, owner: 'them' };
   const told: number[] = [];
@@ -24,7 +24,7 @@ test.each([
 test.each<[string, LockKind]>([
   ['readers', SHARED],
   ['permits', { mode: 'permits', permits: 3 }],
-])('drops one of several %s by its id, and all of them without one', async (_what, kind) => {
+])('TestNode.drop ends one of several %s by its id, and all of them without an id', async (_what, kind) => {
   const node = new TestNode();
   const leases = [1, 2, 3].map(() => new Lease(['k'], 'them', 60_000, undefined, kind));
   for (const lease of leases) await acquireOn(node, lease);
@@ -43,7 +43,7 @@ test.each<[string, LockKind]>([
   expect(node.drop('k')).toBe(true);
 });
 
-test('drops all keys that were locked together with the dropped one', async () => {
+test('TestNode.drop ends a lock on all its keys, and no other lock', async () => {
   const node = new TestNode();
   const pair = new Lease(['a', 'b'], 'them', 60_000, undefined, SHARED);
   const other = new Lease(['b'], 'them', 60_000, undefined, SHARED);

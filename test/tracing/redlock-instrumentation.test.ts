@@ -72,7 +72,7 @@ function parentOf(name: string): string | undefined {
     ?.name;
 }
 
-test('wait and hold are child spans of the caller, and work under the lock is a child of the hold', async () => {
+test('the spans of wait and hold are children of the caller, and work under the lock is a child of hold', async () => {
   await tracer.startActiveSpan('request', async (request) => {
     await module.get(Orders).settle(7);
     tracer.startSpan('after').end();
@@ -171,7 +171,7 @@ describe('the status of a span', () => {
   });
 });
 
-test('leaves out keys with `keys: false`, and makes no spans while it is disabled', async () => {
+test('RedlockInstrumentation leaves out keys with `keys: false`, and makes no spans while disabled', async () => {
   instrumentation.setConfig({ keys: false });
   await module.get(Orders).archive();
   expect(span('hold archive').attributes).not.toHaveProperty('lock.keys');
@@ -188,7 +188,7 @@ test('leaves out keys with `keys: false`, and makes no spans while it is disable
   expect(span('hold archive').ended).toBe(true);
 });
 
-test('names invalid options, and has the version of the package', () => {
+test('RedlockInstrumentation names invalid options, and has the version of the package', () => {
   expect(() => new RedlockInstrumentation({ keys: 1 } as never)).toThrow('Expected `keys`');
   expect(() => new RedlockInstrumentation({ key: true } as never)).toThrow('Unknown option `key`');
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

@@ -101,7 +101,7 @@ const warnings = (): string[] => lines.of('warn').filter((line) => line.includes
 const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
 
 describe('with MikroORM and two concurrent sales', () => {
-  test('an update is lost with @Transactional() above @WithLock, with one warning', async () => {
+  test('an update is lost, and one warning is logged, with @Transactional() above @WithLock', async () => {
     await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -132,7 +132,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await expect(database.left()).resolves.toBe(10);
   });
 
-  test('until the outermost transaction has committed, also from a savepoint', async () => {
+  test('until the outermost transaction has committed, even if a savepoint acquired the lock', async () => {
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined));
       expect(await isFree()).toBe(false);
@@ -140,7 +140,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await until(isFree);
   });
 
-  test('until its own transaction has committed, with any outcome of the outer one', async () => {
+  test('until its own transaction has committed, while the outer transaction is still open', async () => {
     const options = { propagation: TransactionPropagation.REQUIRES_NEW };
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined), options);
@@ -148,7 +148,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     });
   });
 
-  test('no longer than a task outside of the transaction', async () => {
+  test('only until its task ends, if the task runs outside of the transaction', async () => {
     const options = { propagation: TransactionPropagation.NOT_SUPPORTED };
     await orm.em.transactional(() =>
       orm.em.transactional(async () => {
@@ -158,7 +158,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     );
   });
 
-  test('for further calls of the transaction, which join it with reentrant', async () => {
+  test('for later reentrant calls in the same transaction, which join it', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
@@ -170,7 +170,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
   });
 });
 
-test('isInTransaction() is enough for the warning', async () => {
+test('isInTransaction() of MikroORM is sufficient for the warning about an open transaction', async () => {
   const own = new LogLines();
   const inTransaction = (): boolean => orm.em.isInTransaction();
   const plain = await startApp({}, { nodes: 'memory', inTransaction }, { logger: own });

@@ -79,7 +79,7 @@ const warnings = (): string[] => shop.warnings.filter((line) => line.includes('t
 describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales', () => {
   beforeEach(() => start());
 
-  test('an update is lost with @Transactional() above @WithLock, with one warning', async () => {
+  test('an update is lost, and one warning is logged, with @Transactional() above @WithLock', async () => {
     await expect(sellTwice('transactionAbove')).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -100,7 +100,7 @@ describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales',
   });
 });
 
-describe('with an adapter that has commit hooks', () => {
+describe('with @nestjs-cls/transactional and an adapter that has commit hooks', () => {
   beforeEach(() => start({ TELLS_ENDS: '1' }));
 
   test("no update of two sales is lost with release: 'afterCommit'", async () => {
@@ -111,9 +111,13 @@ describe('with an adapter that has commit hooks', () => {
 
   test.each([
     ['kept until the rollback', 'rollBack', false],
-    ['kept until the outermost transaction has committed, also from a savepoint', 'savepoint', false],
-    ['kept no longer than a task outside of the transaction', 'outside', true],
-    ['kept no longer than a call that the transaction did not await', 'late', true],
+    [
+      'kept until the outermost transaction has committed, even if a savepoint acquired the lock',
+      'savepoint',
+      false,
+    ],
+    ['kept only until its task ends, if the task runs outside of the transaction', 'outside', true],
+    ['kept only until its task ends, if the transaction ended before the task', 'late', true],
   ])('a lock is %s', async (_, way, wasFree) => {
     await database.stockUp();
     await expect(shop.call(way)).resolves.toBe(wasFree);

@@ -100,7 +100,7 @@ const warnings = (): string[] => lines.of('warn').filter((line) => line.includes
 const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
 
 describe('with typeorm-transactional and two concurrent sales', () => {
-  test('an update is lost with @Transactional() above @WithLock, with one warning', async () => {
+  test('an update is lost, and one warning is logged, with @Transactional() above @WithLock', async () => {
     await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -139,7 +139,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await until(isFree);
   });
 
-  test('until its own transaction has committed, with any outcome of the outer one', async () => {
+  test('until its own transaction has committed, while the outer transaction is still open', async () => {
     const options = { propagation: Propagation.REQUIRES_NEW };
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined), options);
@@ -147,7 +147,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     });
   });
 
-  test('no longer than a task outside of the transaction', async () => {
+  test('only until its task ends, if the task runs outside of the transaction', async () => {
     const options = { propagation: Propagation.NOT_SUPPORTED };
     await runInTransaction(() =>
       runInTransaction(async () => {
@@ -157,7 +157,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     );
   });
 
-  test('for further calls of the transaction, which join it with reentrant', async () => {
+  test('for later reentrant calls in the same transaction, which join it', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await runInTransaction(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
@@ -169,7 +169,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
   });
 });
 
-test('a transaction with a snapshot from before its lock reads old data', async () => {
+test('a transaction whose snapshot is older than its lock reads old data', async () => {
   await database.stockUp();
   const [looked, sold] = [new Step(), new Step()];
   const read: number[] = [];

@@ -21,7 +21,7 @@ export const clients: readonly Scenario[] = [
       }),
   },
   {
-    name: 'shutdown while holding and while waiting',
+    name: 'clients shut down while they hold the lock or wait for it',
     stage: { nodes: 3 },
     clients: 8,
     // Waits are far longer than a shutdown may take: the test fails if a shutdown does not end one.
@@ -37,14 +37,14 @@ export const clients: readonly Scenario[] = [
     },
   },
   {
-    name: 'several waits side by side in each process (S5)',
+    name: 'several callers in each process wait at the same time (S5)',
     stage: { nodes: 3 },
     clients: 2,
     client: { loops: 3 },
     seconds: [2, 10],
   },
   {
-    name: 'counters of the nodes apart: the token is raised',
+    name: 'nodes with different token counters: tokens still increase',
     stage: { nodes: 3 },
     clients: 2,
     seconds: [2, 10],
@@ -52,7 +52,7 @@ export const clients: readonly Scenario[] = [
     faults: takeNodesAwayInTurn,
   },
   {
-    name: 'slow replies to one client, quick ones to the other (S4)',
+    name: 'slow replies to one client, fast replies to the other (S4)',
     stage: { nodes: 3, proxies: true },
     clients: 0,
     startsLocked: true,
@@ -61,7 +61,9 @@ export const clients: readonly Scenario[] = [
   },
 ];
 
-/** Gives each node a last token of its own, a day ahead of the clock, so that the clock does not make the tokens equal. */
+/**
+ * Gives each node a last token of its own, a day ahead of the clock, so that the clock does not make the tokens equal.
+ */
 export async function spreadTokens({ servers }: Play['stage']): Promise<void> {
   const ahead = tokenAt(Date.now() + 86_400_000);
   await Promise.all(
@@ -72,7 +74,7 @@ export async function spreadTokens({ servers }: Play['stage']): Promise<void> {
   );
 }
 
-/** Pauses the nodes in turn. Each quorum lacks another node, so the next quorum must know the token from the one before. */
+/** Pauses the nodes in turn. Each quorum lacks a different node, and must know the token of the previous quorum. */
 export async function takeNodesAwayInTurn(play: Play): Promise<void> {
   await repeat(play, 50, async (turn) => {
     const away = play.stage.servers[(turn + 2) % 3]!;
@@ -82,7 +84,9 @@ export async function takeNodesAwayInTurn(play: Play): Promise<void> {
   });
 }
 
-/** Delays the replies to one client, which holds to the end of its validity. The other client gets its replies at once. */
+/**
+ * Delays the replies to one client, which holds to the end of its validity. The other client gets its replies at once.
+ */
 export async function holdToTheEnd({ stage, over }: Play, slowWants = EXCLUSIVE): Promise<void> {
   for (const proxy of stage.proxies) proxy.delayReplies(80);
   const nodes = stage.servers.map(({ url }) => url);

@@ -22,7 +22,7 @@ export const crashes: readonly Scenario[] = [
     leastRate: 30,
   },
   {
-    name: 'SIGKILL of two of five every 2 s, persistent, guard off (S13)',
+    name: 'SIGKILL of two of five nodes every 2 s, persistent, restart guard off (S13)',
     stage: { nodes: 5, nodeArgs: DURABLE },
     clients: 10,
     seconds: [4, 30],
@@ -30,7 +30,7 @@ export const crashes: readonly Scenario[] = [
     faults: (play) => repeat(play, 1_600, () => crash(some(2, play.stage.servers), 200)),
   },
   {
-    name: 'SIGKILL of two of five every 2 s, data lost, guard on (S12)',
+    name: 'SIGKILL of two of five nodes every 2 s, data lost, restart guard on (S12)',
     stage: { nodes: 5 },
     clients: 10,
     client: { module: { restartGuard: GUARD } },
@@ -39,7 +39,7 @@ export const crashes: readonly Scenario[] = [
     faults: (play) => repeat(play, 1_600, () => crash(play.stage.servers.slice(0, 2), 200)),
   },
   {
-    name: 'SIGKILL of one after the other every 2 s, data lost, guard on (S12)',
+    name: 'SIGKILL of each node in turn every 2 s, data lost, restart guard on (S12)',
     stage: { nodes: 5 },
     clients: 6,
     client: { module: { restartGuard: GUARD } },
@@ -60,7 +60,7 @@ export const crashes: readonly Scenario[] = [
     },
   },
   {
-    name: 'LOADING: a node that reads its data after a restart',
+    name: 'LOADING: a node reads its data after a restart',
     stage: {
       nodes: 3,
       nodeArgs: [...DURABLE, '--key-load-delay', '3000', '--loading-process-events-interval-bytes', '1024'],
@@ -80,7 +80,7 @@ export const crashes: readonly Scenario[] = [
     faults: (play) => repeat(play, 300, (turn) => crash([play.stage.servers[turn % 3]!], 0)),
   },
   {
-    name: 'a majority of the nodes forgets a held lock, guard on (S12)',
+    name: 'a majority of the nodes forgets a held lock, restart guard on (S12)',
     stage: { nodes: 3 },
     clients: 3,
     client: {

@@ -38,7 +38,7 @@ const CLIENT = {
   module: { restartGuard: TTL + 100 },
 } satisfies ClientOptions;
 
-/** Returns true if each kind was held, two readers held together, and so did three permits. */
+/** Returns true if each kind was held, and if two readers and three permits were held at the same time. */
 function allKinds(events: readonly FaultEvent[]): boolean {
   const { shared, permits } = judge(events, undefined, machineTime()).mostTogether;
   const alone = new Set(
@@ -60,7 +60,7 @@ function everything(count: number, seconds: readonly [number, number]): Scenario
   /** The number of nodes that may fail at once, at least one. */
   const minority = Math.max(1, Math.floor((count - 1) / 2));
   return {
-    name: `all kinds: ${count === 1 ? 'one node' : `${count} nodes`}, all faults in turn, data lost, guard on (S12, S20-S23)`,
+    name: `all kinds: ${count === 1 ? 'one node' : `${count} nodes`}, all faults in turn, data lost, restart guard on (S12, S20-S23)`,
     stage: { nodes: count, proxies: true },
     clients: 5,
     client: CLIENT,
@@ -140,8 +140,8 @@ async function cutOffEach(play: Play, options: ClientOptions): Promise<void> {
 }
 
 /**
- * Starts holders with a long ttl, holders that hold beyond their short ttl, and a client that tries to get the lock
- * alone.
+ * Starts holders with a long ttl, holders that work for longer than their short ttl, and a client that requests the
+ * locks exclusively.
  */
 async function holdForLongAndShort(play: Play): Promise<void> {
   const { stage } = play;
@@ -157,7 +157,7 @@ async function holdForLongAndShort(play: Play): Promise<void> {
       wants: [{ keys: ['catalog'] }, { keys: ['stripe'] }],
       hold: 10,
       rest: 100,
-      // This client does not wait: beside a waiter, nobody would join the present holders.
+      // This client does not wait, because nobody else can join the present holders while it waits.
       retry: { attempts: 1, delay: 15 },
     }),
   ]);
@@ -190,17 +190,17 @@ export const kinds: readonly Scenario[] = [
   everything(3, [1, 30]),
   everything(5, [1, 90]),
   cutOff(
-    'permits, each client cut off from another of three nodes (S20)',
+    'permits, each of three clients misses a different node (S20)',
     [{ keys: ['k'], permits: 2 }],
     (events) => countOf(events, 'return') > 10,
   ),
   cutOff(
-    'readers and writers, each client cut off from another of three nodes (S21)',
+    'readers and writers, each of three clients misses a different node (S21)',
     [{ keys: ['k'] }, { keys: ['k'], mode: 'shared' }],
     (events) => countOf(events, 'return') > 10,
   ),
   {
-    name: 'those who hold together with a long ttl and with a short one (S23)',
+    name: 'shared locks and permits with a long ttl beside a short ttl (S23)',
     stage: { nodes: 3 },
     clients: 0,
     startsLocked: true,
@@ -209,7 +209,7 @@ export const kinds: readonly Scenario[] = [
     enough: (events) => countOf(events, 'lost') > 3 && countOf(events, 'return') > 10,
   },
   {
-    name: 'permits, counters of the nodes apart: the token of a slot is raised',
+    name: 'permits, nodes with different token counters: tokens of a slot still increase',
     stage: { nodes: 3 },
     clients: 2,
     client: { wants: [{ keys: ['k'], permits: 2 }], loops: 2 },
@@ -218,7 +218,7 @@ export const kinds: readonly Scenario[] = [
     faults: takeNodesAwayInTurn,
   },
   {
-    name: 'slow replies to a reader, quick ones to a writer (S4)',
+    name: 'slow replies to a reader, fast replies to a writer (S4)',
     stage: { nodes: 3, proxies: true },
     clients: 0,
     startsLocked: true,
@@ -232,8 +232,9 @@ export const kinds: readonly Scenario[] = [
     clients: 5,
     client: { ...CLIENT, module: {} },
     seconds: [2, 10],
-    // The promise excludes such steps of a clock: this node may be one of a bare quorum. Tokens stay in order.
-    overlapsBecause: 'the node lets go early',
+    // The promise in docs/safety.md excludes such steps, because a quorum may depend on this node. Tokens still
+    // increase.
+    overlapsBecause: 'the node expires keys early',
     enough: allKinds,
     faults: stepNodeClock,
   },

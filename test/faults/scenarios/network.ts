@@ -28,10 +28,8 @@ export const network: readonly Scenario[] = [
   faulty('requests delayed by up to 150 ms on all nodes (S16)', 3, 400, (proxy) =>
     proxy.delayRequests(Math.random() * 150),
   ),
-  faulty('replies of two of three dropped (S6)', 2, 300, (proxy) => proxy.dropReplies()),
-  faulty('requests to two of three held up, and delivered late (S15, S16)', 2, 400, (proxy) =>
-    proxy.holdRequests(),
-  ),
-  faulty('one of three black-holed', 1, 700, (proxy) => proxy.blackHole()),
-  faulty('connections cut in flight', 2, 20, (proxy) => proxy.cut()),
+  faulty('replies of two of three nodes dropped (S6)', 2, 300, (proxy) => proxy.dropReplies()),
+  faulty('requests to two of three nodes delivered late (S15, S16)', 2, 400, (proxy) => proxy.holdRequests()),
+  faulty('one of three nodes accepts connections and never answers', 1, 700, (proxy) => proxy.blackHole()),
+  faulty('connections to two of three nodes cut in flight', 2, 20, (proxy) => proxy.cut()),
 ];

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
 import { crash } from './crashes.js';
 
-// The application passes clients of node-redis in. They keep commands while they are not connected, and connect again.
+// The application passes in clients of node-redis. These clients queue commands while they are not connected, and
+// reconnect.
 
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
@@ -30,9 +31,9 @@ export const nodeRedis: readonly Scenario[] = [
       }),
     enough: (events) => countOf(events, 'lost') > 0,
   },
-  network('connections cut in flight', 20, (proxy) => proxy.cut()),
-  network('replies dropped (S6)', 300, (proxy) => proxy.dropReplies()),
-  network('requests held up, and delivered late (S15, S16)', 400, (proxy) => proxy.holdRequests()),
+  network('connections to two of three nodes cut in flight', 20, (proxy) => proxy.cut()),
+  network('replies of two of three nodes dropped (S6)', 300, (proxy) => proxy.dropReplies()),
+  network('requests to two of three nodes delivered late (S15, S16)', 400, (proxy) => proxy.holdRequests()),
 ];
 
 /** Makes a scenario that causes a fault on two of three connections for a time, again and again. */

@@ -13,9 +13,9 @@ function lookersOf({ servers }: Stage): Redis[] {
 }
 
 /**
- * Forgets everything, unless the clock of the node has not reached the token of the lock `k`. New tokens start at the
- * clock, so they are larger than every token that was granted before. Without this condition, a token would be lower
- * after a grant that is less than 50 ms old, which docs/safety.md excludes.
+ * Deletes all data of the node if its clock has passed the token of the lock `k`; otherwise deletes nothing. New tokens
+ * start at the clock, so they are then larger than every earlier token. Without this condition, a token could be lower
+ * after a grant that is less than 50 ms old. docs/safety.md excludes this case.
  */
 const FORGET = `
 local record = redis.call('GET', 'lock:{k}')
@@ -33,7 +33,7 @@ async function oneMoreRefusal(stage: Stage, saying: string): Promise<void> {
 
 export const redisErrors: readonly Scenario[] = [
   {
-    name: 'FLUSHALL of one node after the other, guard on (S12)',
+    name: 'FLUSHALL of each node in turn, restart guard on (S12)',
     stage: { nodes: 5 },
     clients: 4,
     client: { ttl: 1_000, module: { restartGuard: 1_100 } },
@@ -44,12 +44,12 @@ export const redisErrors: readonly Scenario[] = [
     },
   },
   {
-    name: 'FLUSHALL of all nodes, guard off: tokens still increase',
+    name: 'FLUSHALL of all nodes, restart guard off: tokens still increase',
     stage: { nodes: 3 },
     clients: 4,
     client: { leastHold: 400, hold: 450 },
     seconds: [4, 10],
-    overlapsBecause: 'all is forgotten',
+    overlapsBecause: 'all nodes lose their data',
     async faults(play) {
       const lookers = lookersOf(play.stage);
       await repeat(play, 150, () => Promise.all(lookers.map((node) => node.eval(FORGET, 0))));
@@ -91,7 +91,7 @@ export const redisErrors: readonly Scenario[] = [
     check: ({ lost }) => expect(lost).toBe(0),
   },
   {
-    name: 'MISCONF on a majority: the disk is full',
+    name: 'MISCONF on a majority: the nodes cannot save their data',
     stage: { nodes: 3 },
     clients: 3,
     client: { ttl: 1_000, leastHold: 20, hold: 50, retry: { timeout: 400 } },
@@ -141,7 +141,7 @@ export const redisErrors: readonly Scenario[] = [
     },
   },
   {
-    name: 'a user without INFO and channels, guard on',
+    name: 'a user without INFO and Pub/Sub, restart guard on',
     stage: { nodes: 3 },
     clients: 0,
     startsLocked: true,
@@ -172,7 +172,7 @@ export const redisErrors: readonly Scenario[] = [
     },
   },
   {
-    name: 'a key of the wrong type on a majority is a loud error (S19)',
+    name: 'a key of the wrong type on a majority: acquire fails with WRONGTYPE (S19)',
     stage: { nodes: 3 },
     clients: 3,
     client: { retry: { timeout: 1_000 } },
@@ -184,7 +184,8 @@ export const redisErrors: readonly Scenario[] = [
     enough: (events) => refusals(events, 'WRONGTYPE') > 3,
     async faults(play) {
       await toTheEnd(play);
-      // No client gets the lock. A client reports the holder on the first node only if the others miss their time limit.
+      // No client gets the lock. A client reports the holder on the first node only if the others miss their time
+      // limit.
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));

@@ -34,10 +34,12 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
   const base = { stage: { nodes: 1, each }, clients: 4 } as const;
   const client: ClientOptions = {
     passesIn: library,
-    // Both masters of a Cluster have keys.
+    // These keys are on both masters of a Cluster.
     wants: [{ keys: ['k'] }, { keys: ['k'] }, { keys: ['a'] }],
   };
-  /** Holds are longer than a fail-over, which Sentinels begin after a while: a lock of the old master goes on there. */
+  /**
+   * Holds are longer than a fail-over, so that a lock continues on the new master. Sentinels begin a fail-over late.
+   */
   const long = each === 'cluster' ? { leastHold: 500, hold: 1_500 } : { leastHold: 3_000, hold: 4_000 };
   const through: ClientOptions = { ...client, ...long, ttl: 8_000 };
   return [
@@ -63,7 +65,7 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
       name: `${name}: SIGKILL of a client that holds the lock`,
       client: { ...client, ttl: 1_000, leastHold: 50, hold: 100 },
       seconds: [1, 10],
-      // The servers are not involved, so one kind of client shows it.
+      // The servers take no part in this fault, so one kind of client is enough.
       onlyLong: each === 'sentinel',
       faults: killHolders,
     },
@@ -89,7 +91,7 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
       name: `${name}: a requested fail-over`,
       seconds: [1, 10],
       onlyLong: true,
-      // A Cluster lets the replica catch up before; Sentinels leave the old master a master for about ten seconds.
+      // In a Cluster the replica first catches up. With Sentinels the old master stays a master for about ten seconds.
       ...(each === 'sentinel' && { overlapsBecause: 'two masters for a while' }),
       faults: (play) => failOver(play, 'requested'),
     },
@@ -100,7 +102,7 @@ function deploymentOf({ stage }: Play): Deployment {
   return stage.deployments[0]!;
 }
 
-/** The master closes the connections of all clients, also those for messages. */
+/** Makes the master close the connections of all clients, including the connections for messages. */
 async function cutConnections(play: Play): Promise<void> {
   const looker = deploymentOf(play).master.client();
   for (const type of ['normal', 'pubsub']) await looker.call('CLIENT', 'KILL', 'TYPE', type, 'SKIPME', 'yes');
@@ -108,9 +110,9 @@ async function cutConnections(play: Play): Promise<void> {
 }
 
 /**
- * Waits until all clients have a connection for messages. If its master dies before this connection is ready, node-redis
- * goes on connecting to the old address, and keeps its process alive until that answers (seen with `createSentinel` of
- * 6.3).
+ * Waits until all clients have a connection for messages. If its master dies before this connection is ready,
+ * node-redis goes on connecting to the old address, and keeps its process alive until that answers (seen with
+ * `createSentinel` of 6.3).
  */
 async function subscribed({ master }: Deployment, clients: number): Promise<void> {
   const looker = master.client();
@@ -146,7 +148,7 @@ async function failOver(play: Play, how: FailOver): Promise<void> {
   await deployment.failOver(how);
   await stage.acquired(countOf(await stage.events(), 'return') + 2);
   if (how !== 'requested') return;
-  // Until then, locks that nobody releases any more stay on the old master.
+  // Locks that nobody releases stay on the old master until it is a replica.
   const looker = deployment.master.client();
   await until(async () => (await looker.info('replication')).includes('role:slave'), 90_000);
 }

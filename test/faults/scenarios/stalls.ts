@@ -60,7 +60,7 @@ export const stalls: readonly Scenario[] = [
     faults: (play) => repeat(play, 500, () => standStill(some(2, play.stage.servers), 500)),
   },
   {
-    name: 'SIGSTOP of the holder past its lease: the token stops its write',
+    name: 'SIGSTOP of the holder past its ttl: the fencing token stops its write',
     stage: { nodes: 3 },
     clients: 3,
     client: { ttl: 600, leastHold: 100, hold: 150 },
@@ -77,7 +77,7 @@ export const stalls: readonly Scenario[] = [
     enough: (events) => refusedWrites(events) > 0,
   },
   {
-    name: 'the thread of the holder blocked past its lease (S10)',
+    name: 'the thread of the holder is blocked past its ttl (S10)',
     stage: { nodes: 3 },
     clients: 3,
     client: { ttl: 600, leastHold: 50, hold: 100 },
@@ -90,7 +90,7 @@ export const stalls: readonly Scenario[] = [
     enough: (events) => refusedWrites(events) > 0 && countOf(events, 'lost') > 0,
   },
   {
-    name: 'a majority hung: acquire settles, the holder is told in time (S1, S10)',
+    name: 'a majority hangs: acquire settles, and the holder learns of the loss (S1, S10)',
     stage: { nodes: 3 },
     clients: 4,
     client: { ttl: 2_000, leastHold: 60_000, hold: 60_000, retry: { timeout: 1_000 } },
@@ -107,7 +107,7 @@ export const stalls: readonly Scenario[] = [
         // Another client begins and ends a whole wait while a majority hangs.
         await until(async () => refusedSince(await stage.events(), since), 120_000);
         for (const server of hung) server.resume();
-        // The former holder would go on for a minute without its lock.
+        // The former holder would work on for a minute without its lock.
         await holder.kill();
         if (stage.clients.every(({ killed }) => killed)) return;
         await stage.holder();
@@ -115,9 +115,9 @@ export const stalls: readonly Scenario[] = [
     },
     check: ({ worstSettle, worstNotice, lost }, form) => {
       expect(lost).toBeGreaterThan(0);
-      // The nodes answer again only after the notice of the loss. A notice that waited for an answer would never come. A
-      // notice that waited for one more renewal would be 300 ms late: only an idle machine can show that, because a busy
-      // one adds many waits that are too short for the log.
+      // The nodes answer again only after the notice of the loss. A notice that waited for an answer would never come.
+      // A notice that waited for one more renewal would be 300 ms late: only an idle machine can show that, because a
+      // busy one adds many waits that are too short for the log.
       expect(worstNotice).toBeLessThan(form === 'long' ? 50 : 1_000);
       if (form === 'long') expect(worstSettle).toBeLessThan(1_300);
     },
@@ -135,21 +135,21 @@ export const stalls: readonly Scenario[] = [
     },
   },
   {
-    name: 'two nodes, many clients: ties settle (S1)',
+    name: 'two nodes, many clients: a client wins after split votes (S1)',
     stage: { nodes: 2 },
     clients: 6,
     seconds: [2, 10],
     enough: (events) => countOf(events, 'return') > 20,
   },
   {
-    name: 'four nodes, many clients: ties settle (S1)',
+    name: 'four nodes, many clients: a client wins after split votes (S1)',
     stage: { nodes: 4 },
     clients: 8,
     seconds: [2, 10],
     enough: (events) => countOf(events, 'return') > 20,
   },
   {
-    name: 'a tie of two against two that lasts (S1)',
+    name: 'two of four nodes have the lock of another client: every attempt is refused (S1)',
     stage: { nodes: 4 },
     clients: 3,
     client: { retry: { timeout: 300 } },

@@ -2,7 +2,7 @@ import { Controller, Sse, type INestApplication, type MessageEvent } from '@nest
 import { LockService, WithLock } from 'nestjs-redlock';
 import { of, Observable } from 'rxjs';
 
-/** Options with which a refusal comes after Nest has sent the headers, which takes one turn of the event loop. */
+/** These options delay a refusal until Nest has sent the headers. Nest needs one turn of the event loop for that. */
 const WAITING = { retry: { attempts: 2, delay: 100, jitter: 0, timeout: 30_000 } };
 
 @Controller('events')
@@ -20,7 +20,7 @@ export class EventsController {
   }
 }
 
-/** Returns the answers to clients whose lock is refused: the status, and the text if the status is that of a stream. */
+/** Returns the answers to requests whose lock is refused: the status, and the text if the status is not an error. */
 export async function refusedEvents(app: INestApplication): Promise<Record<string, unknown>> {
   const lock = await app.get(LockService).acquire('events');
   const url = await app.getUrl();
