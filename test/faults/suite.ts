@@ -5,7 +5,8 @@ import type { Outcome } from './stage.js';
 import { rowOf, tableOf } from './table.js';
 
 // These tests use real servers, several client processes, and a judge that knows nothing of the library.
-// `npm run test:faults` runs the same scenarios for longer, and prints the table in docs/fault-tests.md.
+// `npm run test:faults` runs the same scenarios for longer, and prints the table in test/faults/last-run.md, which
+// docs/fault-tests.md sums up.
 
 const FORM: Form = process.env['FAULTS'] === 'long' ? 'long' : 'short';
 /** Only the long form requires a rate: the short one runs on busy machines, whose throughput shows nothing. */
