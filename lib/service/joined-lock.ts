@@ -16,8 +16,8 @@ export class JoinedLock implements RunnableLock, Joined {
   #left: Promise<void> | undefined;
 
   /**
-   * Makes the lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another nested call
-   * has joined the lock: the two would run at the same time under one lock.
+   * Makes the lock for a call that is nested in `outer` and joins its lock (S18). Returns `undefined` while another
+   * nested call has joined the lock, because both nested calls would run at the same time under one lock.
    */
   static in(outer: LockScope): JoinedLock | undefined {
     return outer.lock.joined ? undefined : new JoinedLock(outer);
@@ -33,7 +33,10 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#isRun;
   }
 
-  /** Marks a handle that its caller releases. The end of the outer call releases the handle at the latest. */
+  /**
+   * Marks the lock as a handle that its caller should release. The end of the outer call releases the handle at the
+   * latest.
+   */
   keep(): void {
     this.#isRun = false;
     void this.#outer.left();

@@ -104,7 +104,7 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       return ask(state, event.timeLeft, terms);
     case 'refused': {
       const { isHeld, queueNodeFirst, atQueueNode, canQueue } = event;
-      // The queue node is not fit to vote: ask the others at once.
+      // The queue node gave no vote: ask all nodes at once.
       const asksAll = !isHeld && queueNodeFirst;
       const after = { ...state, isRefused: true, asksAll };
       const attempts = state.attempts + 1;
