@@ -172,7 +172,7 @@ export class Tally {
 
   /**
    * `true` if there are enough answers: the lock is acquired, or it cannot be acquired because others hold it or too
-   * few nodes answer. A tie is decided in the same way (S1).
+   * few nodes answer. A tie is decided, too: the lock cannot be acquired (S1).
    */
   get isDecided(): boolean {
     if (this.isWon || this.ran) return true;

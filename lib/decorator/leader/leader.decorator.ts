@@ -118,7 +118,7 @@ export function checkPlace(
   descriptor: PropertyDescriptor | undefined,
 ): string {
   if (typeof descriptor?.value !== 'function' || typeof target === 'function')
-    throw new TypeError(`${decorator} works only on instance methods, and \`${String(method)}\` is not one`);
+    throw new TypeError(`${decorator} works only on instance methods, and \`${String(method)}\` is no instance method`);
   return `${target.constructor.name}.${String(method)}`;
 }
 
