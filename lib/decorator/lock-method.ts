@@ -25,7 +25,7 @@ export function checkedName(
   if (typeof method !== 'function' || typeof target === 'function') {
     const what = name === undefined ? 'a class' : `\`${String(name)}\``;
     throw new TypeError(
-      `@WithLock works only on instance methods, and ${what} is not one. ${remedyFor(target, name, descriptor)}`,
+      `@WithLock works only on instance methods, and ${what} is no instance method. ${remedyFor(target, name, descriptor)}`,
     );
   }
   const fullName = `${target.constructor.name}.${String(name)}`;
@@ -38,9 +38,9 @@ export function checkedName(
 }
 
 function remedyFor(target: object, name: string | symbol | undefined, descriptor: unknown): string {
-  if (name === undefined) return 'Put it on each method that needs the lock';
+  if (name === undefined) return 'Put `@WithLock` on each method that needs the lock';
   if (typeof target === 'function') return 'Remove `static`';
-  // A property has no descriptor here: each object creates it later, after the decorator has run.
+  // A property has no descriptor here: each object creates the property only after the decorator has run.
   if (descriptor === undefined) {
     return `Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``;
   }
@@ -60,7 +60,7 @@ export interface MethodLock {
   readonly options: LockPolicy;
 }
 
-/** Replaces the method by one that acquires the lock, runs the method and releases the lock. */
+/** Replaces the method with a Proxy that acquires the lock, runs the method and releases the lock. */
 export function lockMethod(
   target: object,
   name: string | symbol,

@@ -63,9 +63,9 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
     else to = middle;
   }
   const named = nextAfter(from);
-  // After the clock change in autumn 2:30 occurs twice. The package then goes from the first 2:30 to that of the next
-  // day. Only an instance that was started between the two gets the second 2:30 as its next moment. Count the second
-  // 2:30 as the same tick.
+  // After the clock change in autumn 2:30 occurs twice. The package then goes from the first 2:30 to the 2:30 of the
+  // next day. Only an instance that was started between the two gets the second 2:30 as its next moment. Count the
+  // second 2:30 as the same tick.
   const repeated = (inZone(named - LONGEST_REPEAT).offset - inZone(named).offset) * 60_000;
   const first = named - repeated;
   const isSame = repeated > 0 && nextAfter(first - SECOND) === first && nextAfter(first) > named;
