@@ -1,5 +1,5 @@
-// node:util can read this command line. A package for it would be a dependency of every application that installs this
-// library.
+// `node:util` reads the command line, because a package for that would be a dependency of every application that
+// installs this library.
 import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
 import { isIdentifier } from '../stores/postgres/schema.js';

@@ -19,8 +19,8 @@ export interface Session {
 }
 
 /**
- * Connects the nodes of a target. An unreachable node is tried again in the background; until it is connected, each
- * answer of the node is the reason.
+ * Connects the nodes of a target. An unreachable node is tried again in the background. Until it is connected, each
+ * request to it fails with the reason.
  *
  * @throws UsageError
  */
