@@ -33,8 +33,8 @@ export interface RedlockHealth {
   /** Settings of nodes that make locks less safe, such as eviction. */
   readonly warnings: readonly string[];
   /**
-   * `true` by each name (`@Leader`) under which this process leads, `false` by each other name for which it campaigns.
-   * Absent without such a name.
+   * For each name that `@Leader` has in this application: `true` if this process leads under the name. Absent without
+   * such names.
    */
   readonly leads?: Readonly<Record<string, boolean>>;
   /** The state of each node; only with `details`. */
@@ -43,8 +43,8 @@ export interface RedlockHealth {
 
 /**
  * Reports to `@nestjs/terminus` if locks can be acquired: `up` while a quorum of nodes votes, `down` otherwise. The
- * result is `degraded` while a quorum votes and some other node does not; that does not fail the check. Terminus 11 and
- * earlier get `up` in place of `degraded`.
+ * result is `degraded` while a quorum votes and some other node does not vote; a `degraded` result does not fail the
+ * check. Terminus 11 and earlier get `up` in place of `degraded`.
  *
  * @example
  * ```ts

@@ -5,7 +5,7 @@ import type { LockMode } from '../core/lock-mode.js';
 export interface LockSkippedEvent {
   /** The names of the class and of the method. */
   readonly method: string;
-  /** Name of the lock for metrics, for which there are too many keys: see the option `label`. */
+  /** Name of the lock for metrics, because there are too many different keys: see the option `label`. */
   readonly label: string;
   /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
