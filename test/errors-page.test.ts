@@ -430,7 +430,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
       await redis.client().persist('lock:{key}');
       return messageOf(LockHeldError, locks.acquire('key', once));
     },
-    'has run already': async () => {
+    'has already run': async () => {
       server = await startRedis();
       app = await startApp({ providers: [Beats] }, { nodes: server.url, defaults: once });
       const beats = app.get(Beats);
@@ -470,7 +470,7 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
   provoke('LOCK_LOST', {
     'its validity ran out before a quorum renewed it': () => loss({ ttl: 300 }, (redis) => redis.pause()),
     'its maxHold of ... ms had passed': () => loss({ ttl: 300, maxHold: 100 }),
-    'too few nodes still store it for a quorum': () =>
+    'fewer than a quorum of nodes still store it': () =>
       loss({ ttl: 6_000 }, (redis) => redis.client().flushall()),
     'the outer call released it while a nested call still used it': async () => {
       const { locks } = await locksOnServer();
@@ -533,7 +533,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
       thrownBy(() => RedlockModule.forRoot({ ...memory, ttl: 5 } as RedlockModuleOptions)),
     '`overrides` has ..., which `locks` does not declare': async () =>
       thrownBy(() => RedlockModule.forRoot({ ...memory, locks: declared, overrides: { reprot: {} } })),
-    'Expected `permits` for a lock that is declared with `permits`, got ...': async () =>
+    'Expected no `permits`, got ...': async () =>
       thrownBy(() =>
         RedlockModule.forRoot({ ...memory, locks: declared, overrides: { report: { permits: 2 } } }),
       ),
@@ -543,7 +543,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
       const locks = await locksOn(etcd({ endpoints: 'http://127.0.0.1:1' }));
       return messageOf(RangeError, locks.acquire('key', { ttl: 2_500 }));
     },
-    'Expected `ttl` to be at most the restart guard of ... ms': async () => {
+    'Expected `ttl` to be at most the `restartGuard` of ... ms': async () => {
       const locks = await locksOn('memory', { restartGuard: 20_000 });
       return messageOf(RangeError, locks.acquire('key', { ttl: 30_000 }));
     },
@@ -642,7 +642,7 @@ describe('the board', () => {
   provoke('The board', {
     'RedlockBoardModule has no `guards`': async () =>
       thrownBy(() => RedlockBoardModule.forRoot({ path: '/locks' })),
-    'RedlockBoardModule has `guards` and is `public: true`': async () =>
+    'RedlockBoardModule has both `guards` and `public: true`': async () =>
       thrownBy(() => RedlockBoardModule.forRoot({ path: '/locks', guards: [Guard], public: true })),
     'This request comes from a page of another site.': () =>
       answered({ ...own, origin: 'http://elsewhere.example' }, true),
@@ -686,7 +686,7 @@ describe('start-up errors in docs/errors.md', () => {
       refusalOf(RedlockModule.forRoot(memory), ScheduleModule.forRoot(), Unscheduled),
     '@Leader(...) of ...: the class is request-scoped or transient': () =>
       refusalOf(RedlockModule.forRoot(memory), LeaderOfRequests),
-    '@Leader(...) of ...: another method of this application has that name': () =>
+    '@Leader(...) of ...: another method of this application has @Leader with that name': () =>
       refusalOf(RedlockModule.forRoot(memory), TwoLeaders),
     'which has several hosts': async () =>
       thrownBy(() => RedlockModule.forRoot({ nodes: 'redis://one:6379,two:6379' })),
@@ -757,7 +757,7 @@ describe('log lines in docs/errors.md', () => {
       return log.of('warn').join();
     },
     "nodes: 'memory' locks inside this process only": async () => warnedOf('memory'),
-    'Shut down while locked methods were running: ...': async () => {
+    'Shut down while methods were running under locks on ...': async () => {
       const log = new LogLines();
       app = await startApp({}, { ...memory, shutdownTimeout: 10 }, { logger: log });
       const { running, ended } = untilLost(app.get(LockService));
@@ -767,7 +767,7 @@ describe('log lines in docs/errors.md', () => {
       return log.of('warn').join();
     },
     '... locks ... inside an open transaction': () => saidWhenLocking('warn', () => true),
-    '... locks ... in a transaction that has ended': async () => {
+    '... locks ... in a transaction that has already ended': async () => {
       const log = new LogLines();
       const transaction = {};
       const hooks = {

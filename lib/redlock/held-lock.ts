@@ -322,7 +322,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #whyLapsed(): string {
     const { reached, duration } = this.#limit;
     return reached && this.#state === 'held'
-      ? `its \`maxHold\` of ${duration} ms had passed, so it was not renewed`
+      ? `its maxHold of ${duration} ms had passed, so it was not renewed`
       : `its validity ran out before a quorum renewed it (ttl ${this.ttl} ms)`;
   }
 

@@ -47,7 +47,7 @@ test('rejects a port in use, and names the option', async () => {
   const { code, stderr } = await runCli(['board', '--node', redis.url, '--port', String(port)]);
   expect([code, stderr]).toEqual([
     2,
-    expect.stringContaining(`Port ${port} is in use. Write another one after --port`),
+    expect.stringContaining(`Port ${port} is in use. Write another port after --port`),
   ]);
 });
 

@@ -145,7 +145,7 @@ describe('doctor', () => {
       expect.stringMatching(
         /^warning: .*messages do not work \(NOPERM.*ACL SETUSER <user> \+publish .*&lock:\*$/,
       ),
-      expect.stringMatching(/^warning: .*allow it with ACL SETUSER <user> \+info$/),
+      expect.stringMatching(/^warning: .*allow INFO with ACL SETUSER <user> \+info$/),
     ]);
   });
 

@@ -45,19 +45,19 @@ describe('a LockHeldError of a lock that several can hold', () => {
       'an exclusive lock, against permits',
       holder,
       EXCLUSIVE,
-      "as one of several permits, which excludes a lock of the mode 'exclusive'",
+      "with `permits`, which excludes a lock in the mode 'exclusive'",
     ],
     [
       'a shared lock, against permits',
       holder,
       SHARED,
-      "as one of several permits, which excludes a lock of the mode 'shared'",
+      "with `permits`, which excludes a lock in the mode 'shared'",
     ],
     [
       'an exclusive lock, against readers',
       { ...holder, mode: 'shared' },
       EXCLUSIVE,
-      "in the mode 'shared', which excludes a lock of the mode 'exclusive'",
+      "in the mode 'shared', which excludes a lock in the mode 'exclusive'",
     ],
     [
       'permits, against an exclusive lock',

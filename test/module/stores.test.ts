@@ -74,7 +74,7 @@ describe('a store as the node of a module', () => {
   test.each([
     [
       { modes: [] },
-      "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and possibly others of",
+      "Expected `modes` of the store in `nodes` to be a list that contains 'exclusive', and otherwise only values of",
     ],
     [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive'"],
     [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],

@@ -367,7 +367,7 @@ describe('start-up refuses', () => {
     }
     await expect(failing(Consumer, Cleaner)).rejects.toThrow(
       '@OnlyLeader("consumers") of Cleaner.sweep: no method of this application has @Leader with that name, so this ' +
-        'process never leads. Its leaders: "consumer".',
+        'process never leads. Its names with @Leader are "consumer".',
     );
   });
 
@@ -377,7 +377,7 @@ describe('start-up refuses', () => {
       async lead(): Promise<void> {}
     }
     await expect(failing(Consumer, Other)).rejects.toThrow(
-      '@Leader("consumer") of Other.lead: another method of this application has that name',
+      '@Leader("consumer") of Other.lead: another method of this application has @Leader with that name',
     );
   });
 

@@ -389,7 +389,7 @@ describe('a shutdown', () => {
       );
       expect(await isHeld()).toBe(true);
     });
-    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .*: order\./)]);
+    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .* locks on order\./)]);
     expect(await looker.pttl('lock:{order}')).toBeGreaterThan(0);
   });
 });
@@ -464,9 +464,9 @@ describe('a lock that is released before the commit', () => {
     [
       'gives a Promise',
       () => Promise.resolve(true),
-      /`inTransaction` failed: expected it to return .*, got a Promise\./,
+      /`inTransaction` failed: expected `inTransaction` to return .*, got a Promise\./,
     ],
-    ['gives something else', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
+    ['gives something else', () => 'yes', /`inTransaction` failed: expected `inTransaction` to return .*, got string\./],
   ])('is acquired when the hook %s, and logged once', async (_, hook, told) => {
     await start({ inTransaction: hook as () => object });
     await plain.run();
@@ -561,7 +561,7 @@ test('an ended transaction is ignored by calls that still run in it, and logged 
   await plain.run();
   expect(ends).toHaveLength(1);
   expect(lines.of('warn')).toEqual([
-    'Orders.add locks "order" in a transaction that has ended, so the lock is released with the method. Await the call ' +
+    'Orders.add locks "order" in a transaction that has already ended, so the lock is released when the method ends. Await the call ' +
       'inside the transaction; or, if this is another transaction, let `inTransaction` return another object for it.',
   ]);
 });

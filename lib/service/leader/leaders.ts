@@ -29,7 +29,7 @@ export class Leaders {
   add(task: LeaderTask): void {
     if (this.#campaigns.has(task.name)) {
       throw new Error(
-        `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has \`@Leader\` with ` +
+        `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has @Leader with ` +
           'that name, so one of the two would always wait for the other. Give one of them another name, or call both ' +
           'from one method.',
       );
