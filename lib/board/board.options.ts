@@ -10,7 +10,7 @@ export interface RedlockBoardOptions {
 
   /**
    * Guards that decide who may see and use the board: classes, which Nest injects, or instances. Guards of the whole
-   * application come before them.
+   * application run before these guards.
    * @defaultValue none, which `public` must confirm
    */
   readonly guards?: readonly (Type<CanActivate> | CanActivate)[];

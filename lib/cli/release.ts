@@ -43,7 +43,7 @@ export async function release(
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
-/** Holders of the key. Without a quorum, holders on any node. */
+/** The holders of the key, including holders that fewer than a quorum of nodes store. */
 function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
   const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
   const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));

@@ -39,11 +39,12 @@ const SAMPLES = 20;
 /** Major and minor number of the oldest supported version: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Process and lock name of the tested channel, which no application uses. */
+/** Stands for the process and for the lock in the name of the tested channel. No application uses this name. */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
- * @param guarded - `true` if the application keeps restarted nodes from voting, so that they may forget locks
+ * @param guarded - `true` if the application does not count the votes of restarted nodes, so that a restart may lose
+ * data
  */
 export async function examineServer(
   name: string,

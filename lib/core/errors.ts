@@ -77,7 +77,9 @@ export class LockHeldError extends RedlockError {
    */
   readonly holders: readonly LockHolder[];
 
-  /** `true` if the caller itself holds a lock on one of the keys, so that the call waited for its own caller. */
+  /**
+   * `true` if the code that made the call itself holds a lock on one of the keys, so that the call waited for itself.
+   */
   readonly heldByCaller: boolean;
 
   /**

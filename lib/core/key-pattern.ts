@@ -3,7 +3,10 @@ import type { DeclaredLock } from './declared-lock.js';
 /** Marks an argument in a pattern. It is a noncharacter of Unicode, so no key contains it. */
 const HOLE = '\u{10FFFF}';
 
-/** Number of stand-in arguments for a key function: more than its parameters, and enough for a rest parameter. */
+/**
+ * Number of stand-in arguments for a key function: more than a usual key function has parameters, and enough for a rest
+ * parameter.
+ */
 const ARGUMENTS = 8;
 
 /**

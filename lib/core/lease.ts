@@ -94,13 +94,13 @@ export class Lease {
     this.permitsSeen = Math.max(this.permitsSeen ?? 0, permits);
   }
 
-  /** Milliseconds for which nodes must keep the keys when the lock is released now; 0 to free the keys. */
+  /** Milliseconds for which nodes must keep the keys if the lock is released now; 0 to free the keys. */
   get keepFor(): number {
     const { sent, minHold = 0 } = this.#afterwards ?? {};
     return sent === undefined ? 0 : leftUntil(sent + minHold);
   }
 
-  /** The tick that nodes must remember when the lock is released now. */
+  /** The tick that nodes must remember if the lock is released now. */
   get mark(): TickMark | undefined {
     const { sent, tick } = this.#afterwards ?? {};
     if (!tick || sent === undefined) return undefined;

@@ -19,7 +19,7 @@ export interface RetryOptions {
   /**
    * Milliseconds between two attempts when no message announces a release: with `attempts`, while nodes do not answer,
    * and while the connection for messages is down. In all other cases the waiter waits for a message. If no message
-   * comes, the waiter asks again when the lock could have expired, or after 5 seconds.
+   * comes, the waiter asks again when the lock could have expired, but after 5 seconds at the latest.
    * @defaultValue 200
    */
   readonly delay?: number;
@@ -67,9 +67,9 @@ export interface LockOptions {
   readonly minHold?: number;
 
   /**
-   * Milliseconds after the acquisition after which the lock is not extended any more. The lock then ends with the rest
-   * of its ttl, at most one ttl later, and its signal aborts if the lock is still held. A nested call that joins a lock
-   * (`reentrant`) does not change the limit of the call that acquired it.
+   * Milliseconds for which the lock can be extended, counted from the acquisition. After this time the lock ends with
+   * the rest of its ttl, at most one ttl later, and its signal aborts if the lock is still held. A nested call that
+   * joins a lock (`reentrant`) does not change the limit of the call that acquired it.
    * @defaultValue no limit
    */
   readonly maxHold?: number;
@@ -131,7 +131,8 @@ export interface LockKindOptions {
 /** The options of {@link LockService.acquire} and {@link LockService.withLock}. */
 export interface AcquireOptions extends LockOptions, LockKindOptions {
   /**
-   * The name of the lock in events, traces and metrics. Use a fixed text without ids: metrics have one series for each name.
+   * The name of the lock in events, traces and metrics. Use a fixed text without ids, because metrics have one series
+   * for each name.
    * @defaultValue 'other'
    */
   readonly label?: string;

@@ -22,10 +22,10 @@ export interface LockPolicy extends LockOptions, LockKindOptions {
   readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
 
   /**
-   * Runs each tick of a schedule once, although the timers of several instances fire for the tick, even if the method
-   * is very short. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of the
-   * instances differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses its
-   * lock.
+   * Runs each tick of a schedule on only one instance, although the timers of all instances fire. This is also true for
+   * a very short method. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of
+   * the instances differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses
+   * its lock.
    *
    * If the tick has already run or runs on another instance, `onBusy` decides; its default is `'skip'` here. A tick
    * whose process crashed may run again on an instance that fires later; a tick whose method threw counts as run. Not

@@ -1,7 +1,7 @@
 /** Largest number of names in a message. */
 const MOST_SHOWN = 10;
 
-/** Two names resemble each other if this fraction of their letters, counted from both ends, is equal. */
+/** Two names resemble each other if at least this fraction of their letters, counted from both ends, is equal. */
 const NEAR = 0.5;
 
 /**

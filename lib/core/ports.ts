@@ -330,8 +330,8 @@ export interface QuorumStore {
 
   /**
    * Raises the lease's tokens for its keys to `token`, if the lease holds all its keys. If one of the tokens is already
-   * larger, a store raises the others only for a reader. Resolves to `true` if all tokens of the lease are then at
-   * least `token`.
+   * larger, a store raises nothing, except for the lease of a reader. Resolves to `true` if all tokens of the lease are
+   * then at least `token`.
    */
   raise(lease: Lease, token: number): Promise<boolean>;
 }

@@ -1,6 +1,6 @@
 /**
- * Insertions after which the map is replaced. A map with more than half as many entries is replaced after twice as many
- * insertions as it has entries.
+ * Insertions after which a small map is replaced. A larger map is replaced after twice as many insertions as it has
+ * entries.
  */
 const LEAST_ENTRIES = 256;
 

@@ -26,7 +26,10 @@ export interface RedlockHealth {
   readonly voting: number;
   /** Number of nodes whose votes do not count yet, because they may have forgotten locks (`restartGuard`). */
   readonly guarded: number;
-  /** Number of nodes that must not be used for locks, such as a replica, or that refuse writes of locks (memory, rights). */
+  /**
+   * Number of nodes that must not be used for locks (such as a replica), or that refuse the writes of locks (such as a
+   * node whose memory is full).
+   */
   readonly unfit: number;
   /** Number of nodes that did not answer. */
   readonly unreachable: number;

@@ -95,7 +95,7 @@ function checkUrl(text: string): void {
     const [, remedy] = OTHER_URLS.find(([form]) => form.test(text)) ?? [];
     throw remedy === undefined ? refusal : new TypeError(`${refusal.message}; ${remedy}`);
   }
-  // A path has no host, and any host will do here.
+  // A path has no host, so add one before the check. Any host will do.
   const { hostname, username, password, pathname, searchParams } = new URL(
     path ? text.replace(/^(unix:\/\/)?/, 'redis://host') : text,
   );

@@ -82,19 +82,20 @@ export interface RedlockModuleOptions {
   readonly restartGuard?: number | false;
 
   /**
-   * Milliseconds for which start-up waits at most until a quorum of nodes can vote: connected, fit, and past the
-   * `restartGuard`. After this time the application starts in any case.
-   * @defaultValue up to 5 seconds for a quorum to be connected, none for its votes
+   * Longest time in milliseconds for which start-up waits until the votes of a quorum of nodes count: the nodes must be
+   * connected, fit, and past the `restartGuard`. After this time the application starts in any case.
+   * @defaultValue start-up waits up to 5 seconds until a quorum is connected, but does not wait until its votes count
    */
   readonly waitForQuorum?: number;
 
   /**
-   * Readable name of this process, which is stored with its locks and shown to callers that find them held.
+   * Readable name of this process. Nodes store it with the locks of the process, and show it to callers that find such
+   * a lock held.
    * @defaultValue host:pid
    */
   readonly owner?: string;
 
-  /** Options for every lock of this module; options that are given with a lock override them. */
+  /** Options for every lock of this module. An option that is given with a lock comes before the default. */
   readonly defaults?: LockOptions;
 
   /**

@@ -70,9 +70,9 @@ export interface AttemptResult {
 }
 
 /**
- * Largest number of rounds of an attempt that the queue node has granted. A round asks the nodes that refused once
- * more, if they store a lease without a quorum: a lock whose release is still under way, or an attempt that gives up
- * because the queue node refused it.
+ * Largest number of further rounds of an attempt that the queue node has granted. Each round asks the nodes that
+ * refused again: they may store a lock whose release is still under way, or an attempt that gives up because the queue
+ * node refused it.
  */
 const MOST_ROUNDS = 4;
 
@@ -425,7 +425,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
   }
 
-  /** Begins again with a new lease (S5). Its requests follow the release of the old lease. */
+  /** Begins again with a new lease (S5). The requests for the new lease are sent after the release of the old lease. */
   #beginAnew(): void {
     const { lease, request, context, caller, beginnings } = this;
     const plan = { ...this.plan, left: this.plan.left - elapsedSince(this.sent) };
@@ -459,8 +459,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Asks nodes for the slots after a pause. By then a node has usually processed the release of the slot's earlier
-   * holder, or a failed attempt has freed the slot.
+   * Asks nodes to store the slots of an acquired lock, after a pause. By then a node has usually processed the release
+   * of the slot's earlier holder, or a failed attempt has freed the slot.
    */
   #completeLater(asked: NodeSet, slots: readonly number[]): void {
     if (this.lease.ended || this.#completions >= MOST_COMPLETIONS) return;

@@ -87,7 +87,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
   /** The name of the declared lock. */
   private declaredAs: string | undefined;
-  /** The ttl of the last `extend`, if it was called. The lease has the longest ttl that was requested so far. */
+  /**
+   * The ttl of the last call of `extend`, if there was one. The lease has the longest ttl that was requested so far.
+   */
   private ownTtl: number | undefined;
   /**
    * The end of the validity, on both clocks of this machine (S11). The values are whole milliseconds, and the
@@ -164,7 +166,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.lease.slots;
   }
 
-  /** The number of permits that another caller asked for, if it is larger than this lock's. */
+  /** The number of permits that another caller asked for, if it is larger than this lock's own number. */
   get permitsSeen(): number | undefined {
     return this.lease.permitsSeen;
   }

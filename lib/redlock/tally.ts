@@ -100,7 +100,7 @@ export class Tally {
 
   /**
    * Fixes the slots: from now on only the present slots count, because nodes have been asked to free all other slots
-   * (test/model, permits.c).
+   * (see test/model/permits.c).
    */
   fixSlots(): void {
     this.#isFixed = true;

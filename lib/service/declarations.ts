@@ -28,7 +28,7 @@ export interface LockDeclaration
     Required<Pick<LockOptions, 'ttl' | 'renew' | 'minHold' | 'reentrant' | 'onLost' | 'release'>> {
   /**
    * The patterns of the lock's keys, with `*` for each argument. Empty if the key function does more than insert its
-   * arguments into texts. Keys from a branch of the function may be missing.
+   * arguments into texts. Patterns for some branches of the function may be missing.
    */
   readonly patterns: readonly string[];
   readonly mode: LockMode;
@@ -47,7 +47,7 @@ export interface LockDeclaration
 export type DeclaredUse = Pick<LockOptions, 'retry' | 'reentrant' | 'onLost'> &
   Pick<LockPolicy, 'onBusy' | 'oncePerTick'>;
 
-/** One user of a key, for the comparison of policies. */
+/** A declared lock or a decorator that uses a key, for the comparison of policies. */
 interface Claim {
   /** A name for messages. */
   readonly who: string;

@@ -47,7 +47,7 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
-    // Every call listens to this signal. While one listener always exists, a further listener costs almost nothing.
+    // Every call listens to this signal. Add a listener that stays: a further listener then costs almost nothing.
     onAbort(this.#closing.signal, { aborted: () => undefined });
   }
 
@@ -118,7 +118,7 @@ export class LockRuntime {
   /**
    * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server is not fit for locks, such as a replica; all connections are closed before
+   * @throws Error when a server is not fit for locks, such as a replica, after all connections are closed
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -313,8 +313,8 @@ export class LockRuntime {
   }
 
   /**
-   * The outer call of the running call, if the outer call is under a lock of all the keys that the nested call may join
-   * (S18).
+   * Finds the outer call whose lock the running call can join (S18): a lock of all the keys, in a mode that includes
+   * the requested mode.
    *
    * @throws LockLostError when that lock is lost
    */

@@ -34,7 +34,7 @@ import {
   whereItBelongs,
 } from '../core/lock-options.js';
 
-/** Options of {@link LockService.tryAcquire}. It makes one attempt, so there is no `retry`. */
+/** Options of {@link LockService.tryAcquire}, which makes one attempt, so there is no `retry`. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost' | 'release'>;
 
 /**
@@ -180,12 +180,12 @@ export class LockService {
   }
 
   /**
-   * Makes one attempt. Resolves to `null` when others hold the lock (with `permits`, all of them), or when earlier
+   * Makes one attempt. Resolves to `null` when others hold the lock (with `permits`, all permits), or when earlier
    * callers wait for the lock: `tryAcquire` does not overtake them, even if a permit is free. `null` never means that
    * Redis is down.
    *
-   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link
-   * acquire}
+   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as
+   * {@link acquire}
    */
   tryAcquire<Args extends readonly unknown[]>(
     lock: DeclaredLock<Args>,

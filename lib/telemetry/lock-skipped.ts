@@ -29,5 +29,5 @@ export interface LockSkippedEvent {
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LockSkippedEvent} is published. */
 export const LOCK_SKIPPED_CHANNEL = 'nestjs-redlock:lock-skipped';
 
-/** A message costs almost no time without subscribers. */
+/** Publishing costs almost no time without subscribers. */
 export const skippedLocks = channel(LOCK_SKIPPED_CHANNEL);

@@ -134,7 +134,10 @@ export type LockEvent =
 /** The name of the tracing channel of `node:diagnostics_channel` for acquisitions, waiting included. */
 export const LOCK_ACQUIRE_CHANNEL = 'nestjs-redlock:acquire';
 
-/** The name of the tracing channel of `node:diagnostics_channel` for locks, from their acquisition to their release or loss. */
+/**
+ * The name of the tracing channel of `node:diagnostics_channel` for held locks, from the acquisition to the release or
+ * loss.
+ */
 export const LOCK_HOLD_CHANNEL = 'nestjs-redlock:hold';
 
 export const acquisitions = tracingChannel<unknown, LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);

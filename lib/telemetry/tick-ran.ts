@@ -16,5 +16,5 @@ export interface TickRanEvent {
 
 export const TICK_RAN_CHANNEL = 'nestjs-redlock:tick-ran';
 
-/** A message costs almost no time without subscribers. */
+/** Publishing costs almost no time without subscribers. */
 export const ranTicks = channel(TICK_RAN_CHANNEL);

@@ -188,8 +188,8 @@ export class TestLocks {
 
   /**
    * Ends the validity of a held lock, as if its renewals had failed. Its holder sees the loss (the signal aborts,
-   * `assertHeld()` throws), and the key is free. With several holders (readers, permits) all of them lose the lock, or
-   * only the holder with the `id`.
+   * `assertHeld()` throws), and the key is free. With several holders (readers, permits) all of them lose the lock;
+   * with `id`, only that holder does.
    *
    * @throws Error when the key is free
    */
@@ -199,7 +199,7 @@ export class TestLocks {
 
   /**
    * Makes Redis lose a held lock, as in a restart without its data. Its holder sees the loss, and the key is free. With
-   * several holders all of them lose the lock, or only the holder with the `id`.
+   * several holders all of them lose the lock; with `id`, only that holder does.
    *
    * @throws Error when the key is free
    */

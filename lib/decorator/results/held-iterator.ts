@@ -4,7 +4,7 @@ type Step = IteratorResult<unknown, unknown>;
 
 interface Reading {
   readonly iterator: AsyncIterator<unknown, unknown, unknown>;
-  /** The lock; `undefined` when the call was skipped and `step` reads other values. */
+  /** The run under the lock; `undefined` when the call was skipped, and `iterator` gives other values. */
   readonly run: LockScope | undefined;
 }
 

@@ -10,7 +10,7 @@ import type { Begin, LockScope } from '../../service/lock-scope.js';
 import { standIn } from './stand-in.js';
 
 /**
- * Keeps the lock until a deferred result, such as a stream, has ended; for any other result it ends the run now.
+ * Keeps the lock until a deferred result, such as a stream, has ended; for any other result releases the lock now.
  * Resolves to the same value, or to a wrapper whose reader is under the lock.
  *
  * A result that nobody has started to read within a ttl releases its lock.

@@ -3,11 +3,14 @@ interface ZonedTime {
   toMillis(): number;
   /** Minutes by which the time zone is ahead of UTC at this moment. */
   readonly offset: number;
-  /** Returns the moment so many milliseconds earlier, in the same time zone. */
+  /** Returns the moment that is this many milliseconds earlier, in the same time zone. */
   minus(milliseconds: number): ZonedTime;
 }
 
-/** Members of `CronTime` of the package `cron` that this file uses, present in every version that @nestjs/schedule depends on. */
+/**
+ * Members of `CronTime` of the package `cron` that this file uses. Every version that @nestjs/schedule depends on has
+ * them.
+ */
 export interface CronTime {
   /** The cron expression, or the only moment of a schedule that has a date. */
   readonly source: string | ZonedTime;

@@ -68,7 +68,7 @@ export class LockInspector {
   /** The time limit for the answer of a node, in milliseconds, the same as for a lock with the default ttl. */
   readonly #limit: number;
 
-  /** @param held - the locks of this process, as a live list */
+  /** @param held - the locks that this process holds; the owner of the list keeps it up to date */
   constructor(
     nodes: readonly Store[],
     { nodeTimeout, guard }: Pick<RedlockSettings, 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,

@@ -57,8 +57,8 @@ export class LocalQueue {
    */
   #askAt = Infinity;
   /**
-   * The result of the last request. A refusal because of a holder is kept without an error object, because making one
-   * is expensive.
+   * The result of the last request. A refusal because of a holder is kept without an error object, because an error is
+   * expensive to make.
    */
   #refusal: LockUnavailableError | Holding | undefined;
   /** `true` if the previous grant kept the position in the queue for the next waiter. */
@@ -72,7 +72,7 @@ export class LocalQueue {
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   #holdsBack = false;
-  /** `true` while attempts to set missing marks go on. */
+  /** `true` while the process tries again to set marks in the stores that have none of its marks. */
   #marks = false;
   /** Stores with the mark of another waiter, which can end at any time. */
   readonly #unmarked = new Set<Store>();

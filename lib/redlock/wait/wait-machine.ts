@@ -49,7 +49,8 @@ export type WaitEvent =
       /** `true` if the waiter will get a message when the lock is free. */
       readonly isQueued: boolean;
       /**
-       * `true` if the nodes refuse other callers for this waiter. They stop when the waiter does not ask again (S22).
+       * `true` if the nodes refuse other callers for this waiter. The nodes stop when the waiter does not ask again
+       * (S22).
        */
       readonly holdsBack: boolean;
       /** `true` if another request now would add the waiter to the queue. */

@@ -60,7 +60,7 @@ class Term implements LeaderTerm {
     this.#controller.abort(reason);
   }
 
-  /** The reason for the end of the term; `undefined` while it lasts. */
+  /** The reason for the end of the term; `undefined` while the term lasts. */
   get ended(): TermEnd | undefined {
     return this.#end;
   }

@@ -4,7 +4,9 @@ import { quoted } from '../../core/printable.js';
 import { type CurrentLeader, leaderKey } from './leader-term.js';
 import type { Leaders } from './leaders.js';
 
-/** Milliseconds between two reads of the leader in {@link Leadership.changes}, while nothing changes in this process. */
+/**
+ * Milliseconds between two reads of the leader in {@link Leadership.changes}, while nothing changes in this process.
+ */
 const LOOK_AGAIN_MS = 1_000;
 
 /**
