@@ -66,8 +66,8 @@ async function agrees(
   try {
     const until =
       others.length > 0
-        ? 'After the release its holders work until they notice the loss at their next renewals.'
-        : 'After the release its holder works until it notices the loss at its next renewal.';
+        ? 'After the release its holders continue to work until they notice the loss at their next renewals.'
+        : 'After the release its holder continues to work until it notices the loss at its next renewal.';
     const question = `${quoted(key)} is held by ${name}. ${until}\nRelease it? [y/N] `;
     const answer = await asking.question(question, { signal: AbortSignal.any([signal, gone.signal]) });
     return /^y(es)?$/i.test(answer.trim());

@@ -291,7 +291,7 @@ describe('on a terminal', () => {
     const done = release(session, asked, screen);
     await until(() => screen.text().includes('[y/N]'));
     expect(screen.text()).toMatch(
-      /"k" is held by api:1, for \d.* After the release its holder works until it notices the loss at its next renewal\./,
+      /"k" is held by api:1, for \d.* After the release its holder continues to work until it notices the loss at its next renewal\./,
     );
     screen.typed.write(answer);
     await expect(done).resolves.toBe(code);

@@ -367,7 +367,7 @@ describe('start-up refuses', () => {
     }
     await expect(failing(Consumer, Cleaner)).rejects.toThrow(
       '@OnlyLeader("consumers") of Cleaner.sweep: no method of this application has @Leader with that name, so this ' +
-        'process never leads. Its names with @Leader are "consumer".',
+        'process never leads. The names with @Leader are "consumer".',
     );
   });
 
