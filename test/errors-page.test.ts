@@ -533,7 +533,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
       thrownBy(() => RedlockModule.forRoot({ ...memory, ttl: 5 } as RedlockModuleOptions)),
     '`overrides` has ..., which `locks` does not declare': async () =>
       thrownBy(() => RedlockModule.forRoot({ ...memory, locks: declared, overrides: { reprot: {} } })),
-    'Expected no `permits`, got ...': async () =>
+    'no `permits`, got ..., because the lock is declared without `permits`': async () =>
       thrownBy(() =>
         RedlockModule.forRoot({ ...memory, locks: declared, overrides: { report: { permits: 2 } } }),
       ),
@@ -757,7 +757,7 @@ describe('log lines in docs/errors.md', () => {
       return log.of('warn').join();
     },
     "nodes: 'memory' locks inside this process only": async () => warnedOf('memory'),
-    'Shut down while methods were running under locks on ...': async () => {
+    'Shut down while methods were running under locks': async () => {
       const log = new LogLines();
       app = await startApp({}, { ...memory, shutdownTimeout: 10 }, { logger: log });
       const { running, ended } = untilLost(app.get(LockService));

@@ -5,7 +5,7 @@ import { oneKey } from '../core/keys.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
-/** The nodes of a command, and the prefix of the keys there. */
+/** The nodes of a command, and the prefix of the keys on these nodes. */
 export interface Target {
   /** URLs; they may hold passwords. */
   readonly nodes: readonly string[];

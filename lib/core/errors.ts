@@ -278,7 +278,10 @@ export class LockLostError extends RedlockError {
     reason: string,
     lock?: string,
   ) {
-    super('LOCK_LOST', `The lock on ${titleOf(keys, lock)} is lost: ${reason}. Stop the work that it protects.`);
+    super(
+      'LOCK_LOST',
+      `The lock on ${titleOf(keys, lock)} is lost: ${reason}. Stop the work that it protects.`,
+    );
     if (lock !== undefined) this.lock = lock;
   }
 

@@ -17,7 +17,11 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
   const keys: readonly unknown[] = Array.isArray(key) ? key : [];
   const usable = keys.filter(isUsable);
   if (keys.length === 0 || usable.length < keys.length) {
-    throw badValue(what, 'a string that is not empty and does not begin with "}", or an array of such strings', key);
+    throw badValue(
+      what,
+      'a string that is not empty and does not begin with "}", or an array of such strings',
+      key,
+    );
   }
   return typeof key === 'string' ? [key] : [...new Set(usable)].toSorted();
 }

@@ -21,7 +21,9 @@ export const SHARED: LockKind = { mode: 'shared' };
 
 /** Formats a kind of lock for messages. */
 export function nameOfKind(kind: LockKind): string {
-  return kind.mode === 'permits' ? `a lock with \`permits: ${kind.permits}\`` : `a lock in the mode '${kind.mode}'`;
+  return kind.mode === 'permits'
+    ? `a lock with \`permits: ${kind.permits}\``
+    : `a lock in the mode '${kind.mode}'`;
 }
 
 /** `true` if a holder in one mode and a holder in the other can hold a key at the same time. */

@@ -32,7 +32,7 @@ export interface LockPolicy extends LockOptions, LockKindOptions {
    * together with `mode: 'shared'` or `permits`.
    *
    * A tick of `@Cron` is a moment that the expression gives, in its time zone. Instances with `@Interval` have no
-   * common moments, and their clocks do not matter: the next run begins no sooner than one interval after the previous
+   * common moments, and their clocks do not matter. The next run begins no sooner than one interval after the previous
    * run, minus a tolerance of 10 % of the interval, at most one second.
    * @defaultValue false
    */

@@ -292,8 +292,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Asks nodes that granted other slots for the slots of the tally, and for no others. A node frees the other slots of
-   * the lease even if it refuses the slots of the tally.
+   * Asks nodes that granted other slots to store the slots that most nodes granted, and no others. A node frees the
+   * other slots of the lease even if it refuses the requested slots.
    */
   #askExactly(asked: NodeSet): void {
     const { slots = [] } = this.#tally;
@@ -339,8 +339,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Raises the tokens on all nodes that granted the lock to the largest of these tokens. It becomes the token of the
-   * lock when a quorum has stored it.
+   * Raises the token of the lock on all nodes that granted the lock. The new token is the largest of the granted
+   * tokens. It becomes the token of the lock when a quorum has stored it.
    */
   #agree(): void {
     const { token, quorum, together } = this.#tally;

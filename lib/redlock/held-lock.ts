@@ -482,7 +482,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   #unconfirmed({ votes }: Extract<Verdict, { kind: 'unconfirmed' }>): LockUnavailableError {
     const what = `extend the lock on ${quoted(this.keys)}`;
-    return new LockUnavailableError(this.keys, 'a quorum of nodes did not confirm the extension', votes, what);
+    return new LockUnavailableError(
+      this.keys,
+      'a quorum of nodes did not confirm the extension',
+      votes,
+      what,
+    );
   }
 
   /**

@@ -5,7 +5,7 @@ import type { Fault, NodeRequest } from './fault.js';
 
 /** A store in memory that a test can make fail, be slow, or forget a key. */
 export class TestNode extends MemoryStore {
-  /** By key, the leases that got the key and have not released it. */
+  /** The leases that got a key and have not released it, by that key. */
   readonly #granted = new Map<string, Set<Lease>>();
 
   constructor(private readonly faults: ReadonlySet<Fault> = new Set()) {

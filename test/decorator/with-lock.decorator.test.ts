@@ -129,7 +129,9 @@ describe('class definition throws for a decorator on', () => {
       }
       decorate(Service, 'run', lockUnchecked('key'));
     }).toThrow(
-      new TypeError('@WithLock works only on instance methods, and `run` is no instance method. Remove `static`'),
+      new TypeError(
+        '@WithLock works only on instance methods, and `run` is no instance method. Remove `static`',
+      ),
     );
   });
 

@@ -119,7 +119,7 @@ describe('permits', () => {
     const permit = await service.acquire('stripe', { permits: 5 });
     const refusal = await failureOf(service.acquire('stripe', once));
     expect(refusal.message).toContain(
-      `"stripe" is held by me with `permits`, which excludes a lock in the mode 'exclusive'`,
+      `"stripe" is held by me with \`permits\`, which excludes a lock in the mode 'exclusive'`,
     );
     await permit.release();
     await service.acquire('stripe', once);

@@ -293,7 +293,7 @@ describe('the leader', () => {
     expect(() => elsewhere.campaign()).toThrow(
       expect.objectContaining({
         code: 'NO_LEADER',
-        message: expect.stringContaining('It has no @Leader at all'),
+        message: expect.stringContaining('The application has no @Leader at all'),
       }),
     );
     await elsewhere.resign();

@@ -466,7 +466,11 @@ describe('a lock that is released before the commit', () => {
       () => Promise.resolve(true),
       /`inTransaction` failed: expected `inTransaction` to return .*, got a Promise\./,
     ],
-    ['gives something else', () => 'yes', /`inTransaction` failed: expected `inTransaction` to return .*, got string\./],
+    [
+      'gives something else',
+      () => 'yes',
+      /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,
+    ],
   ])('is acquired when the hook %s, and logged once', async (_, hook, told) => {
     await start({ inTransaction: hook as () => object });
     await plain.run();

@@ -118,7 +118,9 @@ export function checkPlace(
   descriptor: PropertyDescriptor | undefined,
 ): string {
   if (typeof descriptor?.value !== 'function' || typeof target === 'function')
-    throw new TypeError(`${decorator} works only on instance methods, and \`${String(method)}\` is no instance method`);
+    throw new TypeError(
+      `${decorator} works only on instance methods, and \`${String(method)}\` is no instance method`,
+    );
   return `${target.constructor.name}.${String(method)}`;
 }
 

@@ -287,7 +287,8 @@ export class LocalQueue {
   /** The error for a waiter that gives up now. */
   refusal(): LockHeldError | LockUnavailableError {
     const refusal = this.#refusal;
-    if (!refusal) return new LockUnavailableError(this.id.keys, 'no node has answered the calls that came earlier');
+    if (!refusal)
+      return new LockUnavailableError(this.id.keys, 'no node has answered the calls that came earlier');
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 

@@ -105,7 +105,10 @@ function isSame(a: CurrentLeader | undefined, b: CurrentLeader | undefined): boo
 
 /** @param what - the start of the message: the code that uses the name */
 export function nobodyLeads(what: string, { names }: Leaders): RedlockError {
-  const led = names.length === 0 ? 'The application has no @Leader at all' : `The names with @Leader are ${quoted(names)}`;
+  const led =
+    names.length === 0
+      ? 'The application has no @Leader at all'
+      : `The names with @Leader are ${quoted(names)}`;
   return new RedlockError(
     'NO_LEADER',
     `${what}: no method of this application has @Leader with that name, so this process never leads. ${led}. ` +
