@@ -767,7 +767,7 @@ describe('log lines in docs/errors.md', () => {
       return log.of('warn').join();
     },
     '... locks ... inside an open transaction': () => saidWhenLocking('warn', () => true),
-    '... locks ... in a transaction that has already ended': async () => {
+    '... in a transaction that has already ended': async () => {
       const log = new LogLines();
       const transaction = {};
       const hooks = {
