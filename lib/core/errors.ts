@@ -144,7 +144,7 @@ function whoHasIt(owner: string, details: LockHeldDetails): string {
   const { holders, heldByCaller } = details;
   const name = printable(owner);
   if (holders?.length !== 0) return `held by ${name}${otherKind(details)}`;
-  return `reserved for ${name}, which ${heldByCaller ? '' : 'came earlier and '}waits in the queue`;
+  return `reserved for ${name}, who ${heldByCaller ? '' : 'came earlier and '}waits in the queue`;
 }
 
 /** Two kinds of lock on one key are usually a mistake, so the message says that the kinds differ. */

@@ -260,7 +260,7 @@ test.each([
 });
 
 test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])('refuses version %s as too old', (version) => {
-  expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
+  expect(adviceOnVersion(version)).toContain(`the server has version ${version}; upgrade to 6.2 or later`);
 });
 
 test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])('accepts version "%s"', (version) => {

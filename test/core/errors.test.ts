@@ -63,7 +63,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
       'permits, against an exclusive lock',
       { ...holder, mode: 'exclusive' },
       { mode: 'permits', permits: 5 },
-      "in the mode 'exclusive', which excludes a lock of 5 permits",
+      "in the mode 'exclusive', which excludes a lock with `permits: 5`",
     ],
   ])('says that kinds of lock are mixed: %s', (_name, first, kind, text) => {
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });

@@ -237,7 +237,7 @@ describe('class definition throws for invalid options', () => {
     [
       { mode: 'shared', oncePerTick: true },
       TypeError,
-      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of such a lock would run the tick: leave out one of the two",
+      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of such a lock would run the tick: leave out one of the two options",
     ],
     [
       { permits: 3, oncePerTick: true },

@@ -173,8 +173,8 @@ describe('a lock of a named module', () => {
     expect(lock.keys).toEqual(['invoice:1']);
     await expect(invoices.main.acquire(ofBilling.invoice, 1)).rejects.toThrow(
       new TypeError(
-        '"invoice" is declared for the module \'billing\', but the call went to the module without a name, where it would exclude ' +
-          "nobody. Inject `@InjectLockService('billing')`, or change the `instance` of the declaration",
+        '"invoice" is declared for the module \'billing\', but the call went to the module without a name, where the lock would exclude ' +
+          "no other caller. Inject `@InjectLockService('billing')`, or change the `instance` of the declaration",
       ),
     );
     await expect(invoices.billing.acquire(ofBilling.other)).rejects.toThrow('Inject the `LockService`');

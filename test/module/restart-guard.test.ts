@@ -142,7 +142,7 @@ describe('new nodes', () => {
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as Error).message).toMatch(
-      /votes again in \d+ ms \(restartGuard\)\. Set `waitForQuorum` to make the start-up wait for that\.$/,
+      /votes again in \d+ ms \(restartGuard\)\. Set `waitForQuorum` to make the start of the application wait until a quorum votes\.$/,
     );
   });
 

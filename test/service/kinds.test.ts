@@ -124,7 +124,7 @@ describe('permits', () => {
     await permit.release();
     await service.acquire('stripe', once);
     expect((await failureOf(service.acquire('stripe', { ...once, permits: 5 }))).message).toContain(
-      "in the mode 'exclusive', which excludes a lock of 5 permits",
+      "in the mode 'exclusive', which excludes a lock with `permits: 5`",
     );
   });
 
@@ -269,7 +269,7 @@ describe('shared locks', () => {
         });
         await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
-          message: expect.stringContaining('this call asks for a lock of 2 permits'),
+          message: expect.stringContaining('this call asks for a lock with `permits: 2`'),
         });
       });
     });
