@@ -70,8 +70,8 @@ export interface AttemptResult {
 }
 
 /**
- * Largest number of further rounds of an attempt that the queue node has granted. Each round asks the nodes that
- * refused again: they may store a lock whose release is still under way, or an attempt that gives up because the queue
+ * Largest number of further rounds of an attempt that the queue node has granted. Each round again asks the nodes that
+ * refused. Such a node may store a lock whose release is still under way, or an attempt that gives up because the queue
  * node refused it.
  */
 const MOST_ROUNDS = 4;

@@ -59,7 +59,10 @@ export class LockScope {
     return this.around ? this.around(run) : run();
   }
 
-  /** `true` if calls that were started inside are under the lock: the lock is held, or was lost before its release. */
+  /**
+   * `true` if calls that were started inside the scope are under the lock: the lock is held, or was lost before its
+   * release.
+   */
   get covers(): boolean {
     const { state } = this.lock;
     return state === 'lost' || (state !== 'released' && (!this.#isOver || this.awaitsCommit));

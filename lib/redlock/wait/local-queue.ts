@@ -52,8 +52,8 @@ export class LocalQueue {
   #turn = false;
   /**
    * The time at which the first waiter must ask, by the monotonic clock. It comes from the last message with a delay.
-   * It stays valid when another waiter becomes the first, and after earlier requests: the node expects a request at
-   * that time.
+   * It stays valid when another waiter becomes the first, and after requests before this time, because the node expects
+   * a request at this time.
    */
   #askAt = Infinity;
   /**
