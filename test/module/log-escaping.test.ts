@@ -50,6 +50,6 @@ test('escapes keys and owners in every log line', async () => {
     expect.stringMatching(/^nodes: 'memory'/),
     expect.stringContaining(`skipped: "${SHOWN}" is held by ${SHOWN} for`),
     expect.stringContaining(`The lock on "${SHOWN}" is lost`),
-    expect.stringContaining(`were running: ${SHOWN}. `),
+    expect.stringContaining(`were running under locks on ${SHOWN}. `),
   ]);
 });

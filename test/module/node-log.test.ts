@@ -109,7 +109,7 @@ test('logs one line for a lost lock, and none for a release', async () => {
   locks.lose('a');
   expect(lock.isHeld()).toBe(false);
   expect(log.lines).toEqual([
-    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: too few nodes') },
+    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: fewer than a quorum of nodes') },
   ]);
   await module.close();
 });
