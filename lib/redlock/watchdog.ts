@@ -140,7 +140,7 @@ export class Watchdog {
       for (const batch of due) {
         if (batch.renews) this.#enter(batch);
         // Iterate over the batch itself and not over a copy: the listener of a lost lock may release or extend later
-        // locks.
+        // locks, which then leave the batch.
         else for (const lock of batch.locks) lock.lapses();
       }
       const line = this.#lines.get(ttl);
