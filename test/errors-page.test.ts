@@ -359,7 +359,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
       await redis.client().persist('lock:{key}');
       return messageOf(LockHeldError, locks.acquire('key', once));
     },
-    'has run already': async () => {
+    'has already run': async () => {
       server = await startRedis();
       app = await startApp({ providers: [Beats] }, { nodes: server.url, defaults: once });
       const beats = app.get(Beats);
@@ -399,7 +399,7 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
   provoke('LOCK_LOST', {
     'its validity ran out before a quorum renewed it': () => loss({ ttl: 300 }, (redis) => redis.pause()),
     'its maxHold of ... ms had passed': () => loss({ ttl: 300, maxHold: 100 }),
-    'too few nodes still store it for a quorum': () =>
+    'fewer than a quorum of nodes still store it': () =>
       loss({ ttl: 6_000 }, (redis) => redis.client().flushall()),
     'the outer call released it while a nested call still used it': async () => {
       const { locks } = await locksOnServer();
@@ -454,7 +454,7 @@ const declared = defineLocks({ report: { key: 'report' }, invoice: { key: 'invoi
 
 describe('docs/errors.md quotes each message about invalid options', () => {
   provoke('Options that do not fit', {
-    'Expected `permits` for a lock that is declared with `permits`, got ...': async () =>
+    'no `permits`, got ..., because the lock is declared without `permits`': async () =>
       thrownBy(() =>
         RedlockModule.forRoot({ ...memory, locks: declared, overrides: { report: { permits: 2 } } }),
       ),
@@ -464,7 +464,7 @@ describe('docs/errors.md quotes each message about invalid options', () => {
       const locks = await locksOn(etcd({ endpoints: 'http://127.0.0.1:1' }));
       return messageOf(RangeError, locks.acquire('key', { ttl: 2_500 }));
     },
-    'Expected `ttl` to be at most the restart guard of ... ms': async () => {
+    'Expected `ttl` to be at most the `restartGuard` of ... ms': async () => {
       const locks = await locksOn('memory', { restartGuard: 20_000 });
       return messageOf(RangeError, locks.acquire('key', { ttl: 30_000 }));
     },
@@ -565,7 +565,7 @@ describe('docs/errors.md quotes each log line', () => {
       return log.of('error').join();
     },
     'a restart can forget locks that are held': async () => warnedOf(await onServer()),
-    'Shut down while locked methods were running: ...': async () => {
+    'Shut down while methods were running under locks on ...': async () => {
       const log = new LogLines();
       app = await startApp({}, { ...memory, shutdownTimeout: 10 }, { logger: log });
       const { running, ended } = untilLost(app.get(LockService));
@@ -580,7 +580,7 @@ describe('docs/errors.md quotes each log line', () => {
       await app.get(LockService).withLock('key', () => undefined);
       return log.of('warn').join();
     },
-    '... locks ... in a transaction that has ended': async () => {
+    '... locks ... in a transaction that has already ended': async () => {
       const log = new LogLines();
       const transaction = {};
       const hooks = {

@@ -10,7 +10,7 @@ export interface RedlockBoardOptions {
 
   /**
    * Guards that decide who may see and use the board: classes, which Nest injects, or instances. Guards of the whole
-   * application come before them.
+   * application run before these guards.
    * @defaultValue none, which `public` must confirm
    */
   readonly guards?: readonly (Type<CanActivate> | CanActivate)[];
@@ -22,7 +22,7 @@ export interface RedlockBoardOptions {
   readonly public?: boolean;
 
   /**
-   * `true` if everybody whom the guards admit may end locks of others.
+   * `true` if everybody whom the guards admit may end the locks of any holder.
    * @defaultValue false
    */
   readonly allowForceRelease?: boolean;
@@ -46,7 +46,7 @@ export interface RedlockBoardOptions {
 
 const NAMES = ['path', 'guards', 'public', 'allowForceRelease', 'actor', 'instance', 'imports'];
 
-/** @throws TypeError naming the option that does not fit; Error unless exactly one of `guards` and `public` is given */
+/** @throws TypeError naming the wrong option; Error unless exactly one of `guards` and `public` is given */
 export function checkBoardOptions(options: RedlockBoardOptions): void {
   checkOptionNames('RedlockBoardModule.forRoot', options, NAMES);
   const { path, guards = [], public: isPublic, allowForceRelease, actor, instance } = options;
@@ -66,12 +66,12 @@ export function checkBoardOptions(options: RedlockBoardOptions): void {
   if (guards.length === 0 && isPublic !== true) {
     throw new Error(
       'RedlockBoardModule has no `guards`, so everybody who reaches this application would see its locks. Write ' +
-        '`guards: [AdminGuard]` with a guard of yours, or `public: true` if that is meant.',
+        '`guards: [AdminGuard]` with a guard of yours, or `public: true` if everybody may see the locks.',
     );
   }
   if (guards.length > 0 && isPublic === true) {
     throw new Error(
-      'RedlockBoardModule has `guards` and is `public: true`: only one of the two can be meant. Leave the other one out.',
+      'RedlockBoardModule has both `guards` and `public: true`, which contradict each other. Leave out one of the two.',
     );
   }
 }

@@ -11,13 +11,18 @@ import { declaredRow } from './declared-row.js';
 
 export const BOARD_OPTIONS = Symbol('REDLOCK_BOARD_OPTIONS');
 
-/** A request of Express, or one of Fastify with Node's own in `raw`. */
+/** A request of Express, or a request of Fastify, which has the request of Node in `raw`. */
 export type PlatformRequest = Exchange['request'] & { raw?: Exchange['request']; originalUrl?: string };
 
-/** A response of Express, or one of Fastify with Node's own in `raw`. After `hijack`, Fastify does not answer it. */
+/**
+ * A response of Express, or a response of Fastify, which has the response of Node in `raw`. After `hijack`, Fastify
+ * itself sends no answer.
+ */
 export type PlatformResponse = Exchange['response'] & { raw?: Exchange['response']; hijack?: () => void };
 
-/** The board of this process: it records the events of its locks, and looks at the store while somebody watches. */
+/**
+ * The board of this process. It records the events of this process's locks, and reads the store while somebody watches.
+ */
 @Injectable()
 export class Board implements OnModuleInit, BeforeApplicationShutdown {
   #server: BoardServer | undefined;
@@ -53,7 +58,7 @@ export class Board implements OnModuleInit, BeforeApplicationShutdown {
     await this.#server?.release(exchangeOf(request, response), body, actorOf);
   }
 
-  /** Runs before the server closes: the server waits for the streams, which end here. */
+  /** Ends the streams to the pages in this hook, because the server waits for open streams before it closes. */
   beforeApplicationShutdown(): void {
     this.#server?.close();
     this.#events?.stop();

@@ -32,8 +32,8 @@ import { checkBoardOptions, type RedlockBoardOptions } from './board.options.js'
 @Module({})
 export class RedlockBoardModule {
   /**
-   * @throws TypeError naming the option that does not fit; Error without `guards`, unless `public: true` says that
-   * everybody may see the board
+   * @throws TypeError naming the wrong option; Error without `guards`, unless `public: true` says that everybody may
+   * see the board
    */
   static forRoot(options: RedlockBoardOptions): DynamicModule {
     checkBoardOptions(options);

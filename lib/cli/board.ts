@@ -13,7 +13,7 @@ import type { Session } from './session.js';
 import { print, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
-/** The keys that this process holds: none. */
+/** The ids of the locks that this process holds: none. */
 const NOTHING: ReadonlySet<string> = new Set();
 
 /** Size limit of a request body from the page, in bytes. The page sends a number and ids. */
@@ -22,7 +22,7 @@ const LONGEST_BODY = 1_024 * 1_024;
 /**
  * Serves the board on the loopback interface until the signal of the terminal aborts.
  *
- * @throws UsageError when the port is taken
+ * @throws UsageError when the port is in use
  */
 export async function board(
   { inspection }: Session,
@@ -68,7 +68,7 @@ async function listen(server: Server, port: number): Promise<void> {
     server.once('error', (error: NodeJS.ErrnoException) => {
       reject(
         error.code === 'EADDRINUSE'
-          ? new UsageError(`Port ${port} is in use. Write another one after --port, or none`)
+          ? new UsageError(`Port ${port} is in use. Write another port after --port, or leave out --port`)
           : error,
       );
     });
@@ -88,7 +88,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   await pages.release({ request, response }, body, async () => userName());
 }
 
-/** The name of the user; `undefined` for a user id without a name, as containers have. */
+/** The name of the user; `undefined` for a user id without a name, which is usual in containers. */
 function userName(): string | undefined {
   try {
     return userInfo().username;

@@ -1,11 +1,11 @@
-// node:util can read this command line. A package for it would be a dependency of every application that installs this
-// library.
+// `node:util` reads the command line, because a package for that would be a dependency of every application that
+// installs this library.
 import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
-/** The nodes of a command, and the prefix of the keys there. */
+/** The nodes of a command, and the prefix of the keys on these nodes. */
 export interface Target {
   /** URLs; they may hold passwords. */
   readonly nodes: readonly string[];
@@ -103,27 +103,27 @@ const COMMANDS: Readonly<
 /** Shortest `--interval`, so that polls do not slow down the nodes. */
 const SHORTEST_INTERVAL_MS = 100;
 
-export const HELP = `Looks at the locks of nestjs-redlock, and ends them.
+export const HELP = `Shows the locks of nestjs-redlock, and ends locks.
 
 Usage: nestjs-redlock <command> --node URL [--node URL ...] [options]
 
 Commands:
-  list [PREFIX]     the locks that are held, of all keys or those that begin with PREFIX
+  list [PREFIX]     list the held locks: all keys, or the keys that begin with PREFIX
   list --declared --locks FILE
-                    the locks that are declared, and how many keys of each are held
+                    list the declared locks, each with the number of its held keys
   describe NAME --locks FILE
-                    how a lock is declared, and who holds it
-  leaders           who leads, by the names that @Leader gives
-  inspect KEY       who holds a lock, and what each node says
-  watch [PREFIX]    the locks as they come and go, until Ctrl-C
-  release KEY       end a lock, whoever holds it; asks first
-  doctor            whether the nodes are fit for locks, and what to change
-  board             a page that shows all that as it changes, on this machine alone, until Ctrl-C
+                    show how a lock is declared, and who holds it
+  leaders           list the names of @Leader, each with the present leader
+  inspect KEY       show who holds a lock, and the answer of each node
+  watch [PREFIX]    show the held locks and their changes, until Ctrl-C
+  release KEY       end a lock of any holder; asks for confirmation
+  doctor            check whether the nodes are fit for locks, and say what to change
+  board             serve a page with the locks and nodes on this machine only, until Ctrl-C
   postgres-migration
                     print the SQL that makes the tables and functions for locks in PostgreSQL
 
 Nodes:
-  -n, --node URL    a node; repeat it for each of them, as in the application's \`nodes\`.
+  -n, --node URL    the URL of a node; repeat it for each node in the application's \`nodes\`.
                     Or set REDLOCK_NODES to URLs with commas or spaces between them, which also keeps
                     passwords out of the list of processes.
                       redis://[user:password@]host[:port][/db]
@@ -131,7 +131,7 @@ Nodes:
                       unix:///path/to/socket
                       redis+sentinel://[user:password@]host[:port],host[:port]/name[/db]
                       redis+cluster://[user:password@]host[:port],host[:port]
-                      postgres://[user[:password]@]host[:port]/database  alone
+                      postgres://[user[:password]@]host[:port]/database  must be the only node
                       http://[user:password@]host:port                   a member of etcd; or https://
   --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
   --ca FILE         trust this certificate authority
@@ -141,19 +141,19 @@ Nodes:
   --schema NAME     PostgreSQL: the schema of the tables; default "redlock"
 
 Options:
-  --json            for programs
+  --json            print JSON, for programs
   --limit N         list: stop after N locks
-  --locks FILE      list --declared, describe: the JavaScript file that exports what defineLocks returns
-  --interval MS     watch: milliseconds between two looks; default 1000
-  --id ID           release: only this one of those who hold it, as inspect names it
-  -y, --yes         release: do not ask
-  --port N          board: its port; default one that is free
-  --allow-release   board: the page may end locks; it asks first
+  --locks FILE      list --declared, describe: the JavaScript file that exports the result of defineLocks
+  --interval MS     watch: milliseconds between two polls; default 1000
+  --id ID           release: end only the holder with this id, which inspect shows
+  -y, --yes         release: do not ask for confirmation
+  --port N          board: the TCP port; default any free port
+  --allow-release   board: allow the page to end locks; the page asks for confirmation
   --role NAME       postgres-migration: give this role the rights that an application needs
-  -h, --help        this text
-  --version
+  -h, --help        print this text
+  --version         print the version
 
-Exit codes: 0 done; 1 not held, or doctor found a problem; 2 bad command line; 3 too few nodes answered, also for doctor;
+Exit codes: 0 done; 1 not held, or doctor found a problem; 2 wrong command line; 3 too few nodes answered, also for doctor;
 4 other errors.
 `;
 

@@ -13,12 +13,12 @@ import { NODE_LIMIT_MS } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
 /**
- * Number of nodes from which the restart guard is on by default: a restarted node of the application then does not
- * vote.
+ * With this number of nodes or more the restart guard is on by default, so a restarted node does not vote for some
+ * time.
  */
 const GUARDED_FROM = 3;
 
-/** Smallest reported difference of clocks, in milliseconds; NTP keeps them much closer. */
+/** Smallest reported difference of clocks, in milliseconds; NTP keeps clocks much closer. */
 const CLOCK_TOLERANCE_MS = 500;
 
 /** Findings about one node: one server, or the masters of a Cluster. */
@@ -46,7 +46,7 @@ export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: T
     const nodes: NodeExam[] = [];
     const names = new Set<string>();
     for (const [index, channel] of channels.entries()) {
-      // Examines one node after another: concurrent measurements of round trips disturb each other.
+      // Examine one node after another: concurrent measurements of round trips disturb each other.
       const name = nameOf(channel.client, names);
       nodes.push(await examineNode(name, channel, opening[index], target.keyPrefix, guarded));
     }

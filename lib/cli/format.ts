@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { printable as escaped } from '../core/printable.js';
 import type { LockHolder, LockInfo, LockVote } from '../core/lock-info.js';
 
-/** Width below which the first column is never shortened, in characters. */
+/** Smallest width to which the first column is shortened, in characters. */
 const NARROWEST = 16;
 
 /**
@@ -112,7 +112,7 @@ export function modeOf({ mode, permits, holders }: LockInfo): string {
   return permits === undefined ? (mode ?? '') : `${holders.length} of ${permits}`;
 }
 
-/** Formats the holders of a lock as a table, the first to end first. */
+/** Formats the holders of a lock as a table, in the order in which their locks end. */
 export function holderTable(holders: readonly LockHolder[]): string[] {
   const hasSlots = holders.some(({ slot }) => slot !== undefined);
   const columns = ['OWNER', 'ID', 'HELD FOR', 'ENDS IN', 'TOKEN'];
@@ -145,7 +145,8 @@ export function voteTable(votes: readonly LockVote[]): string[] {
 }
 
 /**
- * Formats the time since the start of a hold. 0 at least, because the holder's clock may be ahead of this machine's.
+ * Formats the time since a holder acquired its lock. The time is at least 0, because the holder's clock may be ahead of
+ * this machine's clock.
  */
 export function ageOf(since: Date | undefined): string {
   return since === undefined ? '' : duration(Math.max(0, Date.now() - since.getTime()));

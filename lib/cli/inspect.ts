@@ -41,6 +41,6 @@ function indented(holders: readonly LockHolder[]): string[] {
 function whyNotHeld({ votes }: LockInfo): string {
   if (!votes.some(({ vote }) => vote === 'held')) return 'not held';
   return votes.some(({ vote }) => vote === 'error')
-    ? 'held on some nodes; the nodes that did not answer decide if a quorum holds it'
-    : 'not held: too few nodes store it, and it expires there by itself';
+    ? 'held on some nodes; other nodes did not answer, so it is unknown if a quorum stores it'
+    : 'not held: fewer than a quorum of nodes store it, and it expires there by itself';
 }

@@ -27,7 +27,7 @@ async function load(file: string): Promise<unknown> {
   const path = resolve(file);
   await access(path).catch(() => {
     throw new UsageError(
-      `There is no file ${path}. Build the application first, and give the path from the current folder`,
+      `There is no file ${path}. Build the application first, and give a path relative to the current folder`,
     );
   });
   try {
@@ -40,7 +40,10 @@ async function load(file: string): Promise<unknown> {
   }
 }
 
-/** An export can be a lock, locks by their names, or in CommonJS the object that has all exports. */
+/**
+ * Collects the locks of a module. An export can be a lock, an object of locks by their names, or in CommonJS the object
+ * that has all exports.
+ */
 function locksIn(value: unknown, depth = 3): Set<DeclaredLock> {
   if (isDeclaredLock(value)) return new Set([value]);
   if (typeof value !== 'object' || value === null || depth === 0) return new Set();

@@ -41,7 +41,7 @@ function openNode(url: string, where: string, tls: RedisOptions['tls']): Client 
   const unknown = [...parameters.keys()].find((name) => !known.includes(name));
   if (unknown !== undefined) {
     throw new UsageError(
-      `Expected ${where} to have no parameters${known.length > 0 ? ` but ${known.join(' and ')}` : ''}`,
+      `Expected ${where} to have no parameters${known.length > 0 ? ` other than ${known.join(' and ')}` : ''}`,
     );
   }
 
@@ -83,7 +83,7 @@ function openCluster(hosts: Address[], options: RedisOptions): Cluster {
     lazyConnect: true,
     enableOfflineQueue: false,
     clusterRetryStrategy: retryDelay,
-    // A certificate names hosts, and a Cluster announces addresses.
+    // With TLS, do not resolve host names: a certificate names hosts, and ioredis would connect to their addresses.
     ...(options.tls && { dnsLookup: (address: string, callback: LookupCallback) => callback(null, address) }),
     redisOptions: {
       ...options,

@@ -11,7 +11,7 @@ import { UsageError } from './usage-error.js';
 export function checkRelease({ yes }: RequestFor<'release'>, { input }: Terminal): void {
   if (!yes && !input.isTTY) {
     throw new UsageError(
-      'release asks for confirmation, and the input is not a terminal. Write --yes to release without it',
+      'release asks for confirmation, and the input is not a terminal. Write --yes to release without confirmation',
     );
   }
 }
@@ -30,20 +30,20 @@ export async function release(
   if (json) printJson(terminal, { key, ...(id === undefined ? {} : { id }), released });
   else if (released) {
     const who = several
-      ? 'Its holders learn of it at their next renewals.'
-      : 'Its holder learns of it at its next renewal.';
+      ? 'Its holders notice the loss at their next renewals.'
+      : 'Its holder notices the loss at its next renewal.';
     print(
       terminal,
       id === undefined
         ? `Released ${quoted(key)}. ${who}`
-        : `Ended one holder of ${quoted(key)}. It learns of that at its next renewal.`,
+        : `Ended one holder of ${quoted(key)}. That holder notices the loss at its next renewal.`,
     );
   } else if (there) print(terminal, `${quoted(key)} was not released.`);
   else print(terminal, `${quoted(key)} is not held${id === undefined ? '' : ' by that id'}.`);
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
-/** Holders of the key. Without a quorum, holders on any node. */
+/** The holders of the key, including holders that fewer than a quorum of nodes store. */
 function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
   const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
   const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));
@@ -66,8 +66,8 @@ async function agrees(
   try {
     const until =
       others.length > 0
-        ? 'Its holders notice that at their next renewals, and work until then.'
-        : 'Its holder notices that at its next renewal, and works until then.';
+        ? 'After the release its holders continue to work until they notice the loss at their next renewals.'
+        : 'After the release its holder continues to work until it notices the loss at its next renewal.';
     const question = `${quoted(key)} is held by ${name}. ${until}\nRelease it? [y/N] `;
     const answer = await asking.question(question, { signal: AbortSignal.any([signal, gone.signal]) });
     return /^y(es)?$/i.test(answer.trim());

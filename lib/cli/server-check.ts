@@ -22,7 +22,9 @@ export interface ServerExam {
   readonly name: string;
   readonly version: string | undefined;
   readonly report: ServerReport | undefined;
-  /** `appendfsync`; `'yes'` when the server does not tell its value; `'none'` without an append-only file. */
+  /**
+   * The value of `appendfsync`; `'yes'` when the server does not tell the value; `'none'` without an append-only file.
+   */
   readonly persistence: string | undefined;
   /** Median and longest of several round trips, in milliseconds. */
   readonly roundTrip: { readonly median: number; readonly worst: number } | undefined;
@@ -37,11 +39,12 @@ const SAMPLES = 20;
 /** Major and minor number of the oldest supported version: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Process and lock name of the tested channel, which no application uses. */
+/** Stands for the process and for the lock in the name of the tested channel. No application uses this name. */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
- * @param guarded - `true` if the application keeps restarted nodes from voting, so that they may forget locks
+ * @param guarded - `true` if the application does not count the votes of restarted nodes, so that a restart may lose
+ * data
  */
 export async function examineServer(
   name: string,
@@ -62,8 +65,8 @@ export async function examineServer(
   } catch (error) {
     if (!isRefusal(error)) throw error;
     warning(
-      'its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from old data go ' +
-        'unnoticed; allow it with ACL SETUSER <user> +info',
+      'its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from old data stay ' +
+        'undetected; allow INFO with ACL SETUSER <user> +info',
     );
     return { ...unanswered, ...timing, findings };
   }
@@ -104,7 +107,7 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
-    const text = `messages do not work (${reason}), so waiters for a lock have to poll; allow them with ACL SETUSER <user> ${rights}`;
+    const text = `messages do not work (${reason}), so waiters for a lock have to poll; allow messages with ACL SETUSER <user> ${rights}`;
     findings.push({ level: 'warning', text });
   }
   return findings;
@@ -126,17 +129,17 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /NOPERM|user executing the script|ACL failure in script/,
-    'allow it with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
+    'allow the command with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
   ],
   [/^OOM/, 'nothing can be locked without free memory; raise maxmemory'],
-  [/^MISCONF/, 'nothing can be locked until it can write to its disk; see its log'],
+  [/^MISCONF/, 'nothing can be locked until the server can write to its disk; see its log'],
   [
     /^NOREPLICAS/,
     'nothing can be locked while fewer replicas are connected than min-replicas-to-write; set it to 0 for locks',
   ],
   [/^READONLY/, 'give the master instead'],
-  [/^LOADING/, 'wait until it has loaded its data'],
-  [/cluster support disabled/, 'it is no Cluster; write redis:// for one server'],
+  [/^LOADING/, 'wait until the server has loaded its data'],
+  [/cluster support disabled/, 'the server is no Cluster; write redis:// for one server'],
   [/^CLUSTERDOWN/, 'see CLUSTER INFO and CLUSTER NODES'],
 ];
 
@@ -162,7 +165,7 @@ function toMicros(milliseconds: number): number {
   return Math.round(milliseconds * 1_000) / 1_000;
 }
 
-/** `undefined` when the server does not tell its value, as on many managed services. */
+/** Reads `appendfsync`; `undefined` when the server does not tell its value, as on many managed services. */
 async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   try {
     const [, value] = (await withTimeout(server.config('GET', 'appendfsync'), NODE_LIMIT_MS)) as string[];
@@ -202,7 +205,7 @@ export function adviceOnVersion(version: string): string | undefined {
   const [major = NaN, minor = NaN] = version.split('.').map((part) => Number.parseInt(part, 10));
   const [oldest, leastMinor] = OLDEST_VERSION;
   return major < oldest || (major === oldest && minor < leastMinor)
-    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later; locks are tested on 7.0`
+    ? `the server has version ${version}; upgrade to ${oldest}.${leastMinor} or later (locks are tested on 7.0)`
     : undefined;
 }
 

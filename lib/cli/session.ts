@@ -11,7 +11,7 @@ import { isPostgres, openPostgres } from './postgres-target.js';
 /** Time limit for a node to connect, and then to answer, in milliseconds. */
 export const NODE_LIMIT_MS = 2_000;
 
-/** Connected nodes, and the reader of their locks. */
+/** The connected nodes of a command, and the object that reads their locks. */
 export interface Session {
   readonly inspection: LockInspector;
   readonly nodeCount: number;
@@ -19,8 +19,8 @@ export interface Session {
 }
 
 /**
- * Connects the nodes of a target. An unreachable node is tried again in the background; until it is connected, each
- * answer of the node is the reason.
+ * Connects the nodes of a target. An unreachable node is tried again in the background. Until it is connected, each
+ * request to it fails with the reason.
  *
  * @throws UsageError
  */

@@ -8,7 +8,7 @@ import { locksOf } from './list.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** Terminal codes: move the cursor to the upper left corner, and clear the screen after it. */
+/** Terminal codes: move the cursor to the upper left corner, and clear the screen from there. */
 const CLEAR = '\u001B[H\u001B[J';
 
 /** Change of a lock between two polls. */
@@ -60,7 +60,7 @@ function screen(terminal: Terminal): View {
         ...(infos.length > 0 ? lockTable(infos, terminal.output.columns) : []),
       ),
     unavailable: (error) => draw(printable(error.message)),
-    // Begin a new line: the terminal shows ^C on the last one.
+    // Begin a new line: the terminal shows ^C on the last line.
     end: () => terminal.output.write('\n'),
   };
 }
@@ -83,7 +83,8 @@ function lines(terminal: Terminal, json: boolean): View {
   return {
     locks(infos) {
       const seen = new Map<string, Held>();
-      // A key without holders is left out: an attempt or a release is under way, and only some nodes store the key.
+      // Keys without holders are left out: only some nodes store such a key, because an attempt or a release is under
+      // way.
       for (const { key, holders } of infos)
         for (const holder of holders) seen.set(JSON.stringify([key, holder.id]), { key, ...holder });
       for (const [name, held] of known ?? []) if (!seen.has(name)) say('released', held);

@@ -42,7 +42,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
     const begun = port === 'LockStore' ? '' : `, which has ${listed(methods.filter(has))},`;
     throw new TypeError(
       `Expected ${what}${begun} to have all methods of \`${port}\`: it has no ${listed(missing)}. ` +
-        'See the ports and the contract suite of nestjs-redlock/store',
+        `Add them; nestjs-redlock/store has the interface \`${port}\`, and tests for stores (\`storeContract\`)`,
     );
   }
   const { name, modes, available, subscribed, listen } = store as Store;
@@ -51,7 +51,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
   if (!isModes(modes))
     throw badValue(
       `\`modes\` of ${what}`,
-      `a list with 'exclusive', and possibly others of ${inspect(MODES)}`,
+      `a list that contains 'exclusive', and otherwise only values of ${inspect(MODES)}`,
       modes,
     );
   if (typeof available !== 'boolean') throw badValue(`\`available\` of ${what}`, 'true or false', available);

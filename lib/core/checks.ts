@@ -4,11 +4,11 @@ import { likelyNames } from './near-names.js';
 /** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Length of each unit in milliseconds, for advice about a duration that is given as text. */
+/** Milliseconds of each unit, for advice about a text such as `'10s'` in place of a number. */
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, min: 60_000, h: 3_600_000 };
 
 /**
- * @param or - another accepted value, for the message
+ * @param or - another accepted value with the word "or" after it, for the message
  * @throws TypeError or RangeError unless `value` is a whole number of milliseconds, at least `least`
  */
 export function checkMilliseconds(option: string, value: unknown, least: number, or = ''): void {
@@ -33,9 +33,9 @@ export function checkBoolean(option: string, value: unknown): void {
 /**
  * Checks that all given options are known. A property that is `undefined` counts as not given.
  *
- * @param of - the owner of the options, for the message
+ * @param of - the name of the object that has the options, for the message
  * @param remedy - advice about an option that is unknown here, but valid in another place
- * @throws TypeError unless `options` is an object whose every given property is one of `known`
+ * @throws TypeError unless `options` is an object and `known` contains each of its given properties
  */
 export function checkOptionNames(
   of: string,
@@ -64,12 +64,12 @@ export function listed(names: readonly string[]): string {
   return names.map((name) => `\`${name}\``).join(', ');
 }
 
-/** Makes the error for an option with a bad value that must not be a number. */
+/** Makes the error for an option with a bad value. {@link badNumber} is for options that take numbers. */
 export function badOption(option: string, rule: string, value: unknown): TypeError {
   return badValue(`\`${option}\``, rule, value);
 }
 
-/** Makes the error for a bad value that is not an option; see {@link badOption}. */
+/** Makes the error for a bad value that is no option; {@link badOption} is for options. */
 export function badValue(what: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`);
 }

@@ -23,7 +23,7 @@ export function elapsedSince(start: Instant): number {
   return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);
 }
 
-/** The earlier moment on each clock. The age of a period that began at either moment is then never underestimated. */
+/** Takes the earlier reading of each clock, so that the time since either moment is never underestimated. */
 export function earlier(a: Instant, b: Instant): Instant {
   return { monotonic: Math.min(a.monotonic, b.monotonic), wall: Math.min(a.wall, b.wall) };
 }

@@ -23,10 +23,10 @@ export interface LockDefinition<Key extends DeclaredKey = DeclaredKey> extends L
 }
 
 /**
- * A lock that {@link defineLocks} has declared. `@WithLock.of(lock)` and the methods of `LockService` take it in place of a key
- * and its options.
+ * A lock that {@link defineLocks} has declared. `@WithLock.of(lock)` and the methods of `LockService` take it in place
+ * of a key and its options.
  *
- * @typeParam Args - the parameters of its key function; none for a fixed key
+ * @typeParam Args - the parameters of the lock's key function; none for a fixed key
  */
 export interface DeclaredLock<Args extends readonly unknown[] = never[]> {
   /** The name of the declaration: the label of the lock in events, traces and metrics. */
@@ -67,8 +67,8 @@ export type DeclaredLocks = Readonly<Record<string, DeclaredLock>>;
 /** The parameters of a key function; none for a fixed key. */
 type ArgsOf<Key> = Key extends (...args: infer Args) => unknown ? Args : [];
 
-// Symbols identify a declared lock, and `instanceof` does not: the application and the command can load two copies of
-// this package.
+// A global symbol identifies a declared lock in every copy of this package: the application and the command line can
+// load one copy each.
 const DECLARED = Symbol.for('nestjs-redlock:declared-lock');
 const KEYED = Symbol.for('nestjs-redlock:keyed-lock');
 
@@ -150,7 +150,7 @@ function check(name: string, definition: LockDefinition): void {
   }
 }
 
-/** Copies the error about an option: the same class, and `place` before the message. */
+/** Copies the error about an option, with the same class, and with `place` before the message. */
 export function withPlace(place: string, error: unknown): Error {
   const Kind = error instanceof RangeError ? RangeError : TypeError;
   return new Kind(`${place}: ${(error as Error).message}`);

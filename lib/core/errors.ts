@@ -58,7 +58,7 @@ export class LockHeldError extends RedlockError {
       'LOCK_HELD',
       ranTick === undefined
         ? `${titleOf(keys, details.lock)} is ${whoHasIt(owner, details)}${whatToDo(retryAfter, details)}`
-        : `${titleOf(keys, details.lock)} is not locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
+        : `${titleOf(keys, details.lock)} is not locked: ${printable(owner)} has already run ${nameOfTick(ranTick)}`,
     );
     if (details.lock !== undefined) this.lock = details.lock;
     this.heldByCaller = details.heldByCaller ?? false;
@@ -66,19 +66,20 @@ export class LockHeldError extends RedlockError {
     this.limit = details.limit;
     this.holders = details.holders ?? [];
     this.permitsSeen = details.permitsSeen;
-    // `afterTrying` and `named` need it for their copies. The property is not enumerable, so that a log does not print
-    // it.
+    // `afterTrying` and `named` copy the kind. The property is not enumerable, so that a log does not print it.
     Object.defineProperty(this, 'kind', { value: details.kind });
   }
 
   /**
-   * The holders that the nodes named in their refusals. This call waits for the first of the list. With permits the
-   * list has up to ten holders; `LockService.inspect` returns all. The list is empty when the lock is reserved for
-   * `owner`, which came earlier and waits.
+   * The holders that the nodes named in their refusals. The first of the list is the holder for which this call would
+   * have to wait. With permits the list has up to ten holders; `LockService.inspect` returns all. The list is empty
+   * when the lock is reserved for `owner`, which came earlier and waits.
    */
   readonly holders: readonly LockHolder[];
 
-  /** `true` if the call was made under a lock of one of its keys, and so waited for itself. */
+  /**
+   * `true` if the code that made the call itself holds a lock on one of the keys, so that the call waited for itself.
+   */
   readonly heldByCaller: boolean;
 
   /**
@@ -92,9 +93,9 @@ export class LockHeldError extends RedlockError {
   readonly limit: RetryLimit | undefined;
 
   /**
-   * The number of permits that another caller recently asked for, or a smaller number that is still larger than this
-   * call's. Only with `permits`, when another caller asked for more permits than this call; otherwise `undefined`. The
-   * limit of the key is the largest number.
+   * Defined only when this call asked for `permits` and another caller recently asked for a larger number. The limit of
+   * the key is then the largest number that a recent caller asked for. `permitsSeen` is that number, or a smaller one
+   * that is still larger than this call's own.
    */
   readonly permitsSeen: number | undefined;
 
@@ -150,7 +151,7 @@ function whoHasIt(owner: string, details: LockHeldDetails): string {
 function otherKind({ holders = [], kind }: LockHeldDetails): string {
   const [holder] = holders;
   if (!holder || !kind || holder.mode === kind.mode) return '';
-  const held = holder.mode === 'permits' ? 'as one of several permits' : `in the mode '${holder.mode}'`;
+  const held = holder.mode === 'permits' ? 'with `permits`' : `in the mode '${holder.mode}'`;
   return ` ${held}, which excludes ${nameOfKind(kind)}`;
 }
 
@@ -159,8 +160,8 @@ function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind 
     const [holder] = holders;
     if (!holder) {
       return (
-        '. That waiter cannot get the lock before this call ends, because this call already runs under it. Set ' +
-        '`reentrant` to join the held lock (calls side by side do not join), or move the common work of both methods ' +
+        '. That waiter cannot get the lock before this call ends, because this call already runs under the lock. Set ' +
+        '`reentrant` to join the held lock (parallel calls do not join), or move the common work of both methods ' +
         'to a method without a lock.'
       );
     }
@@ -173,7 +174,7 @@ function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind 
     }
     return (
       ', and this call already runs under that lock, so it would wait for itself. Set `reentrant` to join the held lock ' +
-      '(calls side by side do not join), or move the common work of both methods to a method without a lock.'
+      '(parallel calls do not join), or move the common work of both methods to a method without a lock.'
     );
   }
   return Number.isFinite(retryAfter)
@@ -191,7 +192,7 @@ function gaveUp(limit: RetryLimit | undefined, verb: string): string {
     : `${verb} after ${limit.attempts} attempts (retry.attempts).`;
 }
 
-/** The vote of one node when an attempt failed, or its answer about the requested key. */
+/** The vote of one node in a failed attempt, or the node's answer to a failed `inspect`, `list` or `forceRelease`. */
 export interface NodeVote {
   /** The node's address, without credentials. */
   readonly node: string;
@@ -212,7 +213,7 @@ export class GuardedNodeError extends Error {
   }
 }
 
-const WAIT_AT_START = ' Set `waitForQuorum` to make the start-up wait for that.';
+const WAIT_AT_START = ' Set `waitForQuorum` to make the start of the application wait until a quorum votes.';
 
 /** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown if the lock is free. */
 export class LockUnavailableError extends RedlockError {
@@ -223,7 +224,7 @@ export class LockUnavailableError extends RedlockError {
     readonly keys: readonly string[],
     private readonly reason: string,
     votes: readonly NodeVote[] = [],
-    /** The operation that failed, as a verb with its object. */
+    /** The operation that failed, such as `lock "a"`. */
     private readonly what = `lock ${quoted(keys)}`,
     /** The limit of `retry` that ended the wait; `undefined` when the call did not wait. */
     readonly limit?: RetryLimit,
@@ -238,7 +239,7 @@ export class LockUnavailableError extends RedlockError {
       `${[`Could not ${what}: ${reason}`, ...errors].join('; ')}${end}${advice}`,
       first && { cause: first.error },
     );
-    // Both properties are not enumerable: the message contains the reasons, and a log would print each error of the
+    // These properties are not enumerable: the message contains the reasons, and a log would print each error of the
     // votes at length.
     Object.defineProperty(this, 'votes', { value: votes });
     Object.defineProperty(this, 'reason', { enumerable: false });
@@ -277,7 +278,10 @@ export class LockLostError extends RedlockError {
     reason: string,
     lock?: string,
   ) {
-    super('LOCK_LOST', `The lock on ${titleOf(keys, lock)} is lost: ${reason}. Stop what it protects.`);
+    super(
+      'LOCK_LOST',
+      `The lock on ${titleOf(keys, lock)} is lost: ${reason}. Stop the work that it protects.`,
+    );
     if (lock !== undefined) this.lock = lock;
   }
 
@@ -293,7 +297,10 @@ export function asError(thrown: unknown): Error {
 /** No time was left to wait for the answer of a node, so its vote is unknown. */
 export class NoTimeError extends Error {}
 
-/** A store was closed while it connected, as at a shutdown during the start: no node is missing. */
+/**
+ * The application closed a store while the store connected, such as at a shutdown during the start. The error does not
+ * mean that a node is down.
+ */
 export class ClosedStoreError extends Error {
   override readonly name = 'ClosedStoreError';
 
@@ -303,7 +310,7 @@ export class ClosedStoreError extends Error {
 }
 
 /**
- * A store cannot be used for locks, such as a standby, so the start fails. The name of the store comes before the
+ * A store cannot be used for locks, such as a standby, so the start fails. Callers put the name of the store before the
  * message.
  */
 export class UnfitStoreError extends Error {

@@ -2,8 +2,9 @@
 export const STEPS_PER_SECOND = 2 ** 20;
 
 /**
- * Milliseconds by which a token may run ahead of a node's clock before the node's marker is raised. Tokens keep
- * increasing when a node's clock steps back by less than the time that a record stays after its end, minus this lead.
+ * Milliseconds by which a token may be ahead of a node's clock; a node that grants a token further ahead stores the
+ * token in its marker. Tokens keep increasing after a node's clock is set back, if the step is shorter than the time
+ * that a record stays after its end, minus this lead.
  */
 export const LEAD_MS = 2_000;
 

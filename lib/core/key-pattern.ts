@@ -3,11 +3,15 @@ import type { DeclaredLock } from './declared-lock.js';
 /** Marks an argument in a pattern. It is a noncharacter of Unicode, so no key contains it. */
 const HOLE = '\u{10FFFF}';
 
-/** Number of stand-in arguments for a key function: more than its parameters, and enough for a rest parameter. */
+/**
+ * Number of stand-in arguments for a key function: more than a usual key function has parameters, and enough for a rest
+ * parameter.
+ */
 const ARGUMENTS = 8;
 
 /**
- * Limit of operations on the stand-ins in one call, which ends an endless loop. A usual key function needs far fewer.
+ * Largest number of operations on the stand-in arguments in one call of a key function. It ends an endless loop; a
+ * usual key function needs far fewer operations.
  */
 const MOST_ASKED = 1_000;
 
@@ -21,12 +25,14 @@ export interface KeyPattern {
 }
 
 /**
- * Finds the key patterns of a declared lock, which tell the keys of this lock from others in a list of locks. Calls the
- * key function with stand-ins as arguments: first with all of them, then with fewer. A branch on a missing argument so
- * yields both of its patterns; any other branch yields one. Every property of a stand-in is another stand-in.
+ * Finds the patterns of the keys of a declared lock, so that a list of locks can show which keys belong to this lock.
  *
- * @returns an empty list if the function does anything else than insert its arguments into texts, or if a key consists
- * of an argument alone
+ * Calls the key function with stand-ins as arguments: first with all stand-ins, then with fewer. A function that tests
+ * for a missing argument therefore yields the patterns of both branches; any other branch yields one pattern. Every
+ * property of a stand-in is another stand-in.
+ *
+ * @returns the patterns; none if the function does more with its arguments than insert them into texts, or if a key
+ * consists of an argument alone
  */
 export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (lock.keys) return lock.keys.map(patternOf);
@@ -36,7 +42,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (texts.length === 0 || !texts.every((text) => text.includes(HOLE))) return [];
   const all = [...new Set([...texts, ...ofFewer.flat()])];
   const patterns = all.map(patternOf);
-  // `order:*` covers `order:all`, and also the key for a missing argument.
+  // `order:*` covers `order:all`, and also `order:undefined`, the key without an argument.
   const isCovered = (at: number): boolean =>
     patterns.some((pattern, other) => {
       const isAsWide = patterns[at]!.fits(all[other]!);
@@ -60,8 +66,8 @@ function textsOf(lock: DeclaredLock, count: number): readonly string[] {
 }
 
 /**
- * Makes an argument that acts as a text inside a text, and as a function and an object elsewhere. Use as a number
- * throws.
+ * Makes an argument that acts as a text inside a text, and as a function and an object elsewhere. A conversion to a
+ * number throws.
  */
 function standIn(ask: () => void): unknown {
   const next = (): unknown => {

@@ -1,6 +1,6 @@
 import { badValue } from './checks.js';
 
-/** The prefix of leader keys. A leader is a lock with this key for the stores and for operators. */
+/** The prefix of leader keys. For the stores and for operators, a leader is the holder of a lock with such a key. */
 export const LEADER_PREFIX = 'leader:';
 
 /** The key of a lock: one key, or several that make one lock. */
@@ -17,7 +17,11 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
   const keys: readonly unknown[] = Array.isArray(key) ? key : [];
   const usable = keys.filter(isUsable);
   if (keys.length === 0 || usable.length < keys.length) {
-    throw badValue(what, 'a string that is not empty and does not begin with "}", or an array of such', key);
+    throw badValue(
+      what,
+      'a string that is not empty and does not begin with "}", or an array of such strings',
+      key,
+    );
   }
   return typeof key === 'string' ? [key] : [...new Set(usable)].toSorted();
 }
@@ -32,7 +36,10 @@ export function oneKey(key: string): string {
   return key;
 }
 
-/** A key that begins with "}" would make an empty hash tag, and its parts could be in different hash slots (S19). */
+/**
+ * The key is inside the hash tag of all its Redis keys. A key that begins with "}" would make the tag empty, and these
+ * Redis keys could be in different hash slots (S19).
+ */
 function isUsable(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && !key.startsWith('}');
 }

@@ -32,20 +32,20 @@ export class Lease {
   readonly id = randomId();
 
   /**
-   * Set when the attempt has failed or the lock is released. After that a node must start no request for the lease
-   * except its release: a write that arrives after the release would stay for the whole ttl (S15).
+   * `true` when the attempt has failed or the lock is released. From then on the client may send only the release of
+   * the lease: a write that reaches a node after the release would stay for the whole ttl (S15).
    */
   ended = false;
 
   /**
-   * The slot of each key, in the order of the keys; only with permits, and from the time at which the slots are known.
-   * The vote of a node that stored the lease in another slot does not count.
+   * The slot of each key, in the order of the keys; `undefined` without permits, and until the slots are known. The
+   * vote of a node that stored the lease in another slot does not count.
    */
   slots: readonly number[] | undefined;
 
   /**
-   * The number of permits that another caller recently asked for, if it is larger than this lease's; that number is the
-   * limit.
+   * The number of permits that another caller recently asked for, if it is larger than this lease's own number; the
+   * larger number is the limit.
    * @internal Used by the algorithm only, like the other internal members.
    */
   permitsSeen: number | undefined;
@@ -59,8 +59,8 @@ export class Lease {
     /** Readable name of the process. */
     readonly owner: string,
     /**
-     * Milliseconds that a node keeps the lease, counted from the last acquire or extend; the longest value requested so
-     * far.
+     * Milliseconds for which a node keeps the lease, counted from the last acquire or extend. If calls of `extend` gave
+     * different values, this is the longest.
      */
     public ttl: number,
     tick?: Tick,
@@ -69,7 +69,7 @@ export class Lease {
     if (tick) this.#afterwards = { tick, minHold: 0, sent: undefined };
   }
 
-  /** The tick of a schedule that the lease is for, if any. */
+  /** The tick of a schedule for which the lease was requested, if any. */
   get tick(): Tick | undefined {
     return this.#afterwards?.tick;
   }
@@ -94,13 +94,13 @@ export class Lease {
     this.permitsSeen = Math.max(this.permitsSeen ?? 0, permits);
   }
 
-  /** Milliseconds for which nodes must keep the keys when the lock is released now; 0 to free the keys. */
+  /** Milliseconds for which nodes must keep the keys if the lock is released now; 0 to free the keys. */
   get keepFor(): number {
     const { sent, minHold = 0 } = this.#afterwards ?? {};
     return sent === undefined ? 0 : leftUntil(sent + minHold);
   }
 
-  /** The tick that nodes must remember when the lock is released now. */
+  /** The tick that nodes must remember if the lock is released now. */
   get mark(): TickMark | undefined {
     const { sent, tick } = this.#afterwards ?? {};
     if (!tick || sent === undefined) return undefined;
@@ -109,7 +109,8 @@ export class Lease {
   }
 
   /**
-   * Milliseconds after the release for which a node that did not receive the release still needs it.
+   * Milliseconds after which a release that a node has missed is no longer needed: the lease has then expired, and the
+   * record of its tick would have expired, too.
    * @internal
    */
   get pendingFor(): number {
@@ -120,7 +121,7 @@ export class Lease {
 
 interface Afterwards {
   readonly tick: Tick | undefined;
-  /** Shortest time in milliseconds that the keys are kept, also when the lock is released sooner. */
+  /** Shortest time in milliseconds for which the keys are kept, even if the lock is released sooner. */
   readonly minHold: number;
   /**
    * The `performance.now()` of the first request; `undefined` before the lock is acquired. It is a time of the

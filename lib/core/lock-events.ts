@@ -6,13 +6,13 @@ export type LockState = 'held' | 'unconfirmed' | 'lost' | 'released';
 
 /** The slots of a lock; only with `permits`. */
 export interface LockSlots {
-  /** `LockHandle.slot`; absent with several keys, which have `slots`. */
+  /** `LockHandle.slot`; absent with several keys, see `slots`. */
   readonly slot?: number;
   /** `LockHandle.slots`. */
   readonly slots?: readonly number[];
 }
 
-/** @returns the properties for events; none without permits */
+/** @returns the slots as properties of an event; no properties without permits */
 export function slotsOf(lock: {
   readonly slot: number | undefined;
   readonly slots: readonly number[] | undefined;
@@ -48,12 +48,15 @@ export interface LockStateEvent extends LockSlots {
 export const LOCK_STATE_CHANNEL = 'nestjs-redlock:lock-state';
 
 /**
- * A message costs almost no time without subscribers. Node reports the error of a subscriber as an uncaught exception;
- * the error does not affect the lock.
+ * Publishing costs almost no time without subscribers. If a subscriber throws, Node reports an uncaught exception, and
+ * the lock is not affected.
  */
 export const lockStates = channel(LOCK_STATE_CHANNEL);
 
-/** The context of {@link LOCK_RELEASE_CHANNEL}: one object from `start` to `asyncEnd`. There is never an `error`. */
+/**
+ * The context of {@link LOCK_RELEASE_CHANNEL}: one object for all messages of a release, from `start` to `asyncEnd`. It
+ * never has an `error`, because a release never rejects.
+ */
 export interface LockReleaseEvent extends LockSlots {
   /** The locked keys, sorted and without repetitions. */
   readonly keys: readonly string[];
@@ -66,8 +69,8 @@ export interface LockReleaseEvent extends LockSlots {
 }
 
 /**
- * The name of the tracing channel of `node:diagnostics_channel` for releases; a release ends when a quorum has
- * confirmed.
+ * The name of the tracing channel of `node:diagnostics_channel` for releases. A release ends when a quorum has
+ * confirmed it, or at its time limit.
  */
 export const LOCK_RELEASE_CHANNEL = 'nestjs-redlock:release';
 

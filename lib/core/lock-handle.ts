@@ -10,13 +10,13 @@ export interface LockHandle extends AsyncDisposable {
   readonly id: string;
 
   /**
-   * The mode of the lock: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. A shared call that
-   * joined an exclusive lock (`reentrant`) has that lock, and so `'exclusive'`.
+   * The mode of the lock: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. After a shared call has
+   * joined an exclusive lock (`reentrant`), the mode is `'exclusive'`.
    */
   readonly mode: LockMode;
 
   /**
-   * The number of this lock's permit, from 0 on; only with `permits` and one key, otherwise `undefined`. No other
+   * The number of this lock's permit, beginning at 0; only with `permits` and one key, otherwise `undefined`. No other
    * holder has the same number while the lock is held, and it does not change: use it as a small number for a worker.
    */
   readonly slot: number | undefined;
@@ -32,10 +32,10 @@ export interface LockHandle extends AsyncDisposable {
    * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than an earlier
    * one. A holder that was paused until after the end of its lock then cannot overwrite the data of the next holder.
    *
-   * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token. So
-   * let the resource compare the token of a read with those of earlier writes, and the token of a write with all earlier
-   * tokens. With permits each slot has its own tokens: let the resource remember the highest token of
-   * each slot.
+   * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token. So let
+   * the resource compare the token of a read with the tokens of earlier writes, and the token of a write with all
+   * earlier tokens. With permits each slot has its own tokens: let the resource remember the highest token of each
+   * slot.
    */
   readonly fencingToken: number;
 
@@ -47,8 +47,8 @@ export interface LockHandle extends AsyncDisposable {
   readonly state: LockState;
 
   /**
-   * Aborts with a `LockLostError` as its reason when the lock is lost, or when the application shuts down while it is
-   * held. A release does not abort it.
+   * Aborts with a `LockLostError` as its reason when the lock is lost, or when the application shuts down while the
+   * lock is held. A release does not abort the signal.
    *
    * A blocked event loop delays the signal. Call {@link assertHeld} before a write that must not happen after the end
    * of the lock.
@@ -77,16 +77,16 @@ export interface LockHandle extends AsyncDisposable {
    * @throws LockUnavailableError when no quorum confirmed in time; the lock is still held for {@link remaining}
    * milliseconds
    * @throws RedlockError with the code `MAX_HOLD_REACHED` when the lock has been held for its `maxHold`
-   * @throws RangeError when `ttl` is longer than the module's `restartGuard`: by default, on three nodes or more, the
+   * @throws RangeError when `ttl` is longer than the module's `restartGuard`. Its default on three or more nodes is the
    * longest ttl that this process knows of
    * @throws RangeError or TypeError when `ttl` is not a whole number of milliseconds, at least 10
    */
   extend(ttl?: number): Promise<void>;
 
   /**
-   * Releases the lock. Resolves when a quorum has confirmed, or when the time limit of the request has passed: a key
-   * that could not be deleted ends with its ttl. Never rejects. A second call does nothing. The request is sent at the
-   * end of this turn of the event loop: await the release before you close your own Redis client.
+   * Releases the lock. Resolves when a quorum has confirmed, or when the time limit of the request has passed; a key
+   * that could not be deleted expires with its ttl. Never rejects. A second call does nothing. The request is sent at
+   * the end of this turn of the event loop: await the release before you close your own Redis client.
    */
   release(): Promise<void>;
 }

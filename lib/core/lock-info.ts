@@ -28,8 +28,8 @@ export interface LockHolder {
 }
 
 /**
- * A holder in the answer of one node. The node's token can differ from the lock's token, which is the token of a
- * quorum.
+ * A holder in the answer of one node. The node's token can differ from the lock's token, which a quorum of nodes
+ * stores.
  */
 export interface NodeHolder extends LockHolder {
   readonly fencingToken: number;
@@ -40,9 +40,12 @@ export type LockVote =
   | (NodeHolder & {
       /** The node's address, without credentials. */
       readonly node: string;
-      /** The key is held. The holder described here is the first of `holders`. */
+      /** The key is held. The other properties of this vote describe the first of `holders`. */
       readonly vote: 'held';
-      /** The holders on this node, the first to end first; a single one unless the lock is shared or has permits. */
+      /**
+       * The holders on this node, in the order in which their locks end; only one unless the lock is shared or has
+       * permits.
+       */
       readonly holders: readonly NodeHolder[];
       /** The largest number of permits that any recent holder of the key asked for; only with permits. */
       readonly permits?: number;
@@ -61,8 +64,8 @@ export interface LockInfo {
 
   /**
    * `true` if a quorum of nodes stores the key under one id, also while `minHold` keeps the key after the release. If
-   * `false` and all nodes answered, nobody holds the lock. If nodes did not answer, a lock that some node stores may be
-   * held; see {@link votes}.
+   * `false` and all nodes answered, nobody holds the lock. If `false` and some nodes did not answer, a lock that at
+   * least one node stores may be held; see {@link votes}.
    */
   readonly held: boolean;
 
@@ -75,13 +78,13 @@ export interface LockInfo {
    */
   readonly permits: number | undefined;
 
-  /** All holders, the first to end first; empty when the lock is not held. */
+  /** All holders, in the order in which their locks end; empty when the lock is not held. */
   readonly holders: readonly LockHolder[];
 
   /**
    * The `id` of the holder's handle; only when held, like `owner` and `since`. With several holders, `id`, `owner`,
-   * `since`, `remaining` and `fencingToken` describe the holder whose end admits another caller: the first to end with
-   * permits, the last to end when shared.
+   * `since`, `remaining` and `fencingToken` describe the holder whose end admits another caller. With permits that is
+   * the first holder to end; with a shared lock it is the last.
    */
   readonly id: string | undefined;
 
@@ -98,7 +101,10 @@ export interface LockInfo {
    */
   readonly remaining: number;
 
-  /** The holder's fencing token; `undefined` also when too many nodes are unavailable for a quorum to confirm it. */
+  /**
+   * The holder's fencing token; `undefined` when the lock is not held, and when too many nodes are unavailable for a
+   * quorum to confirm the token.
+   */
   readonly fencingToken: number | undefined;
 
   /** The answer of each node. */
@@ -140,8 +146,8 @@ export function infoOf(key: string, votes: readonly LockVote[], quorum: number):
 }
 
 /**
- * The holders that a quorum stores, the first to end first. With permits a quorum must store the holder in the same
- * slot.
+ * The holders that a quorum stores, in the order in which their locks end. With permits a quorum must store the holder
+ * in the same slot.
  */
 function holdersOf(votes: readonly LockVote[], quorum: number): LockHolder[] {
   const found = new Map<string, NodeHolder[]>();

@@ -12,7 +12,7 @@ export type LockKind =
   | { readonly mode: 'exclusive' | 'shared' }
   | {
       readonly mode: 'permits';
-      /** The number of holders at a time. Each holder has its own slot, a number below this one. */
+      /** The number of holders at a time. Each holder has its own slot, a number from 0 to `permits - 1`. */
       readonly permits: number;
     };
 
@@ -21,7 +21,9 @@ export const SHARED: LockKind = { mode: 'shared' };
 
 /** Formats a kind of lock for messages. */
 export function nameOfKind(kind: LockKind): string {
-  return kind.mode === 'permits' ? `a lock of ${kind.permits} permits` : `a lock of the mode '${kind.mode}'`;
+  return kind.mode === 'permits'
+    ? `a lock with \`permits: ${kind.permits}\``
+    : `a lock in the mode '${kind.mode}'`;
 }
 
 /** `true` if a holder in one mode and a holder in the other can hold a key at the same time. */

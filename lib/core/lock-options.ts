@@ -11,15 +11,15 @@ export interface RetryOptions {
 
   /**
    * Give up after this many attempts, the first included, with `delay` between them. While this call waits behind other
-   * calls of its process, each time of `delay` also counts as an attempt.
+   * calls of its process, each `delay` that passes also counts as an attempt.
    * @defaultValue no limit
    */
   readonly attempts?: number;
 
   /**
    * Milliseconds between two attempts when no message announces a release: with `attempts`, while nodes do not answer,
-   * and while the connection for messages is down. In all other cases a waiter gets a message; without one it asks
-   * again when the lock could have expired, or after 5 seconds.
+   * and while the connection for messages is down. In all other cases the waiter waits for a message. If no message
+   * comes, the waiter asks again when the lock could have expired, but after 5 seconds at the latest.
    * @defaultValue 200
    */
   readonly delay?: number;
@@ -67,9 +67,9 @@ export interface LockOptions {
   readonly minHold?: number;
 
   /**
-   * Time in milliseconds after the acquisition, from which the lock is not extended any more. The lock then ends with
-   * the rest of its ttl, at most one ttl later, and its signal aborts if it is still held. A nested call that joins a
-   * lock (`reentrant`) does not change the limit of the call that acquired it.
+   * Milliseconds for which the lock can be extended, counted from the acquisition. After this time the lock ends with
+   * the rest of its ttl, at most one ttl later, and its signal aborts if the lock is still held. A nested call that
+   * joins a lock (`reentrant`) does not change the limit of the call that acquired it.
    * @defaultValue no limit
    */
   readonly maxHold?: number;
@@ -120,8 +120,9 @@ export interface LockKindOptions {
 
   /**
    * The number of holders at a time, over all processes: a whole number from 1 to 1000. Each holder has a slot of its
-   * own (`LockHandle.slot`). With several keys each has its permits, and the lock takes one of each. If processes give
-   * different numbers for a key, which happens during a deployment, the largest is the limit. Not together with `mode`.
+   * own (`LockHandle.slot`). With several keys, each key has this number of permits, and the lock takes one permit of
+   * each key. If processes give different numbers for a key, which happens during a deployment, the largest is the
+   * limit. Not together with `mode`.
    * @defaultValue none: the lock has the `mode`
    */
   readonly permits?: number;
@@ -130,7 +131,8 @@ export interface LockKindOptions {
 /** The options of {@link LockService.acquire} and {@link LockService.withLock}. */
 export interface AcquireOptions extends LockOptions, LockKindOptions {
   /**
-   * The name of the lock in events, traces and metrics. Use a fixed text without ids: metrics have one series for each name.
+   * The name of the lock in events, traces and metrics. Use a fixed text without ids, because metrics have one series
+   * for each name.
    * @defaultValue 'other'
    */
   readonly label?: string;
@@ -219,7 +221,7 @@ export function whereItBelongs(name: string): string | undefined {
 /** The ttl of a lock without a `ttl` option. */
 export const DEFAULT_TTL_MS = 10_000;
 
-/** Shortest ttl: of a shorter one, the drift and a round trip would leave too little validity. */
+/** Shortest ttl. With a shorter ttl, too little validity would be left after the drift and a round trip. */
 export const SHORTEST_TTL_MS = 10;
 
 const RETRY_RULE = '`false` or an object such as `{ timeout: 5000 }` or `{ attempts: 3 }`';

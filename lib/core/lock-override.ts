@@ -17,7 +17,7 @@ export type LockOverrides = Readonly<Record<string, LockOverride | undefined>>;
 
 const NAMES: readonly string[] = ['ttl', 'permits', 'onBusy'];
 
-/** @throws TypeError unless each is a declared lock under its own name */
+/** @throws TypeError unless `locks` has declared locks only, each under its own name */
 export function checkLocks(locks: unknown): asserts locks is DeclaredLocks {
   if (typeof locks !== 'object' || locks === null || isDeclaredLock(locks))
     throw badOption('locks', 'the result of `defineLocks`', locks);
@@ -41,7 +41,7 @@ export function checkOverrides(overrides: LockOverrides, locks: DeclaredLocks): 
     const lock = Object.hasOwn(locks, name) ? locks[name] : undefined;
     if (!lock) {
       const near = nearNames(name, Object.keys(locks));
-      const known = near.length === 0 ? 'None are declared' : `Did you mean ${quoted(near)}?`;
+      const known = near.length === 0 ? '`locks` is empty' : `Did you mean ${quoted(near)}?`;
       throw new TypeError(`\`overrides\` has ${quoted([name])}, which \`locks\` does not declare. ${known}`);
     }
     if (override === undefined) continue;
@@ -63,8 +63,8 @@ function checkOverride(lock: DeclaredLock, override: LockOverride): void {
   checkLockPolicy(overridden(lock.policy, override));
   if (override.permits === undefined || lock.policy.permits !== undefined) return;
   throw new TypeError(
-    `Expected \`permits\` for a lock that is declared with \`permits\`, got ${override.permits} for a lock that is ` +
-      'declared without. An override cannot admit several holders to such a lock: declare the lock with `permits`',
+    `Expected no \`permits\`, got ${override.permits}, because the lock is declared without \`permits\`. ` +
+      'An override must not admit several holders to such a lock: declare the lock with `permits`',
   );
 }
 

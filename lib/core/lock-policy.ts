@@ -22,17 +22,18 @@ export interface LockPolicy extends LockOptions, LockKindOptions {
   readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
 
   /**
-   * Runs each tick of a schedule once, although several instances fire for the tick, and also when the method is very
-   * short. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of the instances
-   * differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses its lock.
+   * Runs each tick of a schedule on only one instance, although the timers of all instances fire. This is also true for
+   * a very short method. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of
+   * the instances differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses
+   * its lock.
    *
    * If the tick has already run or runs on another instance, `onBusy` decides; its default is `'skip'` here. A tick
    * whose process crashed may run again on an instance that fires later; a tick whose method threw counts as run. Not
    * together with `mode: 'shared'` or `permits`.
    *
    * A tick of `@Cron` is a moment that the expression gives, in its time zone. Instances with `@Interval` have no
-   * common moments, and their clocks do not matter: the next run begins at the earliest one interval after the previous
-   * run. A tolerance of 10 % of the interval, at most one second, is subtracted.
+   * common moments, and their clocks do not matter. The next run begins no sooner than one interval after the previous
+   * run, minus a tolerance of 10 % of the interval, at most one second.
    * @defaultValue false
    */
   readonly oncePerTick?: boolean;
@@ -53,15 +54,15 @@ export const LOCK_POLICY_NAMES = [
 ] as const;
 
 /**
- * Refuses `oncePerTick` for locks with several holders: a tick counts as run when its lock is released, so all holders
- * would run it.
+ * Refuses `oncePerTick` for locks with several holders: a tick counts as run only when its lock is released, so all
+ * holders would run the tick.
  */
 function refuseTogether({ mode, permits }: LockPolicy): void {
   if (mode !== 'shared' && permits === undefined) return;
   const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
   throw new TypeError(
     `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of such a lock would run the ` +
-      'tick: leave out one of the two',
+      'tick: leave out one of the two options',
   );
 }
 

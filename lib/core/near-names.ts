@@ -1,9 +1,7 @@
 /** Largest number of names in a message. */
 const MOST_SHOWN = 10;
 
-/**
- * Two names are near each other if they have at least this fraction of their letters in common, counted from both ends.
- */
+/** Two names resemble each other if at least this fraction of their letters, counted from both ends, is equal. */
 const NEAR = 0.5;
 
 /**
@@ -21,7 +19,10 @@ export function likelyNames(name: string, known: readonly string[]): readonly st
   return near.slice(0, 3).map(({ each }) => each);
 }
 
-/** A letter too many, too few or wrong, or two swapped letters, leave the beginning and the end of a name unchanged. */
+/**
+ * The fraction of equal letters, counted from both ends: a usual typing error changes neither the beginning nor the end
+ * of a name.
+ */
 function likeness(a: string, b: string): number {
   const least = Math.min(a.length, b.length);
   let before = 0;

@@ -2,8 +2,8 @@
 export interface NodeCheck {
   /**
    * The state of the node. `'voting'`: its votes count. `'guarded'`: its votes do not count yet, because the node
-   * started or lost its data a short time ago (`restartGuard`). `'unfit'`: the node must not be used for locks, such as
-   * a replica, or it refuses the writes of a lock, such as a node whose memory is full.
+   * started or lost its data a short time ago (`restartGuard`). `'unfit'`: the node must not be used for locks (such as
+   * a replica), or it refuses the writes of a lock (such as a node whose memory is full).
    */
   readonly state: 'voting' | 'guarded' | 'unfit';
   /** Milliseconds until the votes of the node count again; only with `'guarded'`. */

@@ -14,8 +14,8 @@ interface Audience {
 const audiences = new WeakMap<AbortSignal, Audience>();
 
 /**
- * One listener's wait for one signal. For several signals the waits make a chain; a list would cost more, and usually
- * there is one signal.
+ * The registration of one listener with one signal. A listener to several signals has a chain of registrations: usually
+ * there is only one signal, and a list would cost more.
  */
 export class AbortWatch {
   /** The position in the list of all listeners of the signal. */

@@ -9,7 +9,7 @@ import type { WaiterId } from './waiter-id.js';
  * tick.
  */
 export interface Holder {
-  /** Identifies the holder: two nodes that report the same id store the same lease. */
+  /** The id of the holder: two nodes that report the same id store the same lease. */
   readonly id: string;
   /** Readable name of the holder's process. */
   readonly owner: string;
@@ -32,7 +32,7 @@ export interface HeldKey {
   readonly mode: LockMode;
   /** The largest number of permits that any recent holder of the key asked for; only with permits. */
   readonly permits?: number;
-  /** The holders, the first to end first; a single one for an exclusive lock. */
+  /** The holders, in the order in which their locks end; only one for an exclusive lock. */
   readonly holders: readonly KeyHolder[];
 }
 
@@ -44,8 +44,8 @@ export type KeyState = HeldKey | Error | undefined;
 /** The waiters of one process for a key in one mode. They have one entry in the queue of a store. */
 export interface KeyWaiter extends Omit<WaiterId, 'keys'> {
   /**
-   * The time at which the first of these waiters came, in milliseconds since 1970, by the clock of the store if it has
-   * one.
+   * The time at which the first of these waiters came, in milliseconds since 1970, by the store's clock if the store
+   * has a clock.
    */
   readonly since: number;
 }
@@ -63,7 +63,10 @@ export interface SlotWish {
 /** One attempt to lock some keys, in the form that the client sends to every node. */
 export interface AcquireRequest {
   readonly lease: Lease;
-  /** The time of the request by this machine's clock, in milliseconds since 1970; only people read it. */
+  /**
+   * The time of the request by this machine's clock, in milliseconds since 1970. It is only for people, such as readers
+   * of `inspect`.
+   */
   readonly since: number;
   /**
    * Milliseconds after which the caller stops waiting for the answer. A store that knows its server's time must not
@@ -71,7 +74,7 @@ export interface AcquireRequest {
    */
   readonly limit: number;
   /**
-   * A node that started or lost its data less than this many milliseconds ago must not vote (S12); 0 turns the rule
+   * A node must not vote when it started or lost its data less than this many milliseconds ago (S12); 0 turns the rule
    * off.
    */
   readonly guard: number;
@@ -94,13 +97,13 @@ export interface AcquireRequest {
 
 /** The caller's position among the waiters. */
 export interface QueuePosition {
-  /** The waiter that a refusal adds to the queue. */
+  /** The waiter that the store adds to its queue when it refuses the request. */
   readonly waiter: WaiterId;
-  /** Milliseconds that the caller has waited. The caller that came first gets the first turn. */
+  /** Milliseconds that the caller has waited. The store orders its queue by this time: the longest wait comes first. */
   readonly waited: number;
   /**
-   * Milliseconds that the next waiter has waited. When the store grants this lease, the next waiter takes over the
-   * position in the queue.
+   * Milliseconds that the next waiter of this process has waited, if there is one. When the store grants this lease,
+   * the next waiter takes over the position in the queue.
    */
   readonly next: number | undefined;
 }
@@ -110,11 +113,11 @@ export type AcquireReply =
   | {
       readonly granted: true;
       /**
-       * Fencing token, larger than the token of every earlier grant of each of the keys on this node. That is
-       * guaranteed unless the node's clock steps back by 10 s or more.
+       * Fencing token. It is larger than the tokens of all earlier grants of the keys on this node, unless the node's
+       * clock is set back by 10 s or more.
        */
       readonly token: number;
-      /** The start of the ttl when it is before the request: the moment of the store's last confirmation. */
+      /** The start of the ttl, only when it is before the request: the moment of the store's last confirmation. */
       readonly validFrom?: Instant;
       /**
        * `true` when the next waiter ({@link QueuePosition.next}) has taken over the position and is the first of the
@@ -124,8 +127,8 @@ export type AcquireReply =
       /** One slot of each key, in the order of the keys; only with permits. */
       readonly slots?: readonly number[];
       /**
-       * The largest number of permits that a recent caller asked for, of one of the keys; only when larger than the
-       * lease's own number.
+       * The largest number of permits that a recent caller asked for on any of the keys; only when it is larger than
+       * the lease's own number.
        */
       readonly permits?: number;
     }
@@ -135,7 +138,7 @@ export type AcquireReply =
       readonly holder: Holder | KeyHolder;
       /** Other holders of the key that the store knows without another request; only with permits. */
       readonly others?: readonly KeyHolder[];
-      /** The same number of permits as in a grant. */
+      /** The largest number of permits that a recent caller asked for, as in a grant. */
       readonly permits?: number;
       /**
        * `true` when the tick of the lease has already run. `holder` then has the process that ran the tick, and the
@@ -147,7 +150,7 @@ export type AcquireReply =
 /** A request to release a lease. */
 export interface ReleaseRequest {
   readonly lease: Lease;
-  /** Milliseconds from now after which the first waiter may try; 0 for no pause. */
+  /** Milliseconds from now until the first waiter may try; 0 for no pause. */
   readonly pause: number;
 }
 
@@ -157,13 +160,13 @@ export interface TtlRule {
   readonly least: number;
   /** Every ttl must be a multiple of this number of milliseconds. */
   readonly step: number;
-  /** The reason, for messages. */
+  /** The reason for the rule, for messages. */
   readonly reason: string;
 }
 
 /**
  * Receives the answer or the error for one request. `index` is the position of the request in the list. A store calls
- * it once for each request.
+ * the function once for each request.
  */
 export type Tell<Reply> = (index: number, reply: Reply | Error) => void;
 
@@ -206,29 +209,31 @@ export interface LockStore {
   readonly available: boolean;
 
   /**
-   * Stores each lease under all its keys, or under no key: when another lease excludes it from a key, or when the store
-   * remembers that its tick has run. With permits a lease gets, for each key, a slot that no other lease has at the
-   * same time; the token is larger than all earlier tokens of the slots. A reader that joins other readers may get
-   * their token. A repeated request for the same lease gets the same answer.
+   * Stores each lease under all its keys. Stores a lease under no key if another lease excludes it from one of the
+   * keys, or if the store remembers that the tick of the lease has run. With permits a lease gets, for each key, a slot
+   * that no other lease has at the same time; the token is larger than all earlier tokens of the slots. A reader that
+   * joins other readers may get their token. A repeated request for the same lease gets the same answer.
    *
    * @param ordered - `true` if this node keeps the queue. The node then refuses a request while an earlier caller
-   * waits, and a refused request with a {@link QueuePosition} joins the queue
+   * waits. A refused request with a {@link QueuePosition} joins the queue
    */
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void;
 
   /**
    * Extends each lease that holds all its keys: the keys then live for at least `ttl` milliseconds from now. Reports
-   * for each lease if it holds all its keys. Never shortens a lifetime and never restores an expired key: a late
-   * duplicate of an earlier request must not undo a later one. The error of one lease must not prevent the extension of
-   * other leases. The extension of one holder must not change the end of another (S23).
+   * for each lease whether it still holds all its keys. Never shortens a lifetime and never restores an expired key: a
+   * late duplicate of an earlier request must not undo a later one. The error of one lease must not prevent the
+   * extension of other leases. The extension of one holder must not change the end of another (S23).
    */
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void;
 
   /**
    * Frees the keys that the lease holds and no others (S7). If {@link Lease.keepFor} is not 0, the keys expire after
-   * that many milliseconds instead. Then stores {@link Lease.mark}, also when another lease holds the keys, because the
-   * tick has run. Tells the first waiter when it may try. Idempotent. The algorithm does not repeat a failed release:
-   * the store may release later; otherwise the lease lasts until its ttl has passed.
+   * that many milliseconds instead. Then stores {@link Lease.mark}, if there is one: the tick has run, even if another
+   * lease holds the keys by now. Tells the first waiter when it may try. Idempotent.
+   *
+   * The algorithm does not repeat a failed release. The store may repeat it later; otherwise the lease lasts until its
+   * ttl has passed.
    */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void;
 
@@ -237,8 +242,8 @@ export interface LockStore {
 }
 
 /**
- * Keeps the order of waiters, and tells them when to try. Without this port waiters poll with the delay `retry.delay`,
- * in no particular order.
+ * Keeps waiters in order, and tells them when to try. Without this port waiters poll with the delay `retry.delay`, in
+ * no particular order.
  */
 export interface WaitQueue {
   /** `true` if messages already arrive, so that `listen` needs no new connection. */
@@ -248,10 +253,10 @@ export interface WaitQueue {
   contended(keys: readonly string[]): boolean;
 
   /**
-   * Subscribes a waiter to its messages. `onMessage` gets the milliseconds after which the waiter may try. The number
-   * is also 0 when messages begin to arrive (again), and more than 0 when messages stop, because the waiter must then
-   * poll. `turn` is `true` if the waiter is the first of the queue and the lock is free. `released` is the id of the
-   * released lease that made the lock free.
+   * Subscribes a waiter to its messages. The argument `after` of `onMessage` is the number of milliseconds until the
+   * waiter may try. `after` is also 0 when messages begin to arrive (again). It is more than 0 when messages stop,
+   * because the waiter must then poll. `turn` is `true` if the waiter is the first of the queue and the lock is free.
+   * `released` is the id of the released lease that made the lock free.
    */
   listen(
     waiter: WaiterId,
@@ -280,8 +285,9 @@ export interface StarvationGuard {
    * the waiter (S22). Any store can do this, not only the store that keeps the queue.
    *
    * @param waited - milliseconds that the waiter has waited, from which the store computes the time of its arrival
-   * @returns `true` when the store refuses the later callers until {@link letPass}. `false` while it does so for an
-   * earlier waiter, which may end at any time: the caller then repeats the request until it returns `true`
+   * @returns `true` when the store refuses the later callers until {@link letPass}. `false` while the store refuses
+   * callers for an earlier waiter, whose wait may end at any time: the caller of this method then calls it again until
+   * it returns `true`
    */
   holdBack(waiter: WaiterId, waited: number): Promise<boolean>;
 
@@ -289,7 +295,7 @@ export interface StarvationGuard {
   letPass(waiter: WaiterId): Promise<void>;
 }
 
-/** Reads locks of any process, and ends them. Without this port `inspect`, `list` and `forceRelease` reject. */
+/** Reads and ends locks of any process. Without this port `inspect`, `list` and `forceRelease` reject. */
 export interface LockDirectory {
   /** Reads the state of each key, in the order of `keys`. The keys may belong to different locks. Changes nothing. */
   read(keys: readonly string[]): Promise<readonly KeyState[]>;
@@ -323,8 +329,9 @@ export interface QuorumStore {
   time(): number | undefined;
 
   /**
-   * Raises the tokens of the lease to `token`, if the lease holds all its keys. If one of its tokens is already larger,
-   * only the lease of a reader is raised. Resolves to `true` if all its tokens are then at least `token`.
+   * Raises the lease's tokens for its keys to `token`, if the lease holds all its keys. If one of the tokens is already
+   * larger, a store raises nothing, except for the lease of a reader. Resolves to `true` if all tokens of the lease are
+   * then at least `token`.
    */
   raise(lease: Lease, token: number): Promise<boolean>;
 }
@@ -332,8 +339,8 @@ export interface QuorumStore {
 /** Reports the fitness of a store. Without this port the health indicator and the metrics count the store as fit. */
 export interface StoreHealth {
   /**
-   * Reports if the store is fit to vote. A store that started, restarted or lost its data less than `guard`
-   * milliseconds ago is not fit. Rejects when the store does not answer.
+   * Reports whether the store is fit to vote. A store that started or lost its data less than `guard` milliseconds ago
+   * is not fit. Rejects when the store does not answer.
    */
   check(guard: number): Promise<NodeCheck>;
 }

@@ -13,8 +13,8 @@ const WINDOW_MS = 30_000;
 export class ServerClock {
   #windowStart = -Infinity;
   /**
-   * The largest difference between the server's clock and this process's monotonic clock, in this window;
-   * `#largestBefore` is that of the window before.
+   * The largest difference between the server's clock and this process's monotonic clock in this window.
+   * `#largestBefore` is the largest difference in the window before.
    */
   #largest = -Infinity;
   #largestBefore = -Infinity;
@@ -30,7 +30,7 @@ export class ServerClock {
     this.#largest = Math.max(this.#largest, time - here);
   }
 
-  /** The server's time in milliseconds since 1970, or a little less; `undefined` before its first reply. */
+  /** The server's time in milliseconds since 1970, or a little less; `undefined` before the server's first reply. */
   now(): number | undefined {
     const difference = Math.max(this.#largest, this.#largestBefore);
     return Number.isFinite(difference) ? performance.now() + difference : undefined;

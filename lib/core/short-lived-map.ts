@@ -1,5 +1,5 @@
 /**
- * Fewest insertions after which the map is replaced. A larger map is replaced after twice as many insertions as it has
+ * Insertions after which a small map is replaced. A larger map is replaced after twice as many insertions as it has
  * entries.
  */
 const LEAST_ENTRIES = 256;
@@ -8,9 +8,10 @@ const LEAST_ENTRIES = 256;
  * A map for entries that live for a short time.
  *
  * A plain Map has the same fault as a Set (see `SlotList`): its old tables refer to each other, so the collection of
- * young garbage cannot free them and their former entries. A new map now and then ends that chain. Memory that stays
- * after each lock fell from 1.3 kB to 10 bytes, and client CPU from 10.7 to about 7 microseconds (a loop of acquire and
- * release, 64 in flight on one node, `--trace-gc`).
+ * young garbage cannot free them and their former entries. A new map now and then ends that chain.
+ *
+ * With this class, the memory that stays after each lock fell from 1.3 kB to 10 bytes, and client CPU from 10.7 us to
+ * about 7 us. Measured in a loop of acquire and release, 64 in flight on one node, with `--trace-gc`.
  */
 export class ShortLivedMap<Key, Value> {
   #entries = new Map<Key, Value>();

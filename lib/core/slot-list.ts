@@ -2,8 +2,8 @@
 export const NO_SLOT = -1;
 
 /**
- * Unordered collection with O(1) add and remove: the last member moves to the slot of a removed one. During an
- * iteration, members that the iteration has not reached may be removed.
+ * Unordered collection with O(1) add and remove: the last member moves to the slot of a removed member. During an
+ * iteration, only members that the iteration has not reached may be removed.
  *
  * A Set would keep garbage: V8 replaces the table of a Set that changes all the time, and each old table refers to the
  * next. When one table is in the old generation, the collection of young garbage cannot free the former entries of all

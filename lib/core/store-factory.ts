@@ -4,13 +4,16 @@ import type { Store } from './ports.js';
 export interface StoreTerms {
   /** The prefix of every key. */
   readonly keyPrefix: string;
-  /** Logs a warning about a weak setup. Repeated calls log the same message only once. */
+  /** Logs a warning about a weak setup. Logs the same message only once. */
   readonly warnOnce: (message: string) => void;
   /** Reports a lost connection or a failed attempt to connect. Called for every attempt. */
   readonly lost: () => void;
   /** Reports that the store accepts requests. */
   readonly ready: () => void;
-  /** If `true`, the store only reads locks and ends locks on request: it creates nothing, and has no waiters. */
+  /**
+   * If `true`, the store only reads locks, and ends locks on request. It creates nothing on the server, and has no
+   * waiters.
+   */
   readonly looksOnly?: boolean;
 }
 

@@ -8,17 +8,14 @@ export interface Tick {
 
   /**
    * Planned time of the tick, in milliseconds since 1970. It comes from the cron expression, so every process computes
-   * the same number, also with a wrong clock. A node that remembers this tick or a later one refuses the lock.
+   * the same number, even with a wrong clock. A node that remembers this tick or a later one refuses the lock.
    *
    * 0 for an `@Interval`, which has no planned times. A node then refuses the lock as long as it remembers any tick of
    * the schedule.
    */
   readonly at: number;
 
-  /**
-   * Milliseconds for which nodes remember that the tick has run. `from` says whether the time counts from the
-   * acquisition or from the release.
-   */
+  /** Milliseconds for which nodes remember that the tick has run. `from` is the event from which this time counts. */
   readonly life: number;
   readonly from: 'acquisition' | 'release';
 }

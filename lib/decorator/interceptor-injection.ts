@@ -2,8 +2,8 @@ import { Inject, type InjectionToken } from '@nestjs/common';
 import { LockInterceptor } from './lock.interceptor.js';
 
 // The decorator declares a hidden property of the class, into which Nest injects the interceptor. This works for
-// singleton, request-scoped, transient and lazily loaded providers. A search of the container at start-up would miss
-// all but singletons, and would come too late for intervals.
+// singleton, request-scoped, transient and lazily loaded providers. A search of the container at start-up would find
+// only singletons, and would come too late for methods with `@Interval`.
 
 /** A class with a decorated method, or an instance of one. */
 type Decorated = Record<symbol, LockInterceptor | undefined>;
@@ -41,7 +41,7 @@ export function interceptorOf(self: unknown, instance: string | undefined): Lock
 
 /**
  * Gives the interceptor to an instance that Nest has but did not create (`useFactory`, `useValue`). The instance may
- * still have the interceptor of an application that ran before this one; it is replaced.
+ * still have the interceptor of an application that ran earlier in this process; the new interceptor replaces it.
  */
 export function adopt(object: object, instance: string | undefined, interceptor: LockInterceptor): void {
   const property = propertyOf(instance);
@@ -51,8 +51,8 @@ export function adopt(object: object, instance: string | undefined, interceptor:
 }
 
 /**
- * Makes the hidden property. When Nest cannot inject it, the error of Nest contains the description of this symbol, so
- * the description contains the remedy.
+ * Makes the name of the hidden property. When Nest cannot inject the property, the error of Nest contains the
+ * description of this symbol, so the description contains the remedy.
  */
 function propertyOf(instance: string | undefined): symbol {
   const name = instance === undefined ? '' : `, name: '${instance}'`;

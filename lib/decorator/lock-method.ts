@@ -44,7 +44,7 @@ export interface MethodLock {
   readonly options: LockPolicy;
 }
 
-/** Replaces the method by one that acquires the lock, runs the method and releases the lock. */
+/** Replaces the method with a Proxy that acquires the lock, runs the method and releases the lock. */
 export function lockMethod(
   target: object,
   name: string | symbol,

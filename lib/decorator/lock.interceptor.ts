@@ -16,7 +16,7 @@ import type { Ticks } from './schedule/ticks.js';
 import type { DeclaredLock } from '../core/declared-lock.js';
 import type { LockPolicy } from '../core/lock-policy.js';
 
-/** Kind of result of a method, which decides when the lock is acquired; `'unknown'` until it has run. */
+/** Kind of result of a method, which decides when the lock is acquired; `'unknown'` until the method has run. */
 export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
 
 /** A call of a decorated method. */
@@ -129,7 +129,8 @@ export class LockInterceptor {
       if (ranTick === undefined) return { reason: 'held', owner, retryAfter };
       return { reason: 'tick-ran', owner, tick: ranTick };
     }
-    // A shutdown ends schedules and locks at the same time, so the last ticks would be logged as errors.
+    // Skip the call without an error: a shutdown ends schedules and locks at the same time, and the last ticks would be
+    // logged as errors.
     if (error instanceof LockUnavailableError && this.isClosed) return { reason: 'shutdown' };
     return undefined;
   }
@@ -139,7 +140,7 @@ export class LockInterceptor {
     const by = printable(owner ?? '');
     const why = {
       held: `${quoted(keys)} is held by ${by} for ${Math.ceil(retryAfter)} ms more`,
-      'tick-ran': `${nameOfTick(tick)} has run already, by ${by}`,
+      'tick-ran': `${by} has already run ${nameOfTick(tick)}`,
       shutdown: 'the application is shutting down',
     };
     this.#logger.debug(`${method} skipped: ${why[reason]}`);

@@ -12,18 +12,21 @@ export function methodName(
 ): string {
   if (typeof descriptor?.value !== 'function' || typeof target === 'function') {
     const what = name === undefined ? 'a class' : `\`${String(name)}\``;
-    const remedy = remedyFor(target, name, descriptor);
-    throw new TypeError(`${decorator} works only on instance methods, and ${what} is not one. ${remedy}`);
+    const remedy = remedyFor(decorator, target, name, descriptor);
+    throw new TypeError(
+      `${decorator} works only on instance methods, and ${what} is not an instance method. ${remedy}`,
+    );
   }
   return `${target.constructor.name}.${String(name)}`;
 }
 
 function remedyFor(
+  decorator: string,
   target: object,
   name: string | symbol | undefined,
   descriptor: PropertyDescriptor | undefined,
 ): string {
-  if (name === undefined) return 'Put it on methods of the class';
+  if (name === undefined) return `Put \`${decorator}\` on each method that needs it`;
   if (typeof target === 'function') return 'Remove `static`';
   // A property has no descriptor here: each object creates it later, after the decorator has run.
   if (descriptor === undefined)

@@ -72,11 +72,11 @@ export type WithDeclaredLockOptions = Pick<
 
 const DECLARED_NAMES = ['retry', 'onBusy', 'reentrant', 'onLost', 'oncePerTick'];
 
-// A namespace: the bundled types would drop the docstring of an assigned property.
+// `of` is in a namespace, because the bundled types would drop the docstring of an assigned property.
 export namespace WithLock {
   /**
    * Runs the method under a declared lock, as {@link WithLock} does for a key: `defineLocks` sets the key and the
-   * policy. The parameters of the method must fit those of the key function.
+   * policy. The parameters of the method must fit the parameters of the key function.
    *
    * @param options - replace options of the declaration for this method, except an `onBusy` that the module overrides
    * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value

@@ -79,13 +79,13 @@ export class FencedRegister {
    * Keep the transaction short, and use only the database in `task`: later holders of the lock wait for the end of the
    * transaction.
    *
-   * @param pool - lends the connection
+   * @param pool - the pool that lends the connection
    * @param lock - the lock under which the call is made; with several keys, all of them are checked
    * @param task - reads and writes with its argument, the client; when `task` throws, nothing is written
    * @returns the result of `task`, after the commit
    * @throws StaleTokenError when a higher token was seen, before `task` is called
    * @throws TypeError or RangeError when `lock` has no usable keys or token
-   * @throws Error when a statement failed and `task` did not: the transaction was rolled back
+   * @throws Error when a statement failed but `task` did not throw: PostgreSQL has rolled the transaction back
    */
   async transaction<T>(
     pool: SqlPool,
@@ -125,8 +125,8 @@ export class FencedRegister {
 
   /**
    * Checks the token in a transaction of yours, for an application that begins its transactions with another library.
-   * Call `advance` before all other statements: it protects only the statements after it, and two transactions that
-   * write first and check later can deadlock. Roll back when it throws.
+   * Call `advance` before all other statements: the check protects only the statements after it, and two transactions
+   * that write first and check later can deadlock. Roll back when it throws.
    *
    * With the isolation level repeatable read or serializable, the call may fail with a serialization failure (40001)
    * instead of a `StaleTokenError`. PostgreSQL may also refuse the later of two holders in this way: try its
@@ -172,7 +172,7 @@ export class FencedRegister {
 
   /**
    * Checks that a transaction is open. PostgreSQL allows `lock table` only in a transaction. The later statement takes
-   * the same lock, so the check adds none.
+   * the same table lock, so the check adds no lock.
    */
   private async assertTransaction(client: SqlClient): Promise<void> {
     try {
@@ -180,8 +180,8 @@ export class FencedRegister {
     } catch (error) {
       if ((error as { code?: unknown }).code !== NO_ACTIVE_TRANSACTION) throw error;
       throw new TypeError(
-        'Expected `client` to be the connection of an open transaction, got one without. Without a transaction ' +
-          'the check ends before the write begins, and a stale holder can be paused in between: call `begin` first, ' +
+        'Expected `client` to be the connection of an open transaction, got a connection without one. Without a ' +
+          'transaction the check ends before the write begins, and a stale holder can be paused in between: call `begin` first, ' +
           'on the same connection, or use `transaction(pool, lock, task)`.',
         { cause: error },
       );
@@ -232,7 +232,7 @@ const NO_SLOT_HIGHER =
 /**
  * The parts of the statement for each mode: the values of a new row, the change of an existing row, and the condition
  * of the change. `token` is the highest token of exclusive locks, `read_token` the highest of shared locks, and `slots`
- * has the highest of each slot of permits (S21).
+ * has the highest token of each slot of permits (S21).
  */
 const STATEMENTS: Readonly<Record<LockMode, Readonly<Record<'insert' | 'change' | 'fits', string>>>> = {
   exclusive: {

@@ -14,7 +14,7 @@ export interface SqlResult<Row> {
  * ```ts
  * import type { SqlClient } from 'nestjs-redlock/fencing';
  *
- * // As the entity manager of TypeORM has it: `query` gives the rows alone.
+ * // Like the entity manager of TypeORM, whose `query` returns only the rows.
  * interface Manager {
  *   query(text: string, values?: unknown[]): Promise<any[]>;
  * }
@@ -25,7 +25,7 @@ export interface SqlResult<Row> {
  * ```
  */
 export interface SqlClient {
-  // oxlint-disable-next-line typescript/no-explicit-any -- as with `pg`: what a row has, the statement decides
+  // oxlint-disable-next-line typescript/no-explicit-any -- as with `pg`: the statement decides which fields a row has
   query<Row extends object = any>(text: string, values?: unknown[]): Promise<SqlResult<Row>>;
 }
 

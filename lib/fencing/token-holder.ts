@@ -12,7 +12,7 @@ import type { LockMode } from '../core/lock-mode.js';
  */
 export interface TokenHolder extends Pick<LockHandle, 'keys' | 'fencingToken'> {
   /**
-   * Mode of the lock. A shared lock only reads, so its token is compared only with the tokens of writers.
+   * Mode of the lock. The holder of a shared lock only reads, so its token is compared only with the tokens of writers.
    * @defaultValue 'exclusive'
    */
   readonly mode?: LockMode;

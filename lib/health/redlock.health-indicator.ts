@@ -26,15 +26,18 @@ export interface RedlockHealth {
   readonly voting: number;
   /** Number of nodes whose votes do not count yet, because they may have forgotten locks (`restartGuard`). */
   readonly guarded: number;
-  /** Number of nodes that must not be used for locks, such as a replica, or that refuse writes of locks (memory, rights). */
+  /**
+   * Number of nodes that must not be used for locks (such as a replica), or that refuse the writes of locks (such as a
+   * node whose memory is full).
+   */
   readonly unfit: number;
   /** Number of nodes that did not answer. */
   readonly unreachable: number;
   /** Settings of nodes that make locks less safe, such as eviction. */
   readonly warnings: readonly string[];
   /**
-   * `true` by each name (`@Leader`) under which this process leads, `false` by each other name for which it campaigns.
-   * Absent without such a name.
+   * For each name that `@Leader` has in this application: `true` if this process leads under the name. Absent without
+   * such names.
    */
   readonly leads?: Readonly<Record<string, boolean>>;
   /** The state of each node; only with `details`. */
@@ -43,8 +46,8 @@ export interface RedlockHealth {
 
 /**
  * Reports to `@nestjs/terminus` if locks can be acquired: `up` while a quorum of nodes votes, `down` otherwise. The
- * result is `degraded` while a quorum votes and some other node does not; that does not fail the check. Terminus 11 and
- * earlier get `up` in place of `degraded`.
+ * result is `degraded` while a quorum votes and some other node does not vote; a `degraded` result does not fail the
+ * check. Terminus 11 and earlier get `up` in place of `degraded`.
  *
  * @example
  * ```ts

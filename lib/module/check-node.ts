@@ -12,7 +12,7 @@ export const NODES_RULE =
 
 /**
  * Remedies for URLs of known servers that this option does not accept. The command `nestjs-redlock` accepts most of
- * them.
+ * these URLs.
  */
 const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
   [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],
@@ -32,7 +32,7 @@ const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
 export function checkNode(node: unknown, count: number): void {
   if (node === 'memory') {
     if (count === 1) return;
-    throw badOption('nodes', "'memory' alone, or Redis nodes; the two cannot vote together", node);
+    throw badOption('nodes', "'memory' alone, or Redis nodes alone (the two cannot vote together)", node);
   }
   if (typeof node === 'string') return checkUrl(node);
   if (node === undefined) {
@@ -95,7 +95,7 @@ function checkUrl(text: string): void {
     const [, remedy] = OTHER_URLS.find(([form]) => form.test(text)) ?? [];
     throw remedy === undefined ? refusal : new TypeError(`${refusal.message}; ${remedy}`);
   }
-  // Any host will do here: the URL is a path.
+  // A path has no host, so add one before the check. Any host will do.
   const { hostname, username, password, pathname, searchParams } = new URL(
     path ? text.replace(/^(unix:\/\/)?/, 'redis://host') : text,
   );
@@ -120,7 +120,7 @@ function checkObject(node: object): void {
   if ('connect' in node && typeof node.connect === 'function') {
     refuse(
       'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, the result of ' +
-        '`createClient` of node-redis 5 or 6, or that of `createCluster` or `createSentinel` of node-redis 6',
+        '`createClient` of node-redis 5 or 6, or the result of `createCluster` or `createSentinel` of node-redis 6',
     );
   }
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
@@ -137,7 +137,7 @@ const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] =
   ['socket', '`host` and `port`'],
 ];
 
-/** Accepts a number and its text: ioredis also takes texts, such as those of environment variables. */
+/** Accepts a number and its text: ioredis also takes texts, such as the values of environment variables. */
 function isDatabase(value: unknown): boolean {
   return /^\d{1,5}$/.test(String(value));
 }

@@ -42,7 +42,7 @@ export interface Parts {
   readonly name?: string | undefined;
   /** Decorated methods of the application that are known so far. */
   readonly sites?: readonly LockSite[];
-  /** Replaced by `nestjs-redlock/testing`, like the next one. */
+  /** `nestjs-redlock/testing` replaces this function and the class `Locker`. */
   readonly nodesOf?: (
     options: RedlockModuleOptions,
     context: StoreContext,
@@ -84,7 +84,7 @@ export function makeRuntime(
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
     guard,
-    // During a shutdown the module logs all remaining locks in one line.
+    // Do not log each lock during a shutdown: the module then logs all remaining locks in one line.
     lost: ({ message }) => {
       if (!isClosing()) logger.warn(message);
     },
@@ -207,7 +207,7 @@ async function untilVoting(
       );
       logger.error(
         `${voting} of ${nodes.length} ${title.ofAll} vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
-          `nothing can be locked until more do; ${reasons.join('; ')}`,
+          `nothing can be locked until more of them vote; ${reasons.join('; ')}`,
       );
       return;
     }

@@ -1,8 +1,8 @@
 import { Logger } from '@nestjs/common';
 
 /**
- * A logger whose methods never throw. An application may give Nest a logger of its own, and that may throw. A lost lock
- * or connection is logged from a timer or an event, where no caller catches the error: it would end the process.
+ * A logger whose methods never throw. An application may give Nest a logger of its own, which may throw. A lost lock or
+ * connection is logged from a timer or an event, where no caller catches the error, so the error would end the process.
  */
 export class QuietLogger extends Logger {
   override log(message: string): void {
@@ -22,6 +22,6 @@ function quietly(log: () => void): void {
   try {
     log();
   } catch {
-    // There is nobody to report it to.
+    // The logger has failed, so the error cannot be reported.
   }
 }

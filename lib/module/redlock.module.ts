@@ -91,7 +91,7 @@ export class RedlockModule
    * @throws RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
-    // At this time the results of factories exist, too.
+    // Search for decorators again: the objects that factories return exist only now.
     const sites = lockSites(this.modules, this.instance.name);
     this.locker.declarations.check(sites);
     this.locker.foresee(sites);
@@ -145,8 +145,8 @@ export class RedlockModule
   }
 
   /**
-   * Runs before the phase in which most modules close their databases and queues: running methods, for which it waits,
-   * still need them.
+   * Waits for running methods. Most modules close their databases and queues in a later hook, so the running methods
+   * can still use them.
    */
   async beforeApplicationShutdown(): Promise<void> {
     this.leaders.stop();
@@ -157,7 +157,7 @@ export class RedlockModule
     const late = await this.locker.close();
     if (late.length > 0) {
       new Logger(RedlockModule.name).warn(
-        `Shut down while locked methods were running: ${late.map(printable).join(', ')}. Their locks end with their ttl.`,
+        `Shut down while methods were running under locks on ${late.map(printable).join(', ')}. These locks expire with their ttl.`,
       );
     }
   }

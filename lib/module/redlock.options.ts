@@ -31,7 +31,7 @@ import {
  * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`,
  * `createCluster` or `createSentinel` of node-redis. Another store is the result of a factory, such as `postgres(...)`
  * of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd`, or your own object with the methods of a store.
- * The module closes it.
+ * The module closes such a store at shutdown.
  */
 export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 
@@ -66,33 +66,36 @@ export interface RedlockModuleOptions {
 
   /**
    * Milliseconds for which the votes of a node do not count after it started, restarted or lost its data, because it
-   * may have forgotten locks that it granted (S12). Give at least the largest ttl of all processes that lock there.
-   * `false` turns the guard off: the nodes must then never lose a write (`appendfsync always`).
+   * may have forgotten locks that it granted (S12). Give at least the largest ttl of all processes that lock on these
+   * nodes. `false` turns the guard off: the nodes must then never lose a write (`appendfsync always`).
    *
    * On 1 and 2 nodes the guard is off by default; an explicit `false` there also turns off the warning that a restart
-   * forgets locks. After a first start of all nodes the application waits for this time, see `waitForQuorum`. A restart
-   * may also forget a lock that `minHold` keeps after its release, as a crash of the holder does; a guard as long as
-   * `minHold` prevents it.
+   * forgets locks. After the first start of all nodes nothing can be locked during this time, see `waitForQuorum`.
+   *
+   * A restarted node may also forget a key that `minHold` keeps after the release; a guard as long as `minHold`
+   * prevents that.
    * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more;
    * `false` for 1 and 2 nodes. A call with a longer ttl makes the guard of recently started nodes longer
-   * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
+   * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and
+   * fsync"
    */
   readonly restartGuard?: number | false;
 
   /**
-   * Time limit in milliseconds for start-up to wait for the votes of a quorum of nodes: connected, fit, and past the
-   * `restartGuard`. The application starts after this time in any case.
-   * @defaultValue up to 5 seconds for a quorum to be connected, none for its votes
+   * Longest time in milliseconds for which start-up waits until the votes of a quorum of nodes count: the nodes must be
+   * connected, fit, and past the `restartGuard`. After this time the application starts in any case.
+   * @defaultValue start-up waits up to 5 seconds until a quorum is connected, but does not wait until its votes count
    */
   readonly waitForQuorum?: number;
 
   /**
-   * Readable name of this process, which is stored with its locks and shown to callers that find them held.
+   * Readable name of this process. Nodes store it with the locks of the process, and show it to callers that find such
+   * a lock held.
    * @defaultValue host:pid
    */
   readonly owner?: string;
 
-  /** Options for every lock of this module; options that are given with a lock override them. */
+  /** Options for every lock of this module. An option that is given with a lock comes before the default. */
   readonly defaults?: LockOptions;
 
   /**
@@ -125,20 +128,21 @@ export interface RedlockModuleOptions {
    * (`release`, `reentrant`). The module calls the function for each acquisition, and logs a warning once for each
    * method that releases a lock before the commit. An error of the function is logged once; only a lock with `release:
    * 'afterCommit'` passes it to the caller.
-   * @see docs/transactions.md, which has the line for each library
+   * @see docs/transactions.md, which has the code for each database library
    */
   readonly inTransaction?: () => object | boolean | null | undefined;
 
   /**
    * Calls back once when the transaction of the running call has ended, with a commit or a rollback. Locks with
-   * `release: 'afterCommit'` need it. It needs `inTransaction`. An error that it throws reaches the caller of the
-   * locked method, and the method does not run. The same happens with a TypeError when it returns a Promise.
+   * `release: 'afterCommit'` need this function, and the function needs `inTransaction`. If the function throws, the
+   * caller of the locked method gets the error, and the method does not run. If the function returns a Promise, the
+   * same happens with a TypeError.
    */
   readonly afterTransaction?: (callback: () => void) => void;
 
   /**
-   * Milliseconds that shutdown waits for running locked methods. After that time the signals of methods that still run
-   * abort, and their locks end with their ttl.
+   * Milliseconds for which shutdown waits for running locked methods. After that time the signals of methods that still
+   * run abort, and their locks expire with their ttl.
    * @defaultValue 10000
    */
   readonly shutdownTimeout?: number;

@@ -17,33 +17,35 @@ import { nodeTimeLimit, usableTtl } from './validity.js';
 /** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
   readonly ttl: number;
-  /** Shortest time in milliseconds that the keys are kept; 0 by default. */
+  /** Shortest time in milliseconds for which the keys are kept; 0 by default. */
   readonly minHold?: number;
-  /** The tick of a schedule that the lock is for. The request is refused if the tick has run already. */
+  /**
+   * The tick of a schedule for which the lock is requested. The nodes refuse the request if the tick has already run.
+   */
   readonly tick?: Tick | undefined;
   /** The kind of lock on each key; exclusive by default. */
   readonly kind?: LockKind;
-  /** Signals, any of which ends the attempt: the attempt rejects with the reason of the signal. */
+  /** Each of these signals ends the attempt, which then rejects with the reason of the signal. */
   readonly signals: readonly AbortSignal[];
 }
 
 /** The settings of one attempt. */
 export interface AttemptPlan {
-  /** Milliseconds that are left for the attempt. */
+  /** Milliseconds within which the attempt must end. */
   readonly left: number;
   /** The index of the node that keeps the queue of waiters. */
   readonly queueNode: number;
   readonly position?: QueuePosition | undefined;
   /**
-   * If `true`, the attempt first asks only the queue node, and the other nodes after its grant. While other callers
-   * wait, requests to all nodes cost more and split the votes.
+   * If `true`, the attempt first asks only the queue node, and asks the other nodes after the queue node has granted.
+   * While other callers wait, requests to all nodes cost more and split the votes.
    */
   readonly queueNodeFirst: boolean;
 }
 
 /**
- * The attempt waits for the queue node alone, for all nodes, for the end of a pause before it asks again, or for the
- * agreement of the nodes on one token.
+ * The phases of an attempt. `'queue-node'`: it waits for the queue node alone. `'all'`: it waits for all nodes.
+ * `'pausing'`: it waits before it asks some nodes again. `'agreeing'`: it waits until the nodes agree on one token.
  */
 type Phase = 'queue-node' | 'all' | 'pausing' | 'agreeing';
 
@@ -54,38 +56,43 @@ export interface AttemptResult {
   readonly outcome: Outcome;
   /**
    * The queue node's vote. When it granted, it removed the waiter from its queue; when it refused, it added the waiter.
-   * `'pending'`: the votes of other nodes decided the attempt before its vote arrived.
+   * `'pending'`: other nodes decided the attempt before the queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
   /** No caller has a quorum, so the next attempt should follow soon. */
   readonly split: boolean;
-  /** The attempt ended before the time limit of a node, so a missing answer does not show that the node is down. */
+  /**
+   * The attempt had less time than the time limit of a node, so a missing answer does not show that the node is down.
+   */
   readonly cutShort: boolean;
   /** The lock was granted, and the next waiter of this process is the first of the queue. */
   readonly nextIsFirst: boolean;
 }
 
 /**
- * Largest number of rounds of an attempt that the queue node granted. Each round repeats requests that a
- * holder without a quorum has blocked. Such a holder is a lock whose release is still under way, or another attempt
- * that the queue node refused and that gives up.
+ * Largest number of further rounds of an attempt that the queue node has granted. Each round again asks the nodes that
+ * refused. Such a node may store a lock whose release is still under way, or an attempt that gives up because the queue
+ * node refused it.
  */
 const MOST_ROUNDS = 4;
 
 /**
  * Largest number of restarts of an attempt for permits: it begins again when the nodes could not agree on one slot
- * (S20). Without restarts 34 % of the attempts were refused, and on a single node 19 % (bench: permits; 10 permits,
- * load 0.95).
+ * (S20). Without restarts 34 % of the attempts were refused. On a single node, which needs no restarts, 19 % were
+ * refused (bench: permits; 10 permits, load 0.95).
  */
 const MOST_BEGINNINGS = 4;
 
 /**
- * Largest number of requests to nodes that lack the slot of an acquired lock. The slot looks free on such a node, and
- * so splits the votes of later callers.
+ * Largest number of requests to nodes that lack the slot of an acquired lock. The slot looks free on such a node, so
+ * the votes of later callers would split.
  */
 const MOST_COMPLETIONS = 6;
 
-/** Milliseconds for which the first waiter must not try after a failed attempt. */
+/**
+ * Milliseconds for which the first waiter must not try after a failed attempt: after a split vote, and when the nodes
+ * reported other holders.
+ */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
@@ -198,8 +205,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Takes the answer of a node. After the acquisition, a node that answers without the slot of the lock is asked for
-   * that slot.
+   * Takes the answer of a node. If the answer comes after the acquisition and shows that the node does not store the
+   * slot of the lock, asks the node for that slot.
    */
   override answered(node: number, reply: AcquireReply | Error): void {
     const isLate = this.isSettled;
@@ -231,8 +238,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. A refusal may show that only by a high slot: the slot
-   * of a holder is lower than its number of permits.
+   * Records that other callers recently asked for more permits. A refusal may show that only by a high slot of a
+   * holder: the slot is always lower than the holder's number of permits.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -256,7 +263,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
   }
 
-  /** `true` while the votes are split and the answer of the queue node decides who asks again. */
+  /** `true` while the votes are split, and the missing answer of the queue node decides which caller asks again. */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
     const isPending = hasNode(this.pending, this.plan.queueNode);
@@ -273,7 +280,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#handOver(tally.token);
   }
 
-  /** Asks the nodes that granted other slots for the slots of the majority: one more round trip, only once (S20). */
+  /**
+   * Asks the nodes that granted other slots for the slots of the majority. That costs one more round trip, so it
+   * happens only once (S20).
+   */
   #mend(): void {
     const { granted, together } = this.#tally;
     this.#hasMended = true;
@@ -282,8 +292,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Asks nodes that granted other slots for the slots of the tally, and for no others. A node frees its other slots
-   * even if it refuses these.
+   * Asks nodes that granted other slots to store the slots that most nodes granted, and no others. A node frees the
+   * other slots of the lease even if it refuses the requested slots.
    */
   #askExactly(asked: NodeSet): void {
     const { slots = [] } = this.#tally;
@@ -294,9 +304,9 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * `true` if the attempt, which the queue node granted, may ask the other nodes again. They will soon be free, because
-   * the attempts that the queue node refused give up. Only nodes that refused are asked again with the same lease: they
-   * have not stored it, so the request is like a late first request.
+   * `true` if the attempt, which the queue node granted, may ask the other nodes again. Those nodes will soon be free,
+   * because the attempts that the queue node refused give up. Only nodes that refused are asked again with the same
+   * lease: they have not stored it, so the request is like a late first request.
    */
   #mayAskAgain(): boolean {
     const tally = this.#tally;
@@ -329,8 +339,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Raises the tokens of the nodes that granted the lock to the largest of them. When a quorum has it, it is the token
-   * of the lock.
+   * Raises the token of the lock on all nodes that granted the lock. The new token is the largest of the granted
+   * tokens. It becomes the token of the lock when a quorum has stored it.
    */
   #agree(): void {
     const { token, quorum, together } = this.#tally;
@@ -349,9 +359,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
     void raised.then((answers) => {
       if (this.isSettled) return;
-      // `token` is the token of the quorum. The tally may have a larger one by now, but a single node granted it.
+      // `token` is the token of the quorum. The tally may have a larger token by now, but only a single node granted
+      // that token.
       if (count(answers) >= quorum) this.#handOver(token);
-      else this.#undo('the nodes that granted it did not agree on a fencing token in time');
+      else this.#undo('the nodes that granted the lock did not agree on a fencing token in time');
     });
   }
 
@@ -398,8 +409,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * `true` if other callers hold the lock. A node that was asked for one slot names only the holder of that slot, so
-   * its answer does not show that all permits are taken.
+   * `true` if other callers hold the lock. With permits, a node that was asked for exact slots names only the holders
+   * of these slots, so its refusal does not show that all permits are taken.
    */
   get #isHeld(): boolean {
     return !this.#hasMended && this.#tally.isHeld;
@@ -414,7 +425,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
   }
 
-  /** Begins again with a new lease (S5). Its requests follow the release of the old lease. */
+  /** Begins again with a new lease (S5). The requests for the new lease are sent after the release of the old lease. */
   #beginAnew(): void {
     const { lease, request, context, caller, beginnings } = this;
     const plan = { ...this.plan, left: this.plan.left - elapsedSince(this.sent) };
@@ -429,8 +440,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Adds the lock to nodes that answered without it. A node that stores another slot for this lock would refuse that
-   * slot to other callers without need.
+   * Asks the nodes that refused, or that granted other slots, to store the slots of the acquired lock. A node that
+   * stores another slot for the lock would refuse that slot to other callers without need.
    */
   #completeAll(): void {
     const { slots, granted, refused, together } = this.#tally;
@@ -448,8 +459,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Asks nodes for the slots after a pause. By then the node has processed the release of the slot's earlier holder, or
-   * a failed attempt has freed the slot.
+   * Asks nodes to store the slots of an acquired lock, after a pause. By then a node has usually processed the release
+   * of the slot's earlier holder, or a failed attempt has freed the slot.
    */
   #completeLater(asked: NodeSet, slots: readonly number[]): void {
     if (this.lease.ended || this.#completions >= MOST_COMPLETIONS) return;
@@ -464,8 +475,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const asked = this.#phase === 'queue-node' ? nodeSet(plan.queueNode) : this.#all;
     const suspects = asked & ~tally.refused;
     if (suspects === 0) return;
-    // Without a pause the first waiter would fail too and pass its turn on, and so would all others, as fast as the
-    // nodes answer.
+    // Without a pause, all waiters would try and fail in turn, as fast as the nodes answer.
     const pause = this.#isHeld ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());

@@ -8,7 +8,7 @@ import { quorumOf } from './quorum.js';
 
 /**
  * The combined answer of the nodes about one lease. `'extended'`: a quorum extended it. `'gone'`: too few nodes still
- * store it. `'unconfirmed'`: neither is certain.
+ * store it. `'unconfirmed'`: the answers show neither.
  */
 export type Verdict =
   | { readonly kind: 'extended' }
@@ -62,7 +62,7 @@ export class Extension extends Poll<boolean> {
     this.target.extended(verdict, this.ttl, this.sent);
   }
 
-  /** Counts the late answer of a slow node. Another request to that node would only miss the same limit. */
+  /** Counts the late answer of a slow node, because the node would answer another request too late again. */
   protected override late(node: number, reply: boolean | Error): void {
     const quorum = quorumOf(this.nodes.stores.length);
     if (reply !== true || sizeOf(this.#extended) >= quorum) return;

@@ -25,7 +25,9 @@ export function fanOut<T, Node extends LockStore>(
   return new Promise((resolve) => new Survey(nodes, limit, ask, decided, signals, resolve));
 }
 
-/** A store of the application may throw where it should reject. */
+/**
+ * Calls `ask`, and turns an exception into a rejection: a store of the application may throw where it should reject.
+ */
 function begun<T, Node>(ask: (node: Node) => Promise<T>, node: Node): Promise<T> {
   try {
     return ask(node);

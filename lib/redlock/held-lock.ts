@@ -81,13 +81,15 @@ const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
  */
 export class HeldLock implements LockHandle, Renewable, Extensible {
   /**
-   * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful one. A lost lock
-   * has its error here, and is never held again; neither is a released lock.
+   * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful one. The state of
+   * a lost lock is its error. A lost or released lock is never held again.
    */
   #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
   /** The name of the declared lock. */
   private declaredAs: string | undefined;
-  /** The ttl of the last `extend`, if it was called. The lease has the longest ttl that was requested so far. */
+  /**
+   * The ttl of the last call of `extend`, if there was one. The lease has the longest ttl that was requested so far.
+   */
   private ownTtl: number | undefined;
   /**
    * The end of the validity, on both clocks of this machine (S11). The values are whole milliseconds, and the
@@ -99,12 +101,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   readonly #limit: HoldLimit;
   /** The planned work, if any: the renewal, or a check at the end of the validity. */
   #batch: Batch | undefined;
-  /** Position in that batch; `heldSlot` is the position in the list of all held locks. */
+  /** The position in `#batch`; `heldSlot` is the position in the list of all held locks. */
   batchSlot = NO_SLOT;
   heldSlot = NO_SLOT;
   /** A timer for the end of the validity, used when the end may come before the next renewal. */
   private lapse: NodeJS.Timeout | undefined;
-  /** The calls that wait for the current extension (S9: one at a time), if an extension is under way. */
+  /**
+   * The calls that wait for the end of the current extension (S9: one at a time); `undefined` when no extension is
+   * under way.
+   */
   #waiting: (() => void)[] | undefined;
   /** The source of the signal, made on first use: most callers never read the signal. */
   private controller: AbortController | undefined;
@@ -112,8 +117,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
   /**
-   * Starts the process's next call, when that call is the first of all waiters. Called when the release has been sent:
-   * the request of the next call uses the same connections, so the nodes answer it after the release.
+   * Starts the next waiting call of this process, if that call is the first of all waiters. Called when the release has
+   * been sent: the request of the next call uses the same connections, so the nodes answer it after the release.
    */
   follower: (() => void) | undefined;
 
@@ -161,7 +166,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.lease.slots;
   }
 
-  /** The number of permits that another caller asked for, if it is larger than this lock's. */
+  /** The number of permits that another caller asked for, if it is larger than this lock's own number. */
   get permitsSeen(): number | undefined {
     return this.lease.permitsSeen;
   }
@@ -260,7 +265,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /**
-   * Marks the lock as lost: the signal aborts and renewal ends. The keys end with their ttl unless they are released.
+   * Marks the lock as lost: the signal aborts and renewal ends. The keys expire with their ttl unless they are
+   * released.
    */
   lose(reason: string): void {
     if (!this.#alive()) return;
@@ -328,8 +334,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#noticeLapse();
     if (!this.#alive()) return false;
     this.#waiting = [];
-    // Usually the answers or the time limit come long before the end of the validity. A blocked event loop can delay
-    // the renewal.
+    // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. After
+    // a blocked event loop the renewal may be so late that the validity ends first.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
@@ -344,8 +350,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /**
-   * Starts the timer for the end of the validity, if the end may come before the batch runs. A method of {@link
-   * Renewable}, for the watchdog only. A lock whose renewal was requested since then has left the batch.
+   * Starts the timer for the end of the validity, if the end may come before the batch runs. A method of
+   * {@link Renewable}, for the watchdog only. Does nothing if the lock has left the batch, because its renewal was
+   * requested meanwhile.
    */
   waits(batch: Batch, within: number): void {
     if (this.#batch === batch && this.remaining() <= within) this.#watchValidity();
@@ -355,7 +362,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   extended(verdict: Verdict, ttl: number, sent: Instant): void {
     try {
       this.#take(verdict, ttl, sent);
-      // Ask again soon: a node that was slow once may answer now, and the validity leaves time for few attempts.
+      // After a failed renewal ask again soon: a node that was slow once may answer now, and the rest of the validity
+      // allows only a few attempts.
       this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
     } finally {
       this.context.watchdog.answered(ttl);
@@ -453,15 +461,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (!limit.since || elapsedSince(limit.since) < limit.duration) return;
     throw new RedlockError(
       'MAX_HOLD_REACHED',
-      `The lock on ${quoted(this.keys)} is not extended: its maxHold of ` +
-        `${limit.duration} ms is over, and it ends in ${Math.ceil(this.remaining())} ms. ` +
-        'Finish by then, or give it a longer `maxHold`.',
+      `The lock on ${quoted(this.keys)} is not extended: its \`maxHold\` of ` +
+        `${limit.duration} ms has passed, and the lock ends in ${Math.ceil(this.remaining())} ms. ` +
+        'Finish the work by then, or give the lock a longer `maxHold`.',
     );
   }
 
   /** Applies the verdict on an extension: `ttl` is the requested ttl, and `sent` the moment of the request. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
-    if (verdict.kind === 'gone') this.lose('too few nodes still store it for a quorum');
+    if (verdict.kind === 'gone') this.lose('fewer than a quorum of nodes still store it');
     // S9: an extension that is confirmed after the end of the validity is too late, even if a quorum extended the lock.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
@@ -473,12 +481,18 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   #unconfirmed({ votes }: Extract<Verdict, { kind: 'unconfirmed' }>): LockUnavailableError {
-    return new LockUnavailableError(this.keys, 'a quorum of nodes did not confirm the extension', votes);
+    const what = `extend the lock on ${quoted(this.keys)}`;
+    return new LockUnavailableError(
+      this.keys,
+      'a quorum of nodes did not confirm the extension',
+      votes,
+      what,
+    );
   }
 
   /**
-   * Aborts the signal for a nested call that joined the lock: for that call the release is a loss. The call that
-   * releases does not see it.
+   * Aborts the signal for a nested call that joined the lock: for that call the release is a loss. The outer call,
+   * which releases the lock, gets no error.
    */
   #tellJoined(): void {
     this.controller ??= new AbortController();

@@ -1,6 +1,6 @@
 /**
- * A set of nodes, with one bit for the index of each node, so that a set needs no allocation. 31 nodes at most; a
- * module rejects more.
+ * A set of nodes, with one bit for the index of each node, so that a set needs no allocation. A set has room for 31
+ * nodes; a module rejects more nodes.
  */
 export type NodeSet = number;
 

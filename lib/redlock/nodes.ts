@@ -11,8 +11,8 @@ export class Nodes {
   readonly limitsOfRenewals = new TimeLimits(false);
   readonly outboxes: readonly Outbox[];
   /**
-   * The last reported error of each node. The error of a command is the answer to every request in the command, but is
-   * reported only once.
+   * The last reported error of each node. When a command fails, all requests in the command get the same error, which
+   * is reported only once.
    */
   readonly #lastErrors: Error[] = [];
   #isPlanned = false;

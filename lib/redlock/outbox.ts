@@ -46,7 +46,10 @@ export class Outbox {
     this.plan();
   }
 
-  /** Sends the collected requests now. Releases come first, because the next waiter may be among the attempts. */
+  /**
+   * Sends the collected requests now. Releases come first, because the next waiter for a released lock may be among the
+   * attempts.
+   */
   flush(): void {
     const releases = this.#releases;
     if (releases.length > 0) {
@@ -58,7 +61,7 @@ export class Outbox {
     this.#acquire(this.#unordered, false);
   }
 
-  /** Sends the extensions. One command can only extend leases to one common ttl. */
+  /** Sends the extensions, with one command for each ttl: a command can extend leases only to one common ttl. */
   #extend(): void {
     let left = this.#extensions;
     this.#extensions = [];
@@ -75,7 +78,7 @@ export class Outbox {
     if (asked.length === 0) return;
     if (ordered) this.#ordered = [];
     else this.#unordered = [];
-    // A lease may have ended since it was collected. Do not send it: its release is on its way (S15).
+    // Do not send leases that have ended since they were collected: their releases are on their way (S15).
     const attempts = asked.some(hasEnded) ? asked.filter((attempt) => !hasEnded(attempt)) : asked;
     if (attempts.length === 0) return;
     this.#send(attempts, (tell) => this.store.acquire(attempts, ordered, tell));

@@ -20,7 +20,7 @@ export abstract class Poll<Reply> implements Limited {
   /** If `true`, answers no longer count. */
   protected isSettled = false;
   #isTimed = false;
-  /** If `true`, the pending nodes have been counted as silent. */
+  /** If `true`, the time limit has passed, and the pending nodes have been counted as nodes without a vote. */
   #gaveUp = false;
 
   constructor(
@@ -48,7 +48,7 @@ export abstract class Poll<Reply> implements Limited {
     }
   }
 
-  /** Drops an answer after the verdict: a release undoes its effect (S6). */
+  /** Drops an answer that comes after the verdict: a release undoes the effect of the request (S6). */
   protected late(_node: number, _reply: Reply | Error): void {}
 
   /**

@@ -41,8 +41,8 @@ export class Redlock {
   /** The queues of this process, by the name of the requested lock. */
   readonly #queues = new Map<string, LocalQueue>();
   /**
-   * The calls that make their first attempt, by the name of the requested lock. When many calls ask for one lock in a
-   * turn, only the first asks the nodes.
+   * The calls that make their first attempt, by the name of the requested lock. When many calls ask for one lock in one
+   * turn of the event loop, only the first asks the nodes.
    */
   readonly #asking = new ShortLivedMap<string, Call>();
   readonly #firstAttempts: FirstAttempts = {
@@ -114,8 +114,8 @@ export class Redlock {
     if (!unable) return;
     const { name, modes } = unable;
     throw new TypeError(
-      `${name} cannot store a lock of the mode '${mode}', only ${modes.map((each) => `'${each}'`).join(' and ')}; ` +
-        'use another store for it',
+      `${name} cannot store a lock in the mode '${mode}', only in ${modes.map((each) => `'${each}'`).join(' and ')}; ` +
+        'use another store for this lock',
     );
   }
 
@@ -125,12 +125,13 @@ export class Redlock {
     for (const signal of signals) if (signal.aborted) return call.fail(signal.reason);
     const queueNode = queueNodeOf(this.stores);
     const isSingle = retry.attempts === 1;
-    // A limit of attempts makes each attempt count, and an attempt outside the queue is less likely to succeed.
+    // With a limit of attempts the call joins the queue first, because an attempt outside the queue is less likely to
+    // succeed.
     const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
     if (waits) return this.#wait(call, undefined);
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
-    // Locks of other kinds can be held together, so later calls for them need not wait for this call.
+    // Locks of other kinds can be held together, so later calls for such a lock need not wait for this call.
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 
@@ -268,7 +269,7 @@ class Call implements AttemptCaller {
 }
 
 function queueName(keys: readonly string[], kind: LockKind): string {
-  // A key cannot begin with `}`, as the names of other kinds do.
+  // The names for other kinds of lock begin with `}`, which a key cannot begin with.
   if (keys.length === 1 && kind.mode === 'exclusive') return keys[0] ?? '';
   const asked = `}${kind.mode === 'permits' ? kind.permits : kind.mode}`;
   // The character after the kind distinguishes one key from a list of keys.

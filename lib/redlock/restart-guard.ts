@@ -7,8 +7,8 @@ import { DEFAULT_TTL_MS } from '../core/lock-options.js';
  * ended when the node votes again.
  *
  * The time for which `minHold` keeps keys after a release is not included. Nobody holds the lock during that time, so a
- * node that forgets it causes no overlap. With a `minHold` of one hour, the nodes would refuse all locks for one hour
- * after a common start.
+ * node that forgets it causes no overlap. If it were included, a `minHold` of one hour would make the nodes refuse all
+ * locks for one hour after a common start.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;
@@ -35,7 +35,7 @@ export class RestartGuard {
    */
   checkCovers(ttl: number): void {
     if (this.duration > 0 && ttl > this.duration) {
-      const rule = `at most the restart guard of ${this.duration} ms; set \`restartGuard\` to the largest ttl of all processes`;
+      const rule = `at most the \`restartGuard\` of ${this.duration} ms (set that to the largest ttl of all processes)`;
       throw badNumber('ttl', rule, ttl);
     }
   }

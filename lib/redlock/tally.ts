@@ -18,7 +18,8 @@ interface Grant {
 }
 
 /**
- * Counts the votes on one lease, and decides. The tally has a list of votes only when a node votes against the lease.
+ * Counts the votes on one lease, and decides. To save memory, the tally makes a list of votes only when a node votes
+ * against the lease.
  */
 export class Tally {
   readonly quorum: number;
@@ -99,7 +100,7 @@ export class Tally {
 
   /**
    * Fixes the slots: from now on only the present slots count, because nodes have been asked to free all other slots
-   * (test/model, permits.c).
+   * (see test/model/permits.c).
    */
   fixSlots(): void {
     this.#isFixed = true;
@@ -171,7 +172,7 @@ export class Tally {
 
   /**
    * `true` if there are enough answers: the lock is acquired, or it cannot be acquired because others hold it or too
-   * few nodes answer. A tie is decided in the same way (S1).
+   * few nodes answer. A tie is decided, too: the lock cannot be acquired (S1).
    */
   get isDecided(): boolean {
     if (this.isWon || this.ran) return true;

@@ -11,7 +11,7 @@ export interface Limited {
   due: number;
 }
 
-/** The work with one limit, in the order of its start. It ends in the same order. */
+/** All work with the same limit, in the order in which it began; the work also expires in this order. */
 interface Line {
   first: Limited | undefined;
   last: Limited | undefined;
@@ -71,8 +71,8 @@ export class TimeLimits {
   }
 
   #setTimer(line: Line, limit: number, delay: number): void {
-    // The old timer may have fired before the line became empty, and call back only now, after the line got another
-    // timer.
+    // The callback of an old timer may run only now, although the line meanwhile became empty and then got a new timer.
+    // So clear the new timer.
     clearTimeout(line.timer);
     // After a blocked event loop answers may have arrived, but are not read yet. `setImmediate` lets Node read the
     // answers first.

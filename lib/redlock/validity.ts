@@ -8,7 +8,7 @@ export const DEFAULT_DRIFT_FACTOR = 0.01;
 const EXPIRY_GRANULARITY_MS = 2;
 
 /**
- * The usable part of a ttl in milliseconds, counted from the first send (S2, S4): the ttl minus the largest drift
+ * The usable part of a ttl in milliseconds, counted from the first request (S2, S4): the ttl minus the largest drift
  * between two clocks during the ttl.
  */
 export function usableTtl(ttl: number, driftFactor: number): number {
@@ -16,8 +16,9 @@ export function usableTtl(ttl: number, driftFactor: number): number {
 }
 
 /**
- * The time limit for the answer of one node, in milliseconds: the configured value, or 5 % of the ttl, and 50
- * at least. It is never more than a fifth of the ttl, so that a hung node cannot use up the lease (S3).
+ * The time limit for the answer of one node, in milliseconds: the configured value, or else 5 % of the ttl, but at
+ * least 50. It is never more than a fifth of the ttl, so that a node that does not answer cannot use up the validity of
+ * the lock (S3).
  */
 export function nodeTimeLimit(ttl: number, configured: number | undefined): number {
   return Math.min(configured ?? Math.max(ttl * 0.05, 50), ttl * 0.2);

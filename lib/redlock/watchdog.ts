@@ -10,7 +10,7 @@ const SLACK = 1 / 30;
 
 /**
  * Largest number of locks that are extended at a time. The next locks follow after the answers, so that each lock has
- * the full time limit of a node, and other requests are sent in between. Without this number, PostgreSQL on a busy
+ * the full time limit of a node, and other requests are sent in between. Without this limit, PostgreSQL on a busy
  * machine answered 10,000 requests later than the limit at every attempt, and all locks were lost (`npm run bench --
  * stores`).
  */
@@ -140,7 +140,7 @@ export class Watchdog {
       for (const batch of due) {
         if (batch.renews) this.#enter(batch);
         // Iterate over the batch itself and not over a copy: the listener of a lost lock may release or extend later
-        // locks.
+        // locks, which then leave the batch.
         else for (const lock of batch.locks) lock.lapses();
       }
       const line = this.#lines.get(ttl);
@@ -160,7 +160,7 @@ export class Watchdog {
     }
     const waitsForOthers = line.waiting.length > 0 || line.unanswered > 0 || locks.size > MOST_AT_ONCE;
     line.waiting.push({ batch, rest: locks[Symbol.iterator](), isLate: false });
-    // Two time limits: the watchdog looks for late locks only once in each time limit.
+    // Use two time limits, because the watchdog looks for late locks only once in each time limit.
     if (waitsForOthers) for (const lock of locks) lock.waits(batch, 2 * this.#limitOf(ttl));
   }
 

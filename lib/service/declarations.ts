@@ -27,8 +27,8 @@ export interface LockDeclaration
     Pick<DeclaredLock, 'name' | 'keys' | 'team' | 'about'>,
     Required<Pick<LockOptions, 'ttl' | 'renew' | 'minHold' | 'reentrant' | 'onLost' | 'release'>> {
   /**
-   * The patterns of its keys, with `*` for each argument. Empty if the key function does more than insert its arguments
-   * into texts. Keys from a branch of the function may be missing.
+   * The patterns of the lock's keys, with `*` for each argument. Empty if the key function does more than insert its
+   * arguments into texts. Patterns for some branches of the function may be missing.
    */
   readonly patterns: readonly string[];
   readonly mode: LockMode;
@@ -47,7 +47,7 @@ export interface LockDeclaration
 export type DeclaredUse = Pick<LockOptions, 'retry' | 'reentrant' | 'onLost'> &
   Pick<LockPolicy, 'onBusy' | 'oncePerTick'>;
 
-/** One user of a key, for the comparison of policies. */
+/** A declared lock or a decorator that uses a key, for the comparison of policies. */
 interface Claim {
   /** A name for messages. */
   readonly who: string;
@@ -66,9 +66,9 @@ export class Declarations {
   readonly #own: ReadonlySet<DeclaredLock>;
   readonly #overrides: LockOverrides;
   readonly #policies = new WeakMap<DeclaredLock, LockPolicy>();
-  /** Fixed keys, by the name of their list. */
+  /** The users of fixed keys, by the list of keys as JSON. */
   readonly #fixed = new Map<string, readonly Claim[]>();
-  /** The last keys of key functions. */
+  /** The last keys that key functions returned, each list with the declared lock. */
   readonly #computed = new Map<string, DeclaredLock>();
   readonly #told = new Set<string>();
   readonly #logger = new Logger('RedlockModule');
@@ -125,7 +125,7 @@ export class Declarations {
     const { instance } = lock.policy;
     if (instance !== this.#instance) throw this.#ofAnother(lock);
     const isOwn = this.#own.has(lock);
-    if (this.strict && !isOwn) throw notDeclared([`${quoted([lock.name])} of other \`defineLocks\``]);
+    if (this.strict && !isOwn) throw notDeclared([`${quoted([lock.name])} of another \`defineLocks\``]);
     const override = isOwn ? this.#overrides[lock.name] : undefined;
     const policy = override ? overridden(lock.policy, override) : lock.policy;
     this.#policies.set(lock, policy);
@@ -133,8 +133,8 @@ export class Declarations {
   }
 
   /**
-   * Returns the options for an acquisition: the policy of the lock, replaced by the options of this use, and both
-   * replaced by the overrides of the module.
+   * Returns the options for an acquisition. An override of the module comes before the option of this use, and both
+   * come before the policy of the lock.
    *
    * @throws the errors of {@link policyOf}
    */
@@ -154,13 +154,13 @@ export class Declarations {
     const service =
       policy.instance === undefined ? 'the `LockService`' : `\`@InjectLockService('${policy.instance}')\``;
     return new TypeError(
-      `${quoted([name])} is declared for ${of(policy.instance)}, but the call went to ${of(this.#instance)}, where it would ` +
-        `exclude nobody. Inject ${service}, or change the \`instance\` of the declaration`,
+      `${quoted([name])} is declared for ${of(policy.instance)}, but the call went to ${of(this.#instance)}, where the lock would ` +
+        `exclude no other caller. Inject ${service}, or change the \`instance\` of the declaration`,
     );
   }
 
   /**
-   * Checks all facts about the users of locks that are known at start-up.
+   * Checks the declared locks and all decorators at start-up.
    *
    * @throws RedlockError with the code LOCK_NOT_DECLARED, naming all decorators that `strict` does not allow; Error
    * when two policies have the same fixed key
@@ -193,7 +193,7 @@ export class Declarations {
     const refused = sites.flatMap(({ place, what }) => {
       if (what.kind === 'key') return [`${place} (${this.#hint(what.keys)})`];
       if (what.kind === 'declared' && !this.#own.has(what.lock))
-        return [`${place} (${quoted([what.lock.name])} of other \`defineLocks\`)`];
+        return [`${place} (${quoted([what.lock.name])} of another \`defineLocks\`)`];
       return [];
     });
     if (refused.length > 0) throw notDeclared(refused);
@@ -203,7 +203,7 @@ export class Declarations {
   #hint(keys: readonly string[] | undefined): string {
     if (!keys) return 'a key function';
     const having = this.locks.find((lock) => lock.keys && nameOf(lock.keys) === nameOf(keys));
-    return having ? `${quoted(keys)}, which is that of locks[${quoted([having.name])}]` : quoted(keys);
+    return having ? `${quoted(keys)}, which is the key of locks[${quoted([having.name])}]` : quoted(keys);
   }
 
   /** @throws RedlockError with the code LOCK_NOT_DECLARED */
@@ -256,7 +256,7 @@ function notDeclared(what: readonly string[]): RedlockError {
   const list = what.length === 1 ? '' : `: ${what.join('; ')}`;
   return new RedlockError(
     'LOCK_NOT_DECLARED',
-    `\`strict\` allows only locks that are declared, and ${these} not${list}. Declare each lock with \`defineLocks\`, in the ` +
+    `\`strict\` allows only declared locks, and ${these} not declared${list}. Declare each lock with \`defineLocks\`, in the ` +
       '`locks` of the module, and lock with `@WithLock.of(locks[name])` or `acquire(locks[name], ...)`',
   );
 }

@@ -16,8 +16,8 @@ export class JoinedLock implements RunnableLock, Joined {
   #left: Promise<void> | undefined;
 
   /**
-   * Makes the lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another nested call
-   * has joined the lock: the two would run at the same time under one lock.
+   * Makes the lock for a call that is nested in `outer` and joins its lock (S18). Returns `undefined` while another
+   * nested call has joined the lock, because both nested calls would run at the same time under one lock.
    */
   static in(outer: LockScope): JoinedLock | undefined {
     return outer.lock.joined ? undefined : new JoinedLock(outer);
@@ -33,7 +33,10 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#isRun;
   }
 
-  /** Marks a handle that its caller releases. The end of the outer call releases the handle at the latest. */
+  /**
+   * Marks the lock as a handle that its caller should release. The end of the outer call releases the handle at the
+   * latest.
+   */
   keep(): void {
     this.#isRun = false;
     void this.#outer.left();
@@ -107,8 +110,8 @@ export class JoinedLock implements RunnableLock, Joined {
   }
 
   release(): Promise<void> {
-    // A nested call under this lock calls `release` again when it ends. A handle that nobody released must not keep the
-    // lock.
+    // A nested call that joined this lock calls `release` again when it ends. A nested handle may never be released, so
+    // it must not keep the lock: this lock then counts as a handle, too.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

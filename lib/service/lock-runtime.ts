@@ -18,8 +18,8 @@ import type { Tick } from '../core/tick.js';
 import { nobodyTellsOfCommit, type Transactions } from './transactions.js';
 
 /**
- * Acquires locks for one module instance, and lists the methods and tasks that run under them, so that shutdown can
- * wait for those. `LockService` and `LockInterceptor` are its public interfaces.
+ * Acquires locks for one module instance. Keeps a list of the methods and tasks that run under these locks, so that a
+ * shutdown can wait for the methods and tasks. `LockService` and `LockInterceptor` are its public interfaces.
  */
 export class LockRuntime {
   readonly #running = new SlotList<'slot', LockScope>('slot');
@@ -47,7 +47,7 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
-    // Every call listens to this signal. While one listener always exists, a further listener costs almost nothing.
+    // Every call listens to this signal. Add a listener that stays: a further listener then costs almost nothing.
     onAbort(this.#closing.signal, { aborted: () => undefined });
   }
 
@@ -72,7 +72,7 @@ export class LockRuntime {
   }
 
   /**
-   * Announces the locks of decorated methods, and the declared locks, when their ttls are known.
+   * Announces the ttls of the locks of decorated methods and of the declared locks.
    *
    * @throws RangeError naming the method or the lock, when a store cannot keep the ttl, or `restartGuard` is shorter
    * than the ttl
@@ -118,7 +118,7 @@ export class LockRuntime {
   /**
    * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server is not fit for locks, such as a replica; all connections are closed before
+   * @throws Error when a server is not fit for locks, such as a replica, after all connections are closed
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -157,7 +157,7 @@ export class LockRuntime {
    * this call waits
    * @throws RedlockError with the code LOCK_UPGRADE, synchronously
    */
-  // This function is not `async`, like others on this path: with AsyncLocalStorage in use each Promise costs a few
+  // This function and others on this path are not `async`: with AsyncLocalStorage in use each Promise costs a few
   // tenths of a microsecond.
   acquire(
     keys: readonly string[],
@@ -199,15 +199,16 @@ export class LockRuntime {
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
-    // During shutdown only a call under a held lock may acquire another one: its method may need that lock to finish.
+    // During shutdown only a call under a held lock may acquire another lock: its method may need that other lock to
+    // finish.
     if (this.#ownLock()?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
         .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
     }
     const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
-    // Another call of the same transaction may end during the wait. Its lock then stays with the transaction, and this
-    // call waits for itself.
+    // Another call of the same transaction may end during the wait. The transaction then keeps the lock of that call,
+    // so this call waits for its own transaction.
     if (!this.transactions?.tellEnds) return acquired;
     return acquired.catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
   }
@@ -251,7 +252,7 @@ export class LockRuntime {
   }
 
   /**
-   * `true` if the running call itself is a holder that keeps it from the key, or a holder that earlier waiters wait
+   * `true` if the running call itself holds a lock that excludes it from the key, or a lock that earlier waiters wait
    * for.
    */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
@@ -260,7 +261,7 @@ export class LockRuntime {
     if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
     if (holders.some(({ id }) => id === own.id)) return true;
     const { permits } = kind;
-    // A permit whose slot is not below the requested number excludes nobody.
+    // The own permit excludes this request only if its slot is below the requested number of permits.
     if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
     // The error has ten holders at most, and may concern another key, so read all holders.
     const info = await this.inspection.inspect(key).catch(() => undefined);
@@ -289,9 +290,9 @@ export class LockRuntime {
   }
 
   /**
-   * Acquires the lock for a nested call while another nested call has joined the lock of the outer one: the call waits
-   * like any other call. It fails when the outer lock is lost during the wait, because it may use data that the outer
-   * call has already read (S18).
+   * Acquires the lock for a nested call while another nested call has joined the lock of the outer call: the nested
+   * call waits like any other call. It fails when the outer lock is lost during the wait, because it may use data that
+   * the outer call has already read (S18).
    */
   async #acquireBeside(
     outer: RunnableLock,
@@ -305,15 +306,15 @@ export class LockRuntime {
     // The outer lock seems to be held. If the two locks exclude each other, the outer lock has ended and the loss was
     // not noticed yet.
     if (!canHoldTogether(outer.mode, options.kind.mode))
-      outer.lose('a nested call could acquire its keys, so it had already ended');
+      outer.lose('a nested call could acquire its keys, so the lock had already ended');
     if (!outer.loss) return lock;
     await lock.release();
     throw outer.loss;
   }
 
   /**
-   * The outer call of the running call, if the outer call is under a lock of the keys that includes the requested
-   * access (S18).
+   * Finds the outer call whose lock the running call can join (S18): a lock of all the keys, in a mode that includes
+   * the requested mode.
    *
    * @throws LockLostError when that lock is lost
    */
@@ -330,7 +331,7 @@ export class LockRuntime {
 
   /** Registers code that begins to run under `lock`. The caller must end the returned scope. */
   begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockScope {
-    // A call that joined a lock already has its context, inside the context of that lock.
+    // A call that joined a lock already runs inside the tracing context of that lock.
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
     const ended = (): void => {
       this.#running.delete(run);
@@ -368,7 +369,7 @@ export class LockRuntime {
   /**
    * Ends all locks and closes the nodes.
    *
-   * The lock of a method that still runs is not released: its signal aborts, and its keys end with their ttl. A lock
+   * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. A lock
    * from `acquire` is released after its signal has aborted: the runtime cannot know if code still runs under it.
    *
    * @returns the keys of the locks whose methods were still running

@@ -42,7 +42,7 @@ export class LockScope {
 
   /**
    * @param source - the runtime that acquired the lock: two module instances can have different locks of the same key
-   * @param transaction - the transaction until whose end the lock is kept
+   * @param transaction - the transaction that keeps the lock until the transaction ends
    */
   constructor(
     readonly lock: RunnableLock,
@@ -59,7 +59,10 @@ export class LockScope {
     return this.around ? this.around(run) : run();
   }
 
-  /** `true` if calls that were started inside are under the lock: the lock is held, or was lost before its release. */
+  /**
+   * `true` if calls that were started inside the scope are under the lock: the lock is held, or was lost before its
+   * release.
+   */
   get covers(): boolean {
     const { state } = this.lock;
     return state === 'lost' || (state !== 'released' && (!this.#isOver || this.awaitsCommit));
@@ -75,7 +78,7 @@ export class LockScope {
     return this.#isOver && this.transaction?.isOver === false;
   }
 
-  /** Called when the nested call that joined the lock has left it, or when nobody waits for that call any more. */
+  /** Called when the nested call that joined the lock has ended, or when it has returned the lock as a handle. */
   left(): Promise<void> {
     return this.#isOver ? this.end() : Promise.resolve();
   }
@@ -93,7 +96,7 @@ export class LockScope {
     });
   }
 
-  /** Ends the scope when `result` is garbage-collected: after that nobody can end the scope (S25). */
+  /** Ends the scope when `result` is garbage-collected: after that no other code can end the scope (S25). */
   endWith(result: object): void {
     outOfReach.register(result, this);
   }
@@ -101,9 +104,9 @@ export class LockScope {
   /**
    * Releases the lock after the code has succeeded or failed. Never rejects.
    *
-   * A nested call that joined the lock and that nobody awaited still runs, and must not lose the lock (S18). The lock
-   * is released when that call ends. This method does not wait for the nested call, which may itself wait for the
-   * caller of this method. The same applies to a transaction that keeps the lock.
+   * A nested call that joined the lock may still run, because nobody awaited it, and must not lose the lock (S18). The
+   * lock is then released when the nested call ends. This method does not wait for the nested call, which may itself
+   * wait for the caller of this method. The same applies to a transaction that keeps the lock.
    */
   end(): Promise<void> {
     this.#isOver = true;
@@ -116,7 +119,7 @@ export class LockScope {
 
 const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
 
-/** A run that has its lock, or the values that replace the method's when others hold the lock. */
+/** A run that has its lock, or the values that replace the values of the method when others hold the lock. */
 export type Begun =
   { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
 

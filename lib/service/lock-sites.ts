@@ -30,8 +30,8 @@ export type LockedThing =
     }
   | { readonly kind: 'leader' };
 
-// The sites are stored on the prototype. Another decorator may replace the method, and then the sites of the method
-// would be lost.
+// The sites are stored on the prototype and not on the method: another decorator may replace the method, and its
+// metadata would be lost.
 
 /** Records that a method of the class locks. */
 export function addLockSite(prototype: object, site: LockSite): void {
@@ -39,8 +39,8 @@ export function addLockSite(prototype: object, site: LockSite): void {
 }
 
 /**
- * The decorators of an application that lock in one module instance. The result of a factory is included when it
- * exists. Classes of a lazily loaded module are not included.
+ * The decorators of an application that lock in one module instance. An object from `useFactory` is included as soon as
+ * it exists. Classes of a lazily loaded module are not included.
  */
 export function lockSites(modules: ModulesContainer, instance: string | undefined): LockSite[] {
   const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [
@@ -48,7 +48,7 @@ export function lockSites(modules: ModulesContainer, instance: string | undefine
     ...controllers.values(),
     ...injectables.values(),
   ]);
-  // Before Nest creates an instance, its place has an object with the methods of the class.
+  // Before Nest creates the instance, `wrapper.instance` is an object with the methods of the class.
   const objects = wrappers.map((wrapper): unknown => wrapper.instance).filter(isObject);
   const sites = new Set(objects.flatMap(sitesOf));
   return [...sites].filter((site) => site.instance === instance);

@@ -34,12 +34,12 @@ import {
   whereItBelongs,
 } from '../core/lock-options.js';
 
-/** Options of {@link LockService.tryAcquire}. It makes one attempt, so there is no `retry`. */
+/** Options of {@link LockService.tryAcquire}, which makes one attempt, so there is no `retry`. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost' | 'release'>;
 
 /**
- * Options of {@link LockService.acquire} for a declared lock: the limits of the wait, and if the call may join a lock
- * under which it is made. The declaration has all other options.
+ * Options of {@link LockService.acquire} for a declared lock: the limits of the wait, the signal, and whether the call
+ * may join a lock under which it is made. The declaration has all other options.
  */
 export type DeclaredAcquireOptions = Pick<AcquireOptions, 'retry' | 'reentrant' | 'signal'>;
 
@@ -83,8 +83,8 @@ const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
 /** Advice about options that belong to another method or decorator. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['onLost', 'It is for `withLock`; here the `signal` of the lock reports the loss'],
-  ['release', 'It is for `withLock`; here you call `release()`, after the commit'],
-  ['retry', 'It makes one attempt; to wait, use `acquire`'],
+  ['release', 'It is for `withLock`; here call `release()` yourself, after the commit'],
+  ['retry', '`tryAcquire` makes one attempt; to wait, use `acquire`'],
   ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
 ]);
 
@@ -96,7 +96,8 @@ function remedyFor(method: keyof typeof OPTION_NAMES, name: string): string | un
 /**
  * Acquires and inspects locks, for code that needs more control than `@WithLock` gives.
  *
- * All methods reject with a `TypeError` or `RangeError` for an invalid key or option.
+ * All methods fail with a `TypeError` or `RangeError` for an invalid key or option: a method that returns a Promise
+ * rejects, any other method throws.
  */
 @Injectable()
 export class LockService {
@@ -136,8 +137,8 @@ export class LockService {
    * @throws LockHeldError when others still held the lock at the end of the wait
    * @throws LockUnavailableError when no quorum of nodes answered
    * @throws the reason of `options.signal` when the signal ended the wait
-   * @throws RedlockError with the code `LOCK_UPGRADE`, synchronously, when the running call has a shared lock of one of
-   * the keys and does not ask for a shared lock
+   * @throws RedlockError with the code `LOCK_UPGRADE`, without a wait, when the running call has a shared lock of one
+   * of the keys and does not ask for a shared lock
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -158,7 +159,7 @@ export class LockService {
   acquire<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): Promise<LockHandle>;
   acquire(lock: KeyedLock, options?: DeclaredAcquireOptions): Promise<LockHandle>;
   acquire(key: LockKey, options?: Omit<AcquireOptions, 'onLost' | 'release'>): Promise<LockHandle>;
-  // `acquire` is not `async`: an uncontended lock then needs only one Promise, that of the attempt.
+  // `acquire` is not `async`: an uncontended lock then needs only one Promise, which is the Promise of the attempt.
   acquire(
     key: AnyKey,
     options: Omit<AcquireOptions, 'onLost' | 'release'> = NO_OPTIONS,
@@ -179,12 +180,12 @@ export class LockService {
   }
 
   /**
-   * Makes one attempt. Resolves to `null` when others hold the lock (with `permits`, all of them), or when earlier
+   * Makes one attempt. Resolves to `null` when others hold the lock (with `permits`, all permits), or when earlier
    * callers wait for the lock: `tryAcquire` does not overtake them, even if a permit is free. `null` never means that
    * Redis is down.
    *
-   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link
-   * acquire}
+   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as
+   * {@link acquire}
    */
   tryAcquire<Args extends readonly unknown[]>(
     lock: DeclaredLock<Args>,
@@ -208,7 +209,7 @@ export class LockService {
    *
    * @throws the errors of {@link acquire}; LockLostError when the lock was lost while `task` ran, unless `task` itself
    * threw, or `onLost` is `'ignore'`
-   * @example Readers together, beside no writer
+   * @example Readers run together, but not beside a writer
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
    *
@@ -281,7 +282,7 @@ export class LockService {
    *
    * The list contains every lock that is held during the whole iteration. A lock that is acquired or released meanwhile
    * may be missing, or may occur twice. A key that fewer than a quorum of nodes store has `held: false`: an attempt or
-   * a release did not reach all nodes, and the key ends with its ttl.
+   * a release did not reach all nodes, and the key expires with its ttl.
    *
    * @throws LockUnavailableError inside the loop, also after the first locks, when fewer than a quorum of nodes
    * answered
@@ -348,8 +349,8 @@ export class LockService {
   }
 
   /**
-   * The leader of a name that is given to `@Leader`, in this application or in another one: the process that leads, and
-   * if it is this process.
+   * Returns an object that reports which process leads under a name, and whether this process leads. The methods with
+   * `@Leader` and the name can be in this application or in another one.
    *
    * @throws TypeError when `name` is not a string, or empty
    * @example
@@ -467,7 +468,7 @@ function oneKeyOf(key: string | DeclaredLock | KeyedLock, args: readonly unknown
   if (!isDeclared(key)) return oneKey(key);
   const { keys } = keyedOf(key, args);
   if (keys.length > 1)
-    throw badValue('the keys of the declared lock', 'a single one; otherwise give one of its keys', keys);
+    throw badValue('the keys of the declared lock', 'a single key (give one key in place of the lock)', keys);
   return keys[0]!;
 }
 

@@ -70,7 +70,7 @@ export class Transactions {
    * Finds the transaction of a call before its lock is requested, because the transaction may end while the call waits.
    * Warns, once for each method, about a lock that is released before the surrounding transaction is committed.
    *
-   * @returns the transaction that must keep the lock; `undefined` when the lock is released with its code
+   * @returns the transaction that must keep the lock; `undefined` when the lock is released at the end of its code
    * @throws the error of a hook, if the lock must be kept: the end of the transaction would be unknown
    */
   around(
@@ -99,14 +99,14 @@ export class Transactions {
   }
 
   /**
-   * `true` if the transaction has already ended. A call that nobody awaited can run after the end, and a second report
-   * of the end would not come.
+   * `true` if the transaction has already ended. A call that nobody awaited can run after the end of its transaction,
+   * and the end is not reported a second time.
    */
   #hasEnded(transaction: object | true | undefined): boolean {
     return transaction !== undefined && transaction !== true && this.#open.get(transaction)?.isOver === true;
   }
 
-  /** Records that the transaction keeps the lock until it ends. */
+  /** Records that the transaction keeps the lock until the transaction ends. */
   keep<Lock extends object>(lock: Lock, transaction: OpenTransaction): Lock {
     this.#ofLock.set(lock, transaction);
     return lock;
@@ -122,7 +122,7 @@ export class Transactions {
     return this.#ofLock.get(lock);
   }
 
-  /** Finds an ended scope of the running call's transaction whose lock is kept. */
+  /** Finds a scope of the running call's transaction whose code has ended and whose lock is kept. */
   find(fits: (scope: LockScope) => boolean): LockScope | undefined {
     const transaction = this.tellEnds ? this.#askQuietly() : undefined;
     return transaction && transaction !== true ? this.#open.get(transaction)?.find(fits) : undefined;
@@ -150,7 +150,7 @@ export class Transactions {
     if (Object(answer) === answer && !(answer instanceof Promise)) return answer as object;
     if (answer instanceof Promise) ignoreRejection(answer);
     throw new TypeError(
-      'expected it to return `true`, `false` or an object that is the same for all calls of a transaction, got ' +
+      'expected `inTransaction` to return `true`, `false` or an object that is the same for all calls of a transaction, got ' +
         (answer instanceof Promise ? 'a Promise' : typeof answer),
     );
   }
@@ -187,7 +187,7 @@ export class Transactions {
 }
 
 const TOO_LATE =
-  'in a transaction that has ended, so the lock is released with the method. Await the call inside the transaction; or, if ' +
+  'in a transaction that has already ended, so the lock is released when the method ends. Await the call inside the transaction; or, if ' +
   'this is another transaction, let `inTransaction` return another object for it.';
 
 function isThenable(answer: unknown): answer is PromiseLike<unknown> {

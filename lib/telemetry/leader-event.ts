@@ -1,6 +1,9 @@
 import { channel } from 'node:diagnostics_channel';
 
-/** Event on the channel {@link LEADER_CHANNEL} when this process starts or stops to lead. */
+/**
+ * Event on the channel {@link LEADER_CHANNEL} when this process starts to campaign, and when it starts or stops
+ * leading.
+ */
 export interface LeaderEvent {
   /** The name of the leader, from `@Leader`. */
   readonly leader: string;

@@ -1,4 +1,7 @@
-/** Origin of a lock. Events, traces, metrics and tests use it in place of the keys, of which there are too many. */
+/**
+ * Origin of a lock. Events, traces, metrics and tests use it in place of the keys, because there are too many different
+ * keys.
+ */
 export interface LockOrigin {
   /**
    * The option `label`. Without it: for a decorator its key if the key is a string, otherwise `method`; for a call of a

@@ -5,7 +5,7 @@ import type { LockMode } from '../core/lock-mode.js';
 export interface LockSkippedEvent {
   /** The names of the class and of the method. */
   readonly method: string;
-  /** Name of the lock for metrics, for which there are too many keys: see the option `label`. */
+  /** Name of the lock for metrics, because there are too many different keys: see the option `label`. */
   readonly label: string;
   /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
@@ -29,5 +29,5 @@ export interface LockSkippedEvent {
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LockSkippedEvent} is published. */
 export const LOCK_SKIPPED_CHANNEL = 'nestjs-redlock:lock-skipped';
 
-/** A message costs almost no time without subscribers. */
+/** Publishing costs almost no time without subscribers. */
 export const skippedLocks = channel(LOCK_SKIPPED_CHANNEL);

@@ -12,7 +12,7 @@ export interface LockSubject {
   readonly keys: readonly string[];
   /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
   readonly mode: LockMode;
-  /** Name of the lock for metrics, for which there are too many keys: see the option `label`. */
+  /** Name of the lock for metrics, because there are too many different keys: see the option `label`. */
   readonly label: string;
   /** The names of the class and of the method with `@WithLock`; absent for a call of `LockService`. */
   readonly method?: string;
@@ -22,7 +22,7 @@ export interface LockSubject {
 
 /**
  * A field that a subscriber of `start` may set. The following code then runs in the context of the subscriber, such as
- * that of a span.
+ * the context of a span.
  */
 export interface Surrounded {
   around?: <T>(task: () => T) => T;
@@ -45,9 +45,9 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   /** The slot of each key of an acquired lock with `permits`. Set from `asyncStart` on. */
   slots?: readonly number[];
   /**
-   * The number of permits that another caller recently asked for, if it is larger than `permits`; after a refusal it
-   * may be smaller than that number, but is still larger than `permits`. The largest number is the limit of the key.
-   * Set from `asyncStart` on.
+   * The number of permits that another caller recently asked for, only if it is larger than `permits`. The largest
+   * number is the limit of the key. After a refusal, `permitsSeen` may be smaller than the largest number, but is still
+   * larger than `permits`. Set from `asyncStart` on.
    */
   permitsSeen?: number;
   /** A `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. Set from `error` on. */
@@ -134,7 +134,10 @@ export type LockEvent =
 /** The name of the tracing channel of `node:diagnostics_channel` for acquisitions, waiting included. */
 export const LOCK_ACQUIRE_CHANNEL = 'nestjs-redlock:acquire';
 
-/** The name of the tracing channel of `node:diagnostics_channel` for locks, from their acquisition to their release or loss. */
+/**
+ * The name of the tracing channel of `node:diagnostics_channel` for held locks, from the acquisition to the release or
+ * loss.
+ */
 export const LOCK_HOLD_CHANNEL = 'nestjs-redlock:hold';
 
 export const acquisitions = tracingChannel<unknown, LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);

@@ -23,7 +23,7 @@ import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } f
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds for which the nodes keep the lock after each request. */
   readonly ttl: number;
-  /** The largest number of permits that other calls asked for, if it is larger than that of this call. */
+  /** The largest number of permits that other calls asked for, if it is larger than the number of this call. */
   readonly permitsSeen: number | undefined;
   /** Error of the loss, if the lock was lost before its release. */
   readonly loss: LockLostError | undefined;
@@ -120,7 +120,7 @@ export class LockTelemetry {
       this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
   }
 
-  /** Runs the task in the context that a subscriber has set. */
+  /** Returns the function of a subscriber that runs tasks in the subscriber's context; `undefined` if there is none. */
   around(id: string): Surrounded['around'] {
     return this.#holds.size === 0 ? undefined : this.#holds.get(id)?.event.around;
   }
@@ -156,7 +156,7 @@ export class LockTelemetry {
     });
     // Ignore the rejection: a loss is published on `error`.
     holds.tracePromise(() => ended, event).catch(() => undefined);
-    // The lock may have ended before its subscription.
+    // The lock may have ended before the subscription to its state.
     if (!lock.isHeld()) this.#end(lock.id, lock.loss);
   }
 

@@ -1,8 +1,8 @@
 import { channel } from 'node:diagnostics_channel';
 
 /**
- * A call that runs for its tick (`oncePerTick`). The board counts these events also while it does not subscribe to
- * locks.
+ * A call that runs for its tick (`oncePerTick`). The board counts these events even while it does not subscribe to
+ * events of locks.
  */
 export interface TickRanEvent {
   /** The names of the class and of the method. */
@@ -16,5 +16,5 @@ export interface TickRanEvent {
 
 export const TICK_RAN_CHANNEL = 'nestjs-redlock:tick-ran';
 
-/** A message costs almost no time without subscribers. */
+/** Publishing costs almost no time without subscribers. */
 export const ranTicks = channel(TICK_RAN_CHANNEL);

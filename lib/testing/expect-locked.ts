@@ -27,7 +27,7 @@ const OWN_NAMES = ['method', 'label', 'state', 'fencingToken'] as const;
  * Asserts that a lock of exactly these keys was acquired; a decorated method acquires its lock before it runs. With a
  * declared lock and its arguments, also asserts that the acquisition used that declared lock.
  *
- * @returns the record of the last such lock
+ * @returns the record of the last lock that fits
  * @throws AssertionError of `node:assert`, with the locks that were acquired instead
  * @example
  * ```ts

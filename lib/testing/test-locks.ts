@@ -114,7 +114,7 @@ export class TestLocks {
     this.#wait = wait;
   }
 
-  /** The acquired locks, the oldest first, without those of {@link hold}. */
+  /** The acquired locks, the oldest first, without the locks of {@link hold}. */
   get history(): readonly LockRecord[] {
     return this.#history;
   }
@@ -134,9 +134,9 @@ export class TestLocks {
   }
 
   /**
-   * Makes a simulated other process lead under this name, until `release()` of the returned lock or until `ttl`. The
-   * application loses its own term, if it has one. Afterwards the application leads again, if one of its methods has
-   * `@Leader` with the name.
+   * Makes a simulated other process lead under this name, until the returned lock is released or its `ttl` has passed.
+   * The application loses its own term, if it has one. Afterwards the application leads again, if one of its methods
+   * has `@Leader` with the name.
    *
    * Call `lose` with the key `leader:` and the name to end only the term: the application then campaigns again
    * immediately.
@@ -187,9 +187,9 @@ export class TestLocks {
   }
 
   /**
-   * Ends the validity of a held lock, as without a renewal. Its holder sees the loss (the signal aborts, `assertHeld()`
-   * throws), and the key is free. With several holders (readers, permits) all of them lose the lock, or only the holder
-   * with the `id`.
+   * Ends the validity of a held lock, as if its renewals had failed. Its holder sees the loss (the signal aborts,
+   * `assertHeld()` throws), and the key is free. With several holders (readers, permits) all of them lose the lock;
+   * with `id`, only that holder does.
    *
    * @throws Error when the key is free
    */
@@ -199,12 +199,12 @@ export class TestLocks {
 
   /**
    * Makes Redis lose a held lock, as in a restart without its data. Its holder sees the loss, and the key is free. With
-   * several holders all of them lose the lock, or only the holder with the `id`.
+   * several holders all of them lose the lock; with `id`, only that holder does.
    *
    * @throws Error when the key is free
    */
   lose(key: string, options: EndOptions = {}): void {
-    this.#end(key, 'too few nodes still store it for a quorum', options, 'lose');
+    this.#end(key, 'fewer than a quorum of nodes still store it', options, 'lose');
   }
 
   /** Resets faults, history and locks between two tests. Locks that are still held are lost. */

@@ -5,7 +5,7 @@ import type { Fault, NodeRequest } from './fault.js';
 
 /** A store in memory that a test can make fail, be slow, or forget a key. */
 export class TestNode extends MemoryStore {
-  /** The leases that got each key and have not released it. */
+  /** The leases that got a key and have not released it, by that key. */
   readonly #granted = new Map<string, Set<Lease>>();
 
   constructor(private readonly faults: ReadonlySet<Fault> = new Set()) {
@@ -86,8 +86,8 @@ export class TestNode extends MemoryStore {
   }
 
   /**
-   * Answers a request with the faults of the test. As on a real connection, a request with a slow reply has had its
-   * effect.
+   * Answers a request with the faults of the test. As on a real connection, a request takes effect at once, even if its
+   * reply is slow.
    */
   #answer<Reply>(
     request: NodeRequest,

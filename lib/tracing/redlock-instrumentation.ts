@@ -80,7 +80,7 @@ export class RedlockInstrumentation {
     if (config.enabled ?? true) this.enable();
   }
 
-  /** Starts to make spans. */
+  /** Starts making spans. */
   enable(): void {
     if (this.#enabled) return;
     this.#enabled = true;
@@ -88,7 +88,7 @@ export class RedlockInstrumentation {
     holds.subscribe(this.#hold);
   }
 
-  /** Stops to make spans. A span that is open at that moment never ends. */
+  /** Stops making spans. A span that is open at that moment never ends. */
   disable(): void {
     if (!this.#enabled) return;
     this.#enabled = false;

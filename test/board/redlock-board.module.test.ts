@@ -88,7 +88,7 @@ describe('RedlockBoardModule.forRoot throws', () => {
     ],
     ['RedlockBoardModule has no `guards`', { guards: [] }],
     ['RedlockBoardModule has no `guards`', { public: false }],
-    ['RedlockBoardModule has `guards` and is `public: true`', { public: true, guards: [AdminGuard] }],
+    ['RedlockBoardModule has both `guards` and `public: true`', { public: true, guards: [AdminGuard] }],
     [
       "Expected `guards` to be an array of guards, classes or instances, got [ 'admin' ]",
       { guards: ['admin'] },

@@ -47,7 +47,7 @@ test('the board command refuses a port in use, and names --port', async () => {
   const { code, stderr } = await runCli(['board', '--node', redis.url, '--port', String(port)]);
   expect([code, stderr]).toEqual([
     2,
-    expect.stringContaining(`Port ${port} is in use. Write another one after --port`),
+    expect.stringContaining(`Port ${port} is in use. Write another port after --port`),
   ]);
 });
 

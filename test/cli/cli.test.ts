@@ -180,7 +180,7 @@ describe('nestjs-redlock inspect', () => {
     await servers[0]!.client().set('lock:{k}', recordOf('somebody'));
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
-      stdout: expect.stringContaining('"k" is not held: too few nodes store it'),
+      stdout: expect.stringContaining('"k" is not held: fewer than a quorum of nodes store it'),
     });
   });
 });
@@ -225,7 +225,7 @@ describe('nestjs-redlock release', () => {
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', lock!.id, '--yes')).resolves.toMatchObject({
       code: 0,
-      stdout: 'Ended one holder of "k". It learns of that at its next renewal.\n',
+      stdout: 'Ended one holder of "k". That holder notices the loss at its next renewal.\n',
     });
   });
 
@@ -234,7 +234,7 @@ describe('nestjs-redlock release', () => {
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,
       stdout: '',
-      stderr: expect.stringContaining('Write --yes to release without it'),
+      stderr: expect.stringContaining('Write --yes to release without confirmation'),
     });
     await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });
@@ -291,7 +291,7 @@ describe('on a terminal', () => {
     const done = release(session, asked, screen);
     await until(() => screen.text().includes('[y/N]'));
     expect(screen.text()).toMatch(
-      /"k" is held by api:1, for \d.* Its holder notices that at its next renewal, and works until then\./,
+      /"k" is held by api:1, for \d.* After the release its holder continues to work until it notices the loss at its next renewal\./,
     );
     screen.typed.write(answer);
     await expect(done).resolves.toBe(code);
@@ -481,7 +481,7 @@ describe('nestjs-redlock on a secured server', () => {
     expect(runs[0]?.stdout).toMatch(/\nk +exclusive +somebody /);
     // This user may inspect locks, and has no right to release them.
     expect(runs[1]?.stderr).toMatch(/can't run this command|ACL failure in script/);
-    expect(runs[2]?.stdout).toContain('allow it with ACL SETUSER');
+    expect(runs[2]?.stdout).toContain('allow the command with ACL SETUSER');
     expect(runs[3]?.stderr).toContain('WRONGPASS');
     for (const { stdout, stderr } of runs) {
       for (const secret of [password, encoded, 's3cr3t']) expect(stdout + stderr).not.toContain(secret);

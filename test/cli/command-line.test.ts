@@ -152,7 +152,7 @@ describe('openNodes', () => {
     ['redis://a,b', 'one URL for each independent node'],
     ['redis://h?db=3', 'Expected --node to have no parameters'],
     ['redis+sentinel://h', 'Expected --node to name the master'],
-    ['redis+sentinel://h/m?x=1', 'no parameters but sentinelUsername and sentinelPassword'],
+    ['redis+sentinel://h/m?x=1', 'no parameters other than sentinelUsername and sentinelPassword'],
     ['redis+cluster://h/1', 'a Cluster has no databases'],
     ['redis://u:50%@h', 'write "%" as %25'],
   ])('refuses the URL %s', (url, message) => {

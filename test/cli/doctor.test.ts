@@ -148,7 +148,7 @@ describe('doctor', () => {
       expect.stringMatching(
         /^warning: .*messages do not work \(NOPERM.*ACL SETUSER <user> \+publish .*&lock:\*$/,
       ),
-      expect.stringMatching(/^warning: .*allow it with ACL SETUSER <user> \+info$/),
+      expect.stringMatching(/^warning: .*allow INFO with ACL SETUSER <user> \+info$/),
     ]);
   });
 
@@ -265,7 +265,7 @@ test.each([
 test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])(
   'doctor refuses the server version %s as too old',
   (version) => {
-    expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
+    expect(adviceOnVersion(version)).toContain(`the server has version ${version}; upgrade to 6.2 or later`);
   },
 );
 

@@ -239,7 +239,7 @@ export function inspectionContract(
       await expect(bobs.forceRelease('told')).resolves.toBe(true);
       await until(() => signal.aborted);
       expect(signal.reason).toBeInstanceOf(LockLostError);
-      expect((signal.reason as Error).message).toContain('too few nodes still store it');
+      expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
     });
 
     test('reports a forced release at once to the holder in the same process, and keeps other locks', async () => {

@@ -45,25 +45,25 @@ describe('a LockHeldError of a lock that several can hold', () => {
       'a call for an exclusive lock while a permit is held',
       holder,
       EXCLUSIVE,
-      "as one of several permits, which excludes a lock of the mode 'exclusive'",
+      "with `permits`, which excludes a lock in the mode 'exclusive'",
     ],
     [
       'a call for a shared lock while a permit is held',
       holder,
       SHARED,
-      "as one of several permits, which excludes a lock of the mode 'shared'",
+      "with `permits`, which excludes a lock in the mode 'shared'",
     ],
     [
       'a call for an exclusive lock while readers hold the key',
       { ...holder, mode: 'shared' },
       EXCLUSIVE,
-      "in the mode 'shared', which excludes a lock of the mode 'exclusive'",
+      "in the mode 'shared', which excludes a lock in the mode 'exclusive'",
     ],
     [
       'a call for a permit while an exclusive lock is held',
       { ...holder, mode: 'exclusive' },
       { mode: 'permits', permits: 5 },
-      "in the mode 'exclusive', which excludes a lock of 5 permits",
+      "in the mode 'exclusive', which excludes a lock with `permits: 5`",
     ],
   ])('names the conflicting kind of lock in its message: %s', (_name, first, kind, text) => {
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });

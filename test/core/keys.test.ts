@@ -15,7 +15,7 @@ test.each([[''], [[]], [['a', '']], [['a', 7]], [undefined], [null], [7], ['}a']
   (key) => {
     expect(() => keysOf(key as never)).toThrow(TypeError);
     expect(() => keysOf(key as never)).toThrow(
-      /^Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, got /,
+      /^Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings, got /,
     );
   },
 );

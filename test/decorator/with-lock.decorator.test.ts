@@ -116,7 +116,7 @@ describe('class definition throws for a decorator on', () => {
       decorate(Service.prototype, 'value', lockUnchecked('key'));
     }).toThrow(
       new TypeError(
-        '@WithLock works only on instance methods, and `value` is not one. Write `async value() { ... }`',
+        '@WithLock works only on instance methods, and `value` is not an instance method. Write `async value() { ... }`',
       ),
     );
   });
@@ -129,7 +129,9 @@ describe('class definition throws for a decorator on', () => {
       }
       decorate(Service, 'run', lockUnchecked('key'));
     }).toThrow(
-      new TypeError('@WithLock works only on instance methods, and `run` is not one. Remove `static`'),
+      new TypeError(
+        '@WithLock works only on instance methods, and `run` is not an instance method. Remove `static`',
+      ),
     );
   });
 
@@ -137,8 +139,8 @@ describe('class definition throws for a decorator on', () => {
     const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
     expect(onClass).toThrow(
       new TypeError(
-        '@WithLock works only on instance methods, and a class is not one. ' +
-          'Put it on methods of the class',
+        '@WithLock works only on instance methods, and a class is not an instance method. ' +
+          'Put `@WithLock` on each method that needs it',
       ),
     );
   });
@@ -147,7 +149,7 @@ describe('class definition throws for a decorator on', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
       new TypeError(
-        '@WithLock works only on instance methods, and `field` is not one. ' +
+        '@WithLock works only on instance methods, and `field` is not an instance method. ' +
           'Write `async field() { ... }` in place of `field = async () => { ... }`',
       ),
     );
@@ -235,12 +237,12 @@ describe('class definition throws for invalid options', () => {
     [
       { mode: 'shared', oncePerTick: true },
       TypeError,
-      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of such a lock would run the tick: leave out one of the two",
+      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of such a lock would run the tick: leave out one of the two options",
     ],
     [
       { permits: 3, oncePerTick: true },
       TypeError,
-      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. All holders of such a lock would run the tick: leave out one of the two',
+      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. All holders of such a lock would run the tick: leave out one of the two options',
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
@@ -257,7 +259,7 @@ describe('class definition throws for invalid options', () => {
     [{ key: 1 }, 'got { key: 1 }'],
   ])('such as the key %j', (key, got) => {
     const rule =
-      '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, ';
+      '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings, ';
     expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
   });
 

@@ -383,7 +383,7 @@ describe('a key function', () => {
         .catch((thrown: unknown) => thrown);
       expect(error).toBeInstanceOf(TypeError);
       expect(String(error)).toMatch(
-        /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such, got /,
+        /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such strings, got /,
       );
       expect(String(error)).toContain(inspect(value));
     },

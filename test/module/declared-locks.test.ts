@@ -64,9 +64,9 @@ describe('`strict`', () => {
     await expect(start({ locks, strict: true }, Plain, Foreign)).rejects.toMatchObject({
       code: 'LOCK_NOT_DECLARED',
       message:
-        '`strict` allows only locks that are declared, and these are not: @WithLock of Plain.report ("report"); @WithLock of ' +
-        'Plain.settle (a key function); @WithLock of Plain.cleanUp ("clean-up", which is that of locks["clean-up"]); @WithLock ' +
-        'of Foreign.run ("foreign" of other `defineLocks`). Declare each lock with `defineLocks`, in the `locks` of the ' +
+        '`strict` allows only declared locks, and these are not declared: @WithLock of Plain.report ("report"); @WithLock of ' +
+        'Plain.settle (a key function); @WithLock of Plain.cleanUp ("clean-up", which is the key of locks["clean-up"]); @WithLock ' +
+        'of Foreign.run ("foreign" of another `defineLocks`). Declare each lock with `defineLocks`, in the `locks` of the ' +
         'module, and lock with `@WithLock.of(locks[name])` or `acquire(locks[name], ...)`',
     });
   });
@@ -173,8 +173,8 @@ describe('a lock of a named module', () => {
     expect(lock.keys).toEqual(['invoice:1']);
     await expect(invoices.main.acquire(ofBilling.invoice, 1)).rejects.toThrow(
       new TypeError(
-        '"invoice" is declared for the module \'billing\', but the call went to the module without a name, where it would exclude ' +
-          "nobody. Inject `@InjectLockService('billing')`, or change the `instance` of the declaration",
+        '"invoice" is declared for the module \'billing\', but the call went to the module without a name, where the lock would exclude ' +
+          "no other caller. Inject `@InjectLockService('billing')`, or change the `instance` of the declaration",
       ),
     );
     await expect(invoices.billing.acquire(ofBilling.other)).rejects.toThrow('Inject the `LockService`');
@@ -265,8 +265,8 @@ describe('overrides', () => {
     const nodes = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
     const options = { nodes, restartGuard: 40_000, locks };
     const message =
-      'The declared lock "order:settle": Expected `ttl` to be at most the restart guard of 40000 ms; set `restartGuard` to ' +
-      'the largest ttl of all processes, got 60000';
+      'The declared lock "order:settle": Expected `ttl` to be at most the `restartGuard` of 40000 ms (set that to ' +
+      'the largest ttl of all processes), got 60000';
     await expect(start({ ...options, overrides: { 'order:settle': { ttl: 60_000 } } })).rejects.toThrow(
       new RangeError(message),
     );
@@ -297,8 +297,8 @@ describe('overrides', () => {
     [
       'permits for a lock that is exclusive',
       { 'clean-up': { permits: 2 } },
-      '"clean-up" in `overrides`: Expected `permits` for a lock that is declared with `permits`, got 2 for a lock that ' +
-        'is declared without. An override cannot admit several holders to such a lock: declare the lock with `permits`',
+      '"clean-up" in `overrides`: Expected no `permits`, got 2, because the lock is declared without ' +
+        '`permits`. An override must not admit several holders to such a lock: declare the lock with `permits`',
     ],
     [
       'a string in place of the object',

@@ -50,6 +50,6 @@ test('every log line escapes keys and owners', async () => {
     expect.stringMatching(/^nodes: 'memory'/),
     expect.stringContaining(`skipped: "${SHOWN}" is held by ${SHOWN} for`),
     expect.stringContaining(`The lock on "${SHOWN}" is lost`),
-    expect.stringContaining(`were running: ${SHOWN}. `),
+    expect.stringContaining(`were running under locks on ${SHOWN}. `),
   ]);
 });

@@ -109,7 +109,7 @@ test('a lost lock is logged in one line, and a release is not logged', async () 
   locks.lose('a');
   expect(lock.isHeld()).toBe(false);
   expect(log.lines).toEqual([
-    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: too few nodes') },
+    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: fewer than a quorum of nodes') },
   ]);
   await module.close();
 });

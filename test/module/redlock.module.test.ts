@@ -447,7 +447,7 @@ describe('invalid options', () => {
     [{ nodes: 'redis://a b' }, `Expected \`nodes\` to be ${NODES}, got 'redis://a b'`],
     [
       { nodes: ['memory', 'redis://localhost'] },
-      "Expected `nodes` to be 'memory' alone, or Redis nodes; the two cannot vote together, got 'memory'",
+      "Expected `nodes` to be 'memory' alone, or Redis nodes alone (the two cannot vote together), got 'memory'",
     ],
     [{ ...memory, keyPrefix: 'a{}' }, 'Expected `keyPrefix` to be a string without "{}", got \'a{}\''],
     [{ ...memory, keyPrefix: 1 }, 'Expected `keyPrefix` to be a string without "{}", got 1'],

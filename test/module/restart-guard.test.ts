@@ -129,8 +129,8 @@ describe('the restart guard covers the longest ttl as soon as the application st
 test("start-up refuses a decorator's ttl that is longer than a configured guard", async () => {
   await expect(start({ restartGuard: 30_000 }, { providers: [Minute] })).rejects.toThrow(
     new RangeError(
-      '@WithLock of Minute.run: Expected `ttl` to be at most the restart guard of 30000 ms; ' +
-        'set `restartGuard` to the largest ttl of all processes, got 60000',
+      '@WithLock of Minute.run: Expected `ttl` to be at most the `restartGuard` of 30000 ms ' +
+        '(set that to the largest ttl of all processes), got 60000',
     ),
   );
 });
@@ -145,7 +145,7 @@ describe('new nodes', () => {
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as Error).message).toMatch(
-      /votes again in \d+ ms \(restartGuard\)\. Set `waitForQuorum` to make the start-up wait for that\.$/,
+      /votes again in \d+ ms \(restartGuard\)\. Set `waitForQuorum` to make the start of the application wait until a quorum votes\.$/,
     );
   });
 
@@ -171,7 +171,7 @@ describe('new nodes', () => {
     expect(performance.now() - begun).toBeLessThan(30_000);
     expect(lines.of('error')).toEqual([
       expect.stringMatching(
-        /^0 of 3 Redis nodes vote and 2 are needed, after 500 ms \(waitForQuorum\): nothing can be locked until more do; .*votes again in \d+ ms/,
+        /^0 of 3 Redis nodes vote and 2 are needed, after 500 ms \(waitForQuorum\): nothing can be locked until more of them vote; .*votes again in \d+ ms/,
       ),
     ]);
   });

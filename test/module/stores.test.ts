@@ -74,9 +74,12 @@ describe('a store as the node of a module', () => {
   test.each([
     [
       { modes: [] },
-      "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and possibly others of",
+      "Expected `modes` of the store in `nodes` to be a list that contains 'exclusive', and otherwise only values of",
     ],
-    [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive'"],
+    [
+      { modes: ['shared'] },
+      "Expected `modes` of the store in `nodes` to be a list that contains 'exclusive'",
+    ],
     [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
     [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],

@@ -48,7 +48,7 @@ describe('validity', () => {
     expect(signal.reason).toBeInstanceOf(LockLostError);
     expect(() => lock.assertHeld()).toThrow(signal.reason as Error);
     expect((signal.reason as Error).message).toBe(
-      'The lock on "k" is lost: its validity ran out before a quorum renewed it (ttl 1000 ms). Stop what it protects.',
+      'The lock on "k" is lost: its validity ran out before a quorum renewed it (ttl 1000 ms). Stop the work that it protects.',
     );
   });
 
@@ -140,7 +140,7 @@ describe('the watchdog', () => {
     for (const node of nodes.slice(1)) await node.memory.close();
     await jest.advanceTimersByTimeAsync(335);
     expect(signal.aborted).toBe(true);
-    expect((signal.reason as Error).message).toContain('too few nodes still store it');
+    expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
   });
 
   test('accepts a confirmation after the time limit, and counts the validity from its request (S9)', async () => {
@@ -299,7 +299,7 @@ describe('extend', () => {
       renew: false,
       signals: [],
     });
-    await expect(lock.extend(TTL + 1)).rejects.toThrow('at most the restart guard of 1000 ms');
+    await expect(lock.extend(TTL + 1)).rejects.toThrow('at most the `restartGuard` of 1000 ms');
     expect(extensions()).toEqual([0, 0, 0]);
     await lock.extend(TTL);
   });
@@ -361,7 +361,7 @@ describe('maxHold', () => {
     await expect(lock.extend()).rejects.toMatchObject({
       code: 'MAX_HOLD_REACHED',
       message: expect.stringContaining(
-        'The lock on "k" is not extended: its maxHold of 500 ms is over, and it ends in 488 ms.',
+        'The lock on "k" is not extended: its `maxHold` of 500 ms has passed, and the lock ends in 488 ms.',
       ),
     });
     expect([lock.isHeld(), extensions()]).toEqual([true, [1, 1, 1]]);

@@ -239,7 +239,7 @@ describe('a tick that has run', () => {
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }));
     expect(value).toMatchObject({
       ranTick: 1_000,
-      message: '"k" is not locked again: the tick of 1970-01-01T00:00:01.000Z has run already, by me',
+      message: '"k" is not locked: me has already run the tick of 1970-01-01T00:00:01.000Z',
     });
     // The other two nodes granted the lock, so it is released there.
     expect(nodes.map((node) => node.count('release'))).toEqual([0, 1, 1]);

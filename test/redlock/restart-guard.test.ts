@@ -15,7 +15,7 @@ test('a guard with a configured duration refuses a longer ttl', () => {
   guard.note(3_000);
   expect(() => guard.note(3_001)).toThrow(
     new RangeError(
-      'Expected `ttl` to be at most the restart guard of 3000 ms; set `restartGuard` to the largest ttl of all processes, got 3001',
+      'Expected `ttl` to be at most the `restartGuard` of 3000 ms (set that to the largest ttl of all processes), got 3001',
     ),
   );
   expect(guard.duration).toBe(3_000);
@@ -24,7 +24,7 @@ test('a guard with a configured duration refuses a longer ttl', () => {
 test('the guard refuses extensions beyond its duration', () => {
   const guard = new RestartGuard(undefined);
   guard.checkCovers(10_000);
-  expect(() => guard.checkCovers(60_000)).toThrow('at most the restart guard of 10000 ms');
+  expect(() => guard.checkCovers(60_000)).toThrow('at most the `restartGuard` of 10000 ms');
   guard.note(60_000);
   guard.checkCovers(60_000);
 });

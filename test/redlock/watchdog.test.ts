@@ -276,7 +276,7 @@ describe('each lock of a batch', () => {
     for (const node of nodes.slice(1)) await releaseOn(node.memory, gone.lease);
     await jest.advanceTimersByTimeAsync(340);
     expect(locks.map(({ state }) => state)).toEqual(['held', 'held', 'held', 'lost', 'held']);
-    expect(gone.loss?.message).toContain('too few nodes still store it');
+    expect(gone.loss?.message).toContain('fewer than a quorum of nodes still store it');
     await jest.advanceTimersByTimeAsync(2 * TTL);
     expect(requests.at(-1)!.ids).toHaveLength(4);
     await release(locks);

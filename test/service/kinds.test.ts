@@ -119,12 +119,12 @@ describe('permits', () => {
     const permit = await service.acquire('stripe', { permits: 5 });
     const refusal = await failureOf(service.acquire('stripe', once));
     expect(refusal.message).toContain(
-      `"stripe" is held by me as one of several permits, which excludes a lock of the mode 'exclusive'`,
+      `"stripe" is held by me with \`permits\`, which excludes a lock in the mode 'exclusive'`,
     );
     await permit.release();
     await service.acquire('stripe', once);
     expect((await failureOf(service.acquire('stripe', { ...once, permits: 5 }))).message).toContain(
-      "in the mode 'exclusive', which excludes a lock of 5 permits",
+      "in the mode 'exclusive', which excludes a lock with `permits: 5`",
     );
   });
 
@@ -235,7 +235,7 @@ describe('shared locks', () => {
     const upgrade = {
       code: 'LOCK_UPGRADE',
       message:
-        `"catalog:1" is not locked: this call asks for a lock of the mode 'exclusive', but already holds "catalog:1" in the ` +
+        `"catalog:1" is not locked: this call asks for a lock in the mode 'exclusive', but already holds "catalog:1" in the ` +
         `mode 'shared', so it would wait for itself. Lock with \`mode: 'exclusive'\` from the beginning if the call may ` +
         'write; or end the shared lock first, and read again under the new lock.',
     };
@@ -269,7 +269,7 @@ describe('shared locks', () => {
         });
         await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
-          message: expect.stringContaining('this call asks for a lock of 2 permits'),
+          message: expect.stringContaining('this call asks for a lock with `permits: 2`'),
         });
       });
     });

@@ -293,7 +293,7 @@ describe('the leader', () => {
     expect(() => elsewhere.campaign()).toThrow(
       expect.objectContaining({
         code: 'NO_LEADER',
-        message: expect.stringContaining('It has no @Leader at all'),
+        message: expect.stringContaining('The application has no @Leader at all'),
       }),
     );
     await elsewhere.resign();
@@ -367,7 +367,7 @@ describe('start-up or class definition refuses', () => {
     }
     await expect(failing(Consumer, Cleaner)).rejects.toThrow(
       '@OnlyLeader("consumers") of Cleaner.sweep: no method of this application has @Leader with that name, so this ' +
-        'process never leads. Its leaders: "consumer".',
+        'process never leads. The names with @Leader are "consumer".',
     );
   });
 
@@ -377,7 +377,7 @@ describe('start-up or class definition refuses', () => {
       async lead(): Promise<void> {}
     }
     await expect(failing(Consumer, Other)).rejects.toThrow(
-      '@Leader("consumer") of Other.lead: another method of this application has that name',
+      '@Leader("consumer") of Other.lead: another method of this application has @Leader with that name',
     );
   });
 
@@ -417,7 +417,7 @@ describe('start-up or class definition refuses', () => {
     const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
     expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(
       new TypeError(
-        `${decorator} works only on instance methods, and \`lead\` is not one. Remove \`static\``,
+        `${decorator} works only on instance methods, and \`lead\` is not an instance method. Remove \`static\``,
       ),
     );
   });

@@ -350,7 +350,7 @@ describe('invalid arguments are refused:', () => {
 
   test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])('key %j', async (key) => {
     const rule =
-      /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such/;
+      /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings/;
     await expect(call('acquire', key)).rejects.toThrow(rule);
     await expect(call('tryAcquire', key)).rejects.toThrow(rule);
     await expect(call('withLock', key, task)).rejects.toThrow(rule);
@@ -384,7 +384,7 @@ describe('invalid arguments are refused:', () => {
     [
       'acquire',
       { release: 'afterCommit' },
-      'Unknown option `release` in `acquire`. It is for `withLock`; here you call `release()`, after the commit',
+      'Unknown option `release` in `acquire`. It is for `withLock`; here call `release()` yourself, after the commit',
     ],
     [
       'tryAcquire',
@@ -394,13 +394,13 @@ describe('invalid arguments are refused:', () => {
     [
       'tryAcquire',
       { retry: { timeout: 1_000 } },
-      'in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
+      'in `tryAcquire`. `tryAcquire` makes one attempt; to wait, use `acquire`',
     ],
     ['tryAcquire', { retry: false }, 'Unknown option `retry` in `tryAcquire`'],
     [
       'tryAcquire',
       { attempts: 3 },
-      '`attempts` in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
+      '`attempts` in `tryAcquire`. `tryAcquire` makes one attempt; to wait, use `acquire`',
     ],
     ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
   ])('an option that %s does not have: %j', async (method, options, message) => {

@@ -224,7 +224,7 @@ describe('a call does not join (S18)', () => {
         const { signal } = lock;
         await looker.del('lock:{k}');
         await expect(service.inner()).rejects.toThrow(
-          'a nested call could acquire its keys, so it had already ended',
+          'a nested call could acquire its keys, so the lock had already ended',
         );
         expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
         await expect(countLocks(looker)).resolves.toBe(0);

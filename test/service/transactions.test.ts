@@ -389,7 +389,7 @@ describe('a shutdown', () => {
       );
       expect(await isHeld()).toBe(true);
     });
-    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .*: order\./)]);
+    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .* locks on order\./)]);
     expect(await looker.pttl('lock:{order}')).toBeGreaterThan(0);
   });
 });
@@ -464,7 +464,12 @@ describe('a lock with transaction hooks', () => {
     [
       'returns a Promise',
       () => Promise.resolve(true),
-      /`inTransaction` failed: expected it to return .*, got a Promise\./,
+      /`inTransaction` failed: expected `inTransaction` to return .*, got a Promise\./,
+    ],
+    [
+      'gives something else',
+      () => 'yes',
+      /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,
     ],
     ['returns a string', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
   ])('is acquired when `inTransaction` %s, and the failure is logged once', async (_, hook, told) => {
@@ -539,7 +544,7 @@ describe("`release: 'afterCommit'` in the defaults of the module", () => {
   });
 });
 
-test('a call in a transaction that has ended releases its lock at its own end, and one warning is logged', async () => {
+test('a call in a transaction that has already ended releases its lock at its own end, and one warning is logged', async () => {
   const ends: (() => void)[] = [];
   const transaction = {};
   await start({ inTransaction: () => transaction, afterTransaction: (callback) => void ends.push(callback) });
@@ -554,7 +559,7 @@ test('a call in a transaction that has ended releases its lock at its own end, a
   await plain.run();
   expect(ends).toHaveLength(1);
   expect(lines.of('warn')).toEqual([
-    'Orders.add locks "order" in a transaction that has ended, so the lock is released with the method. Await the call ' +
+    'Orders.add locks "order" in a transaction that has already ended, so the lock is released when the method ends. Await the call ' +
       'inside the transaction; or, if this is another transaction, let `inTransaction` return another object for it.',
   ]);
 });

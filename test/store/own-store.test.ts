@@ -78,7 +78,7 @@ describe('a third-party store on a database table', () => {
     await using next = await waits;
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
     await expect(another.acquire('order:1', { mode: 'shared' })).rejects.toThrow(
-      "my table cannot store a lock of the mode 'shared', only 'exclusive'",
+      "my table cannot store a lock in the mode 'shared', only in 'exclusive'",
     );
     const listed: string[] = [];
     for await (const { key } of one.list({ prefix: 'order:' })) listed.push(key);

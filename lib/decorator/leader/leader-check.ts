@@ -18,7 +18,8 @@ export class LeaderCheck {
 
   /**
    * @param isStatic - `true` if Nest creates the object once, at the start
-   * @throws Error when two methods have `@Leader` with one name, or when the object belongs to a request
+   * @throws Error when two methods have `@Leader` with one name, or when a class with `@Leader` has more than one
+   * object
    */
   add(object: object, isStatic: boolean): void {
     if (this.#seen.has(object)) return;
@@ -28,8 +29,8 @@ export class LeaderCheck {
       const fullName = `${object.constructor.name}.${String(method)}`;
       if (!isStatic) {
         throw new Error(
-          `@Leader(${quoted([name])}) of ${fullName}: the class is request-scoped or transient, so there is no one object ` +
-            'that leads. Put it on a provider of the default scope.',
+          `@Leader(${quoted([name])}) of ${fullName}: the class is request-scoped or transient, so there is no single object ` +
+            'that could lead. Put `@Leader` on a provider of the default scope.',
         );
       }
       const lead = (object as Record<string | symbol, LeaderTask['lead']>)[method]!;

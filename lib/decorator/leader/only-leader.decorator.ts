@@ -27,9 +27,10 @@ type SkippableMethod = (...args: never[]) => PromiseLike<unknown>;
  * Runs the method only while this process leads under the name; in other processes the call resolves to `undefined`.
  * Write it above or below `@Cron`, `@Interval` or the decorator of a handler.
  *
- * The decorator checks once, before the method runs, with the clock. The method then runs under the lock of the term:
- * `currentLock()` is that lock, its signal aborts when the lock is lost, and its fencing token is the token of the
- * term. After a resignation or a shutdown, another process leads only when the method has settled.
+ * The decorator checks only once, before the method runs, and without a request to the nodes. The method then runs
+ * under the lock of the term: `currentLock()` is that lock, its signal aborts when the lock is lost, and its fencing
+ * token is the token of the term. After a resignation or a shutdown, another process leads only when the method has
+ * settled.
  *
  * Start-up fails if no method of the application has `@Leader` with this name.
  *

@@ -4,7 +4,7 @@ type Step = IteratorResult<unknown, unknown>;
 
 interface Reading {
   readonly iterator: AsyncIterator<unknown, unknown, unknown>;
-  /** The lock; `undefined` when the call was skipped and `step` reads other values. */
+  /** The run under the lock; `undefined` when the call was skipped, and `iterator` gives other values. */
   readonly run: LockScope | undefined;
 }
 
@@ -12,17 +12,15 @@ interface Reading {
  * Reads an async iterable under a lock: acquires the lock at the first read, and releases it when the iterable ends or
  * its reader stops.
  *
- * An async generator would not do: its `return` waits for a pending `next`. That can take long, and only the end of the
- * source could end it earlier.
+ * An async generator would be shorter, but its `return` waits for a pending `next`, so a reader could not stop until
+ * the source gives its next value.
  */
 export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   #reading: Promise<Reading> | undefined;
-  /** After the end no code of the source may run any more. */
+  /** `true` after the end. From then on no code of the source may run. */
   #ended = false;
 
-  /**
-   * @param isBegun - `true` if the lock is held already, and must be released also when nothing is read
-   */
+  /** @param isBegun - `true` if the lock is held already, and must be released even if nothing is read */
   constructor(
     private readonly begin: Begin,
     private readonly source: () => unknown,
@@ -83,7 +81,8 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   async #step(run: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
     const { step, done } = await this.#orEnd(run, async () => {
       const result = await move();
-      // A reader that gets such a result throws, and does not call `return` to report that it stops.
+      // Refuse a result that is no object: a reader that got it would throw, and would not call `return` to report that
+      // it stops.
       if (Object(result) !== result)
         throw new TypeError(`Iterator result ${String(result)} is not an object`);
       return { step: result, done: result.done };

@@ -10,7 +10,7 @@ import type { Begin, LockScope } from '../../service/lock-scope.js';
 import { standIn } from './stand-in.js';
 
 /**
- * Keeps the lock until a deferred result, such as a stream, has ended; for any other result it ends the run now.
+ * Keeps the lock until a deferred result, such as a stream, has ended; for any other result releases the lock now.
  * Resolves to the same value, or to a wrapper whose reader is under the lock.
  *
  * A result that nobody has started to read within a ttl releases its lock.
@@ -24,7 +24,7 @@ export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin
       const held = hold(result, run, again);
       if (held) return held;
     } catch {
-      // The result throws when it is inspected, so its end cannot be known. It counts as a plain value (S25).
+      // The result throws when it is inspected, so its end cannot be known. Treat it as a plain value (S25).
     }
   }
   await run.finish();
@@ -162,7 +162,7 @@ function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableS
   );
 }
 
-/** `true` if the stream fills buffers of its reader. Only a trial shows that. */
+/** `true` if the stream can fill buffers that its reader provides. Only a trial shows that. */
 function isOfBytes(stream: ReadableStream<unknown>): boolean {
   try {
     stream.getReader({ mode: 'byob' }).releaseLock();
@@ -177,8 +177,8 @@ function isAsyncIterable(value: object): value is AsyncIterable<unknown> {
 }
 
 /**
- * `true` for an Observable of any copy of rxjs. The test does not check methods only, because other objects have
- * methods of the same names.
+ * `true` for an Observable of any copy of rxjs. A check of the methods alone is not enough, because other objects have
+ * methods with the same names.
  */
 function isOneObservable(value: object): value is Observable<unknown> {
   if (value instanceof Observable) return true;
@@ -188,14 +188,14 @@ function isOneObservable(value: object): value is Observable<unknown> {
 }
 
 /**
- * `true` for a stream of Node, or of a package with the same interface. The test does not check methods only, because
- * other objects also have `pipe` and `on`.
+ * `true` for a stream of Node, or of a package with the same interface. A check of the methods alone is not enough,
+ * because other objects also have `pipe` and `on`.
  */
 function isStream(value: unknown): value is NodeStream {
   return value instanceof Stream || (value instanceof EventEmitter && isReadable(value as Readable) !== null);
 }
 
-/** `true` if the stream will still end. */
+/** `true` if the stream has not ended yet. */
 function isOpen(stream: NodeStream): boolean {
   const { writable, writableEnded, writableFinished } = stream;
   const isWritten = stream instanceof Stream && (writable || (writableEnded && !writableFinished));

@@ -18,8 +18,8 @@ export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknow
 }
 
 /**
- * Copies a frozen object without its freeze. A Proxy must report the real value of a property that can never change, so
- * it could not replace the iterator of a frozen object.
+ * Makes a copy of a frozen object whose properties can change; `undefined` for any other object. A Proxy must report
+ * the real value of a property that can never change, so it could not replace the iterator of a frozen object.
  */
 function openCopyOf(object: object): object | undefined {
   const own = Object.getOwnPropertyDescriptors(object) as Record<PropertyKey, PropertyDescriptor>;

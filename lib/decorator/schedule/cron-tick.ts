@@ -3,11 +3,14 @@ interface ZonedTime {
   toMillis(): number;
   /** Minutes by which the time zone is ahead of UTC at this moment. */
   readonly offset: number;
-  /** Returns the moment so many milliseconds earlier, in the same time zone. */
+  /** Returns the moment that is this many milliseconds earlier, in the same time zone. */
   minus(milliseconds: number): ZonedTime;
 }
 
-/** Members of `CronTime` of the package `cron` that this file uses, present in every version that @nestjs/schedule depends on. */
+/**
+ * Members of `CronTime` of the package `cron` that this file uses. Every version that @nestjs/schedule depends on has
+ * them.
+ */
 export interface CronTime {
   /** The cron expression, or the only moment of a schedule that has a date. */
   readonly source: string | ZonedTime;
@@ -63,9 +66,9 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
     else to = middle;
   }
   const named = nextAfter(from);
-  // After the clock change in autumn 2:30 occurs twice. The package then goes from the first 2:30 to that of the next
-  // day. Only an instance that was started between the two gets the second 2:30 as its next moment. Count the second
-  // 2:30 as the same tick.
+  // After the clock change in autumn 2:30 occurs twice. The package then goes from the first 2:30 to the 2:30 of the
+  // next day. Only an instance that was started between the two gets the second 2:30 as its next moment. Count the
+  // second 2:30 as the same tick.
   const repeated = (inZone(named - LONGEST_REPEAT).offset - inZone(named).offset) * 60_000;
   const first = named - repeated;
   const isSame = repeated > 0 && nextAfter(first - SECOND) === first && nextAfter(first) > named;

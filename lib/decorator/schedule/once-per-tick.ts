@@ -18,8 +18,8 @@ interface Ticked extends Pick<Mark, 'key'> {
 }
 
 /**
- * Marks a method as one with `oncePerTick`. `instance` is the module instance of its lock. The decorator of the
- * schedule may run later.
+ * Records that a method has `oncePerTick`. `instance` is the module instance of its lock. The schedule is checked at
+ * start-up, because the decorator of the schedule may run later.
  *
  * @param key - the fixed key of the lock; `undefined` when a function computes it
  */
@@ -41,7 +41,7 @@ export class OncePerTickCheck {
 
   /**
    * @throws TypeError when a method of the object has no `@Cron` or `@Interval`; Error when the ticks of a method
-   * cannot be told from those of another class
+   * cannot be distinguished from the ticks of another class
    */
   check(object: object): void {
     const prototype = Object.getPrototypeOf(object) as Record<string, object> | null;

@@ -52,8 +52,8 @@ export class Ticks {
     const tick = cronTime && latestTick(cronTime, Date.now());
     if (!tick) return undefined;
     // A late instance may fire for this tick until the next tick; the additional minute allows for clocks that differ.
-    // There is an upper limit, because an instance whose clock was far ahead has run future ticks, and these are
-    // skipped for this time.
+    // There is an upper limit, because an instance whose clock was far ahead may have run future ticks, and all
+    // instances skip these ticks during this time.
     const life = Math.min(tick.gap, DAY) + MINUTE;
     return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
   }
@@ -106,6 +106,6 @@ export function checkTicks(
     : 'neither of them (a job that is added to the SchedulerRegistry is not visible on the method)';
   throw new TypeError(
     `Expected \`oncePerTick\` in @WithLock on ${method} to be for a method with @Cron or @Interval of @nestjs/schedule, ` +
-      `got one with ${found}. Use \`minHold\` instead, a little less than the time between two runs`,
+      `got a method with ${found}. Use \`minHold\` instead, a little less than the time between two runs`,
   );
 }

@@ -14,7 +14,7 @@ import { nodeTimeLimit } from '../validity.js';
 /** Options of {@link LockService.list}. */
 export interface ListOptions {
   /**
-   * The listed keys begin with this text.
+   * Lists only keys that begin with this text.
    * @defaultValue all keys
    */
   readonly prefix?: string;
@@ -46,7 +46,7 @@ export interface ForceReleaseOptions {
 export interface ForcedRelease {
   /** `true` if any node had something to delete. */
   readonly released: boolean;
-  /** Fewer than a quorum of nodes answered; those that did may have deleted something. */
+  /** The error when fewer than a quorum of nodes answered. The nodes that answered may have deleted the key. */
   readonly error?: LockUnavailableError;
 }
 
@@ -60,7 +60,7 @@ export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
     throw badOption('actor', 'a string that is not empty', actor);
 }
 
-/** Reads locks of any process, and ends them. */
+/** Reads and ends locks of any process. */
 export class LockInspector {
   readonly #nodes: readonly Store[];
   readonly #quorum: number;
@@ -68,7 +68,7 @@ export class LockInspector {
   /** The time limit for the answer of a node, in milliseconds, the same as for a lock with the default ttl. */
   readonly #limit: number;
 
-  /** @param held - the locks of this process, as a live list */
+  /** @param held - the locks that this process holds; the owner of the list keeps it up to date */
   constructor(
     nodes: readonly Store[],
     { nodeTimeout, guard }: Pick<RedlockSettings, 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
@@ -89,8 +89,8 @@ export class LockInspector {
   }
 
   /**
-   * Lists one node after another, page by page, so that memory holds only one page. A key that an earlier node also has
-   * is not listed again. A quorum of nodes must be read completely, so that no held lock is missing.
+   * Reads the keys of one node after another, page by page, so that memory holds only one page. A key that an earlier
+   * node also has is not listed again. A quorum of nodes must be read completely, so that no held lock is missing.
    *
    * @throws TypeError or RangeError for invalid options; LockUnavailableError while iterating, when no quorum of nodes
    * answered
@@ -107,7 +107,8 @@ export class LockInspector {
 
   /**
    * Reads the waiters of all processes in the queues of these keys, by key and in order. A key without waiters has no
-   * entry. A node that does not answer is left out with its queue: a queue is only a hint for waiters.
+   * entry. The queue of a node that does not answer is left out without an error: a queue only orders waiters, and no
+   * lock depends on it.
    */
   async waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
     const found = new Map<string, KeyWaiter[]>();
@@ -143,7 +144,10 @@ export class LockInspector {
     return released;
   }
 
-  /** Like {@link forceRelease}, but does not throw: the result also says if a node had something to delete. */
+  /**
+   * Like {@link forceRelease}, but returns an error instead of throwing it, so that the caller also learns if a node
+   * had something to delete.
+   */
   async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
     const what = `release ${quoted([key])}`;
     const votes = await this.#votesOn(key);
@@ -228,8 +232,9 @@ export class LockInspector {
       if (vote?.vote !== 'held') continue;
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
-    // Check each holder: a node may have stored one holder only after it was listed, and another holder never. A node
-    // without the lock may also store a failed attempt for a moment.
+    // Check the holders one by one. An earlier node may have stored one of them only after its keys were listed, and
+    // another one never. It may also store a failed attempt for a moment. So one known id does not show that the key
+    // was listed.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
   }

@@ -11,13 +11,16 @@ import { WakeableSleep } from './wakeable-sleep.js';
 /** Milliseconds for which a node that gave no vote is not used as the queue node. */
 const FAILED_FOR_MS = 1_000;
 
-/** Milliseconds between two attempts to set a mark while the store has the mark of an earlier waiter. */
+/**
+ * Milliseconds between two attempts to set the mark of `holdBack` (S22) in a store that has the mark of an earlier
+ * waiter.
+ */
 const MARK_AGAIN_MS = 50;
 
-/** A holder of the lock in the last answers of the nodes. */
+/** The holders of the lock in the last answers of the nodes, at the moment `at`. */
 interface Holding {
   readonly owner: string;
-  /** Milliseconds from the time of those answers. */
+  /** Milliseconds, counted from `at`. */
   readonly retryAfter: number;
   readonly holders: readonly LockHolder[];
   readonly permitsSeen?: number | undefined;
@@ -41,35 +44,35 @@ export class LocalQueue {
   readonly #waiters: Waiter[] = [];
   /** Subscriptions by the index of the node. */
   readonly #subscriptions = new Map<number, Subscription>();
-  /** The nodes whose queues may contain the waiter. */
+  /** The nodes whose queues may contain the common waiter of these calls. */
   readonly #queuedAt = new Set<number>();
-  /** The node whose queue contains the waiter, as far as is known. */
+  /** The node whose queue contains that waiter, as far as is known. */
   #queuedIn: number | undefined;
   /** `true` if, as far as is known, it is the turn of this process. */
   #turn = false;
   /**
    * The time at which the first waiter must ask, by the monotonic clock. It comes from the last message with a delay.
-   * It stays valid when another waiter becomes the first, and after earlier requests: the node expects a request at
-   * that time.
+   * It stays valid when another waiter becomes the first, and after requests before this time, because the node expects
+   * a request at this time.
    */
   #askAt = Infinity;
   /**
-   * The result of the last request. A refusal because of a holder is kept without an error object, because making one
-   * is expensive.
+   * The result of the last request. A refusal because of a holder is kept without an error object, because an error is
+   * expensive to make.
    */
   #refusal: LockUnavailableError | Holding | undefined;
   /** `true` if the previous grant kept the position in the queue for the next waiter. */
   #inherited = false;
   /**
-   * The id of the last lock of these calls; `#before` is the id of the lock before. The message about the release of
-   * the earlier lock is out of date, unless both locks may have been held at the same time.
+   * The id of the last lock of these calls; `#before` is the id of the lock before. A message about the release of the
+   * lock `#before` is out of date, unless both locks can be held at the same time.
    */
   #last: string | undefined;
   #before: string | undefined;
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   #holdsBack = false;
-  /** `true` while attempts to set missing marks go on. */
+  /** `true` while the process tries again to set marks in the stores that have none of its marks. */
   #marks = false;
   /** Stores with the mark of another waiter, which can end at any time. */
   readonly #unmarked = new Set<Store>();
@@ -86,8 +89,8 @@ export class LocalQueue {
   }
 
   /**
-   * `true` while the nodes refuse later callers whose mode admits several holders, because they would starve the waiter
-   * (S22).
+   * `true` while the nodes refuse later callers whose mode admits several holders, because such callers would starve
+   * the waiter (S22).
    */
   get holdsBack(): boolean {
     return this.#holdsBack;
@@ -131,7 +134,7 @@ export class LocalQueue {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // A permit was left free after the grant. The message about it came before the reply.
+    // After the last grant another permit was free. The message about that permit came before the reply to the grant.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;
@@ -154,7 +157,8 @@ export class LocalQueue {
     waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     if (ready) this.#queuedAt.add(queueNode);
-    // Readers get no such entry: the next reader can be granted at the same time, and need not wait for a message.
+    // A reader does not pass its position on: the next reader can be granted at the same time, and need not wait for a
+    // message.
     const next = ready && this.kind.mode !== 'shared' ? this.#waiters[1] : undefined;
     return {
       left,
@@ -283,7 +287,8 @@ export class LocalQueue {
   /** The error for a waiter that gives up now. */
   refusal(): LockHeldError | LockUnavailableError {
     const refusal = this.#refusal;
-    if (!refusal) return new LockUnavailableError(this.id.keys, 'no node has answered the earlier waiters');
+    if (!refusal)
+      return new LockUnavailableError(this.id.keys, 'no node has answered the calls that came earlier');
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 

@@ -22,7 +22,7 @@ export interface MadeAttempt {
 
 /** A waiting call, and the function with which it asks the nodes. */
 export interface Wait {
-  /** Signals, any of which ends the wait: the call rejects with the reason of the signal. */
+  /** Each of these signals ends the wait; the call then rejects with the reason of the signal. */
   readonly signals: readonly AbortSignal[];
   readonly retry: ResolvedRetry;
   /** The time limit for the answer of a node, in milliseconds. */
@@ -51,13 +51,13 @@ export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLo
 /**
  * Waits behind other calls of this process.
  *
- * @returns the number of attempts as which this wait counts
+ * @returns the number of attempts that this wait counts as
  * @throws the error of the earlier calls, when a limit of `retry` is reached first
  */
 async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }: Wait): Promise<number> {
   const { timeout, attempts, delay, jitter } = retry;
-  // A call without others before it makes one attempt after each such pause. So each pause counts as an attempt here,
-  // although the call asks no node.
+  // The usual time between two attempts of a call that is first in the queue. While this call waits behind other calls,
+  // each such period counts as an attempt, although the call asks no node.
   const perAttempt = delay + jitter / 2;
   const patience = (attempts - 1) * perAttempt;
   await waiter.sleep.for(Math.min(timeout, patience), signals);
@@ -92,7 +92,7 @@ async function insist(
     const outcome = result.outcome as LockHeldError | LockUnavailableError;
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
     const isHeld = outcome instanceof LockHeldError;
-    // The attempt ended before the time limit of a node, so a missing answer does not show that the node is down.
+    // The attempt had less time than the time limit of a node, so a missing answer does not show that the node is down.
     const isUnclear = !isHeld && cutShort && !isRuledOut(outcome);
     const reported = isUnclear ? (lastHeld ?? outcome) : outcome;
     lastHeld = reported instanceof LockHeldError ? reported : undefined;
@@ -135,8 +135,8 @@ async function insist(
 }
 
 /**
- * `true` if so many nodes answered with errors that the others are too few for a quorum. A longer wait for them is then
- * useless.
+ * `true` if so many nodes answered with errors that the other nodes are too few for a quorum. More time for the other
+ * nodes is then useless.
  */
 function isRuledOut({ votes }: LockUnavailableError): boolean {
   const errors = votes.filter(({ error }) => error && !(error instanceof NoTimeError)).length;

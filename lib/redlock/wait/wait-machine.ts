@@ -49,7 +49,8 @@ export type WaitEvent =
       /** `true` if the waiter will get a message when the lock is free. */
       readonly isQueued: boolean;
       /**
-       * `true` if the nodes refuse other callers for this waiter. They stop when the waiter does not ask again (S22).
+       * `true` if the nodes refuse other callers for this waiter. The nodes stop when the waiter does not ask again
+       * (S22).
        */
       readonly holdsBack: boolean;
       /** `true` if another request now would add the waiter to the queue. */
@@ -104,7 +105,7 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       return ask(state, event.timeLeft, terms);
     case 'refused': {
       const { isHeld, queueNodeFirst, atQueueNode, canQueue } = event;
-      // The queue node is not fit to vote: ask the others at once.
+      // The queue node gave no vote: ask all nodes at once.
       const asksAll = !isHeld && queueNodeFirst;
       const after = { ...state, isRefused: true, asksAll };
       const attempts = state.attempts + 1;

@@ -23,7 +23,10 @@ export interface LeaderTask {
   readonly lead: (term: LeaderTerm) => void | PromiseLike<unknown>;
 }
 
-/** Milliseconds before the next attempt; doubled after each attempt that fails at once. */
+/**
+ * Milliseconds before the next attempt after a failure; doubled, up to the longest pause, when further attempts fail
+ * soon.
+ */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;
 
@@ -57,7 +60,7 @@ class Term implements LeaderTerm {
     this.#controller.abort(reason);
   }
 
-  /** The reason for the end of the term; `undefined` while it lasts. */
+  /** The reason for the end of the term; `undefined` while the term lasts. */
   get ended(): TermEnd | undefined {
     return this.#end;
   }
@@ -75,8 +78,8 @@ export class Campaign {
   #running: Promise<void> = Promise.resolve();
   readonly #options: ResolvedLockOptions;
   /**
-   * Runs a task in the asynchronous context of the constructor: the caller of `start` may be under a lock, and the
-   * campaign must not be.
+   * Runs a task in the asynchronous context of the constructor: the caller of `start` may run under a lock, and the
+   * campaign must not run under that lock.
    */
   readonly #outside = AsyncLocalStorage.snapshot();
 
@@ -188,7 +191,7 @@ export class Campaign {
    * afterwards.
    */
   async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
-    // Registers the term as a running method, so that shutdown waits for it, within its time limit.
+    // Registers the term as a running method, so that a shutdown waits for the term, for `shutdownTimeout` at most.
     const scope = this.runtime.begin(lock, this.#options);
     try {
       if (attempts.signal.aborted) return 'resigned';
@@ -212,7 +215,7 @@ export class Campaign {
     this.tell({ leader, method, isLeader: true, fencingToken });
     try {
       await scope.inside(() => lead(term));
-      // `isHeld` reports a lock that has ended. After a pause of the process, the method may fail before the timer
+      // `isHeld` reports a lock that has ended: after a pause of the process, the method may return before the timer
       // reports the end.
       lock.isHeld();
       if (term.ended === undefined && this.#attempts === attempts) this.#attempts = undefined;

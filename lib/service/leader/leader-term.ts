@@ -16,8 +16,8 @@ export interface LeaderTerm {
   readonly fencingToken: number;
 
   /**
-   * Aborts when the term ends. The reason is a `LockLostError` after a loss. Otherwise the reason is an `Error` with
-   * the cause: the process resigns or shuts down, or the method has ended.
+   * Aborts when the term ends. The reason is a `LockLostError` after a loss. Otherwise the reason is an `Error` whose
+   * message says why: the process resigns or shuts down, or the method has ended.
    *
    * A blocked event loop delays the signal. Only a resource that compares fencing tokens refuses writes that a paused
    * leader sends after its term.

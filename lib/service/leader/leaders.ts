@@ -29,8 +29,9 @@ export class Leaders {
   add(task: LeaderTask): void {
     if (this.#campaigns.has(task.name)) {
       throw new Error(
-        `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has that name, and one of ` +
-          'the two would always wait for the other. Give it another name, or call both from one method.',
+        `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has @Leader with ` +
+          'that name, so one of the two would always wait for the other. Give one of them another name, or call both ' +
+          'from one method.',
       );
     }
     const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);

@@ -4,12 +4,14 @@ import { quoted } from '../../core/printable.js';
 import { type CurrentLeader, leaderKey } from './leader-term.js';
 import type { Leaders } from './leaders.js';
 
-/** Milliseconds between two reads of the leader in {@link Leadership.changes}, while nothing changes in this process. */
+/**
+ * Milliseconds between two reads of the leader in {@link Leadership.changes}, while nothing changes in this process.
+ */
 const LOOK_AGAIN_MS = 1_000;
 
 /**
  * The leader of one name: reports if this process leads, and otherwise which process leads. `LockService.leader`
- * returns the object also for a name without a method with `@Leader`.
+ * returns the object even if no method of this application has `@Leader` with the name.
  */
 export class Leadership {
   /** @internal `LockService.leader` makes the object. */
@@ -42,10 +44,10 @@ export class Leadership {
   }
 
   /**
-   * Iterates over the leaders: the present one at once, and then each later one. The values are those of {@link
-   * current}. A change in this process is reported at once, a change in another process within about a second. A leader
-   * with a shorter term may be left out. While too few nodes answer, there are no reports. The iteration ends when the
-   * application shuts down; after a `break` in the middle of a wait it ends within a second.
+   * Iterates over the leaders: first the present leader, then each later leader. The values are as {@link current}
+   * returns them. A change in this process is reported at once, a change in another process within about a second. A
+   * leader whose term is shorter than a second may be left out. While too few nodes answer, there are no reports. The
+   * iteration ends when the application shuts down; after a `break` in the middle of a wait it ends within a second.
    */
   async *changes(): AsyncGenerator<CurrentLeader | undefined, void, undefined> {
     const { runtime } = this.leaders;
@@ -103,7 +105,10 @@ function isSame(a: CurrentLeader | undefined, b: CurrentLeader | undefined): boo
 
 /** @param what - the start of the message: the code that uses the name */
 export function nobodyLeads(what: string, { names }: Leaders): RedlockError {
-  const led = names.length === 0 ? 'It has no @Leader at all' : `Its leaders: ${quoted(names)}`;
+  const led =
+    names.length === 0
+      ? 'The application has no @Leader at all'
+      : `The names with @Leader are ${quoted(names)}`;
   return new RedlockError(
     'NO_LEADER',
     `${what}: no method of this application has @Leader with that name, so this process never leads. ${led}. ` +

@@ -131,7 +131,7 @@ describe('many locks on three servers', () => {
     const others = renewed(locks.filter((lock) => lock !== gone));
     for (const server of servers.slice(1)) await server.client().del('lock:{gone:20}');
     await until(() => !gone.isHeld());
-    expect(gone.loss?.message).toContain('too few nodes still store it');
+    expect(gone.loss?.message).toContain('fewer than a quorum of nodes still store it');
     await others;
     expect(locks.filter((lock) => !lock.isHeld())).toEqual([gone]);
     await release(locks);
