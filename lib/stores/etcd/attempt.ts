@@ -25,11 +25,15 @@ export interface Round {
   readonly etcdLease: EtcdLease;
   readonly slots: readonly number[];
   /**
-   * `true` after another caller took the chosen slot first. Callers at the same time must then choose different slots.
+   * `true` after another caller took the chosen slot first. Callers that ask at the same time must then choose
+   * different slots.
    */
   readonly collided: boolean;
   readonly names: readonly string[];
-  /** `true` if the last read showed that this lease excludes no earlier waiter. */
+  /**
+   * `true` if the transaction need not check the queue: the last read showed that this lease delays no earlier waiter,
+   * or the request is not ordered.
+   */
   readonly passes: boolean;
   readonly place: PlaceAt | undefined;
   readonly next: Next | undefined;

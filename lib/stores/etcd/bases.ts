@@ -2,27 +2,30 @@ import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
 import { entriesAt, get, modifiedAt, put, revisionOf, type TxnReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
-/** Milliseconds that a raise in the background may take. */
+/** Time limit in milliseconds for a raise of the base in the background. */
 const RAISE_LIMIT_MS = 5_000;
 
-/** The number that is added to a revision of the cluster, and the revision at which it was written. */
+/**
+ * The base, which is the number that is added to a revision of the cluster to make a fencing token; and the revision at
+ * which the base was written.
+ */
 export interface Base {
-  /** The name of its key. */
+  /** The name of the base's key in etcd. */
   readonly name: string;
   readonly value: number;
-  /** The id of the cluster where it was written. */
+  /** The id of the cluster in which the base was written. */
   readonly cluster: string;
   readonly revision: number;
 }
 
 /**
- * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1. Without the base, a
- * resource that has seen tokens of another store would refuse all of them: those tokens are large, because they follow
- * the clock.
+ * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
+ * stores are large, because they follow the clock. So a resource that has seen tokens of another store would refuse all
+ * revisions without the base.
  */
 export class Bases {
   #base: Promise<Base> | undefined;
-  /** The largest revision before the cluster's revision went back, at the time of the request for the base. */
+  /** The value of `transactions.wentBackFrom` when the present base was requested. */
   #wentBackFrom: number | undefined;
 
   constructor(

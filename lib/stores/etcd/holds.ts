@@ -8,7 +8,7 @@ export interface Hold {
   etcdLease: EtcdLease;
   /** Other etcd leases with which the keys may expire: transactions that moved the keys there got no answer. */
   doubtful: EtcdLease[];
-  /** The names of the holder in etcd, in the order of the keys. */
+  /** The names of the lock's holder in etcd, in the order of the lock's keys. */
   readonly names: readonly string[];
   /** The slot of each key; only with permits. */
   readonly slots: readonly number[] | undefined;

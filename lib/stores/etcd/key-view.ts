@@ -37,7 +37,8 @@ export interface KeyView {
 }
 
 /**
- * The value of a holder's name in etcd. It contains a revision only if another revision created the name (`minHold`).
+ * The value under a holder's name in etcd: the owner, the time of the request, and the number of permits. The last
+ * field is the revision of the token, and is stored only if another revision created the name (`minHold`).
  */
 interface HolderValue {
   readonly o: string;

@@ -109,7 +109,8 @@ export class KeyWatch {
       this.#entries.delete(entry.key);
       if (!holder) continue;
       released = holder.id;
-      // A waiter that was told to try came after this holder and was refused, so it must be told again later.
+      // A holder has taken and freed the key within this message. A waiter that was told to try was refused because of
+      // that holder, so it must be told again later.
       if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';
     }
     this.tell(released);

@@ -3,7 +3,7 @@ import type { CommandChannel } from './connection/command-channel.js';
 import type { ServerProbe } from './health/server-probe.js';
 import type { StoreContext } from './store-context.js';
 
-/** The parts of a Redis store that its senders of requests use. */
+/** The parts of a Redis store that `Acquisitions` and `Releases` use. */
 export interface RedisNode {
   readonly name: string;
   readonly context: StoreContext;

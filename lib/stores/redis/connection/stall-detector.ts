@@ -21,9 +21,9 @@ const CLUSTER_MAY_OWE = 1_000;
  * Further commands would only fill the memory of this process, and their callers would wait without success. Earlier
  * commands are still under way, so their answers show when the server works again.
  *
- * A connection that the library made is replaced after some time, also when it hangs in its handshake (S15). The
- * `socketTimeout` of ioredis cannot do that: its timer stays when the connection ends, then ends the next connection,
- * and keeps the process alive (seen with 5.11).
+ * A connection that the library made is replaced after {@link HUNG_AFTER_MS}, also when it hangs in its handshake
+ * (S15). The `socketTimeout` of ioredis cannot do that (seen with 5.11): its timer continues after the connection has
+ * ended, then ends the next connection, and keeps the process alive.
  */
 export class StallDetector {
   #unanswered = 0;
@@ -31,7 +31,8 @@ export class StallDetector {
   /** The start of the present silence, by the monotonic clock. */
   #since: number | undefined;
   /**
-   * The timer stays when the answer arrives: a new timer for each command would cost more than the rest of this class.
+   * The timer. It continues after an answer, because a new timer for each command would cost more than the rest of this
+   * class.
    */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;

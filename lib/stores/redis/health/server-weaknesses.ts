@@ -41,18 +41,15 @@ export function untoldBy({ mode, role }: ServerReport): string[] {
   return untold;
 }
 
-/**
- * The reason when the database of a node does not exist. The node does not vote, because its locks would be in database
- * 0.
- */
+/** The reason why a node does not vote if its database does not exist: its locks would be in database 0. */
 export const NO_SUCH_DATABASE =
   'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
 
 /**
  * Settings that make locks on a node less safe (S13, S14), each with its remedy.
  *
- * @param mayForget - `true` if a restart may forget locks: the node then does not vote for a while, or the application
- * accepts it
+ * @param mayForget - `true` if a restart may forget locks: because the node then does not vote for a while, or because
+ * the application accepts it
  */
 export function weakBecause(
   { mode, evictionPolicy, appendOnly }: ServerReport,

@@ -7,8 +7,8 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * Extends each lease that holds a slot of each of its keys: its slots then end at the earliest one ttl from now. The
- * ends of other holders stay (S23). The result for one lease does not affect the others.
+ * Extends each lease that holds a slot of each of its keys: it then ends no earlier than one ttl from now. The ends of
+ * other holders stay (S23). The result for one lease does not affect the others.
  *
  * A lease whose agreed slots are known, and which has another slot on this node, does not hold the key here. The script
  * then frees that slot, does not extend the lease, and wakes the first waiter.

@@ -8,7 +8,7 @@
 const SIX = 6;
 const NONE = '?'.charCodeAt(0);
 
-/** The first free slot and the number of taken slots, by the sum of a character. */
+/** The first free slot and the number of taken slots, for each possible sum: the code of a character, minus 63. */
 const SUMS = Array.from({ length: 2 ** SIX }, (_, sum) =>
   [...sum.toString(2).padStart(SIX, '0')].toReversed(),
 );
