@@ -7,8 +7,8 @@ import { withAdvice } from './connection-advice.js';
 const SILENT_AFTER_MS = 1_000;
 
 /**
- * Milliseconds without an answer after which a connection counts as dead. TCP itself would wait for a quarter of an
- * hour.
+ * Milliseconds without an answer after which a connection counts as dead. When packets are lost, TCP itself would retry
+ * for a quarter of an hour.
  */
 const HUNG_AFTER_MS = 5_000;
 

@@ -84,7 +84,7 @@ begin
 end`,
 };
 
-/** Ends the hold of a lease that may later ask again, for another slot. */
+/** Frees a key of a lease that may be requested again, with another slot. */
 export const GIVE_UP: EntryPoint = {
   signature: 'give_up(k text, lease text, at timestamptz)',
   returns: 'void',
