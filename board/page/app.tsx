@@ -252,7 +252,7 @@ function PrefixTimeline() {
 
 function Declared() {
   const { declared, owner: processName } = about.value;
-  // Only the command sends no name of its process.
+  // Only the command, `npx nestjs-redlock`, sends no name of its process.
   if (processName === undefined)
     return (
       <p>
@@ -409,7 +409,10 @@ function Ticks() {
   );
 }
 
-/** An `@Interval` has no moments: then when it happened is told. */
+/**
+ * Shows when a tick ran or was skipped. A tick of an `@Interval` has no planned time, so the clock time of the event is
+ * shown.
+ */
 function tickText({ tick, at }: { tick: number; at: number }): string {
   return `${clock(tick === 0 ? at : tick)} (${duration(Math.max(0, now.value - at))} ago)`;
 }

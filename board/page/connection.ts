@@ -48,7 +48,7 @@ function listen(): void {
   stream.addEventListener('error', () => {
     connection.value = 'cut';
     if (stream.readyState !== EventSource.CLOSED) return;
-    // The answer was no stream: a guard has refused it, or a proxy has no server behind it.
+    // The answer is no event stream: a guard has refused the request, or a proxy does not reach the server.
     connection.value = 'refused';
     setTimeout(listen, ASK_AGAIN_MS);
   });
@@ -98,9 +98,10 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
 }
 
 /**
- * Ends the holders with these ids, part by part, and returns the number of those that it ended.
+ * Ends the holders with these ids, with several requests if there are many. Returns the number of holders that were
+ * ended.
  *
- * @throws Error that says why it did not work; the holders of earlier parts are ended then
+ * @throws Error with the reason of a failed request; the holders of earlier requests are ended then
  */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
   let released = 0;

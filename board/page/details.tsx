@@ -11,10 +11,10 @@ import { TimelineView } from './timeline-view.js';
 /** Milliseconds between two requests for the details, while they are open. */
 const ASK_AGAIN_MS = 1_000;
 
-/** More of a key is shown when it is asked for. */
+/** Number of characters of a key that are shown at first. A button shows the others. */
 const MOST_OF_KEY = 400;
 
-/** One lock with all that is known of it. */
+/** Shows one lock with all that is known of it. */
 export function Details({ n, close }: { n: number; close: () => void }) {
   const details = useSignal<LockDetails | undefined>(undefined);
   const whole = useSignal(false);

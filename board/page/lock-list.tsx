@@ -6,12 +6,12 @@ import { shown } from './filter.js';
 import { duration } from './format.js';
 import { Text } from './text.js';
 
-/** Rows above and below what is seen, so that scrolling shows no gap. */
+/** Number of rows above and below the visible rows that are made, too, so that scrolling shows no gap. */
 const BESIDE = 8;
 
 const NARROW = matchMedia('(max-width: 700px)');
 
-/** The locks in a table of which only those rows are made that can be seen: ten thousand are as quick as ten. */
+/** Shows the locks in a table. Only the visible rows are made, so ten thousand locks are as quick as ten. */
 export function LockList({ chosen, choose }: { chosen: number | undefined; choose: (n: number) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const narrow = useSignal(NARROW.matches);

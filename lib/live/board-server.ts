@@ -105,7 +105,7 @@ export class BoardServer {
 
   #stream(request: IncomingMessage, response: ServerResponse): void {
     if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
-    // The browser may disconnect while a guard runs. It sends no second `close`, so the stream would never end.
+    // The browser may have disconnected while a guard ran. No second `close` follows, so the stream would never end.
     if (response.destroyed) return;
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);

@@ -45,7 +45,7 @@ export class ProcessEvents {
   #isRecording = false;
   #restTimer: NodeJS.Timeout | undefined;
 
-  /** @param owner - the name of this process , as holders show it */
+  /** @param owner - the name of this process, as holders show it */
   constructor(
     private readonly owner: string,
     private readonly instance: string | undefined,
@@ -88,7 +88,7 @@ export class ProcessEvents {
     return true;
   }
 
-  /** Stops to record after some time, because nobody watches. A user who returns earlier finds no gap. */
+  /** Ends the recording after some time, because nobody watches. A user who returns earlier finds no gap. */
   rest(): void {
     clearTimeout(this.#restTimer);
     this.#restTimer = setTimeout(() => this.#forget(), RECORDED_FOR_MS).unref();
@@ -126,7 +126,7 @@ export class ProcessEvents {
     return found;
   }
 
-  /** Stops to record, and drops the records: without the events of ends they would soon be wrong. */
+  /** Ends the recording, and drops the records: without the events that end an entry they would soon be wrong. */
   #forget(): void {
     if (!this.#isRecording) return;
     this.#isRecording = false;
