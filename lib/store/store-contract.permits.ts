@@ -129,7 +129,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       await ask.release(lease);
     }
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, first.token);
-    // The tokens of other slots have grown since, which does not affect this slot.
+    // The tokens of other slots have grown meanwhile, which does not affect this slot.
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 

@@ -73,7 +73,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         found?.map(({ process, number, owner, mode: theirs }) => [process, number, owner, theirs]),
         [first, second].map(({ id: { process, number, owner } }) => [process, number, owner, mode]),
       );
-      // The clock of the store may differ from this one, but not by as much as a ttl.
+      // The clock of the store may differ from the clock of this process, but not by as much as a ttl.
       const [one, another] = found!.map(({ since }) => since) as [number, number];
       assert.ok(Math.abs(one - before) < TTL && another > one, `${before}: ${one}, ${another}`);
       await second.leave();
@@ -109,7 +109,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // A caller with a longer wait, until now for another key, comes before them.
+        // A caller that has waited longer, until now for another key, comes before the waiters of this key.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);

@@ -10,7 +10,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
     const tokens = new Set<number>();
     for (const [index, reader] of readers.entries()) {
-      // The proposed token is above the one that the readers have.
+      // The proposed token is larger than the token of the readers.
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
@@ -35,7 +35,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const { token } = await ask.granted(one);
     await ask.granted(another);
     assert.equal(await ask.raise(one, token + 500), true);
-    // Readers do not affect each other: a reader that asks for a smaller token already has a larger one.
+    // Readers do not affect each other: the larger token of one reader does not prevent a raise for another reader.
     assert.equal(await ask.raise(another, token + 100), true);
     assert.equal((await ask.granted(third)).token, token + 500);
   });

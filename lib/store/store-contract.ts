@@ -46,9 +46,10 @@ export interface StoreUnderTest {
 const TEST_LIMIT_MS = 120_000;
 
 /**
- * Defines tests for all guarantees of a store: those of `LockStore` in each of its modes, and those of `WaitQueue`,
- * `StarvationGuard` and `QuorumStore` if the store has them. The store must have `LockDirectory`, which the tests use
- * to read held locks. The tests lock keys that begin with `{contract}`, and assume that no one else does.
+ * Defines tests for all guarantees of a store. These are the guarantees of `LockStore` in each of its modes, and of
+ * `WaitQueue`, `StarvationGuard` and `QuorumStore` if the store has them. The store must have `LockDirectory`, which
+ * the tests use to read held locks. The tests lock keys that begin with `{contract}`, and assume that nothing else
+ * locks such keys.
  *
  * @param runner - the functions of Jest, Vitest or `node:test`
  * @param name - the name of the store in the tests
@@ -282,7 +283,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const { token } = await ask.granted(lease);
     assert.equal(await ask.raise(lease, token + 1_000), true);
     for (const key of [a, b]) assert.equal((await ask.read(key))?.holders[0]?.fencingToken, token + 1_000);
-    // The lease may have been granted again since, with the larger token.
+    // A raise to a smaller token fails: the lease may have been granted again since, with the larger token.
     assert.equal(await ask.raise(lease, token), false);
     assert.equal((await ask.read(a))?.holders[0]?.fencingToken, token + 1_000);
     await ask.release(lease);
