@@ -323,7 +323,7 @@ function Leaders() {
     if (row.key.startsWith(LEADER_PREFIX) && row.mode !== null)
       led.set(row.key.slice(LEADER_PREFIX.length), row);
   const names = [...new Set([...led.keys(), ...campaigns.map(({ name }) => name)])].toSorted();
-  if (names.length === 0) return <p>Nobody leads, and this process campaigns for nothing.</p>;
+  if (names.length === 0) return <p>There is no leader, and this process campaigns for no name.</p>;
   return (
     <table>
       <thead>
@@ -368,7 +368,10 @@ function Ticks() {
     );
   return (
     <>
-      <p>As this process saw them: what ran elsewhere is seen from what was skipped here.</p>
+      <p>
+        These are the ticks that this process has run or skipped. A tick that ran in another process is known only
+        if it was skipped here.
+      </p>
       <table>
         <thead>
           <tr>
@@ -419,7 +422,7 @@ function tickText({ tick, at }: { tick: number; at: number }): string {
 
 function Nodes() {
   const { nodes } = status.value;
-  if (!nodes) return <p>Not asked yet.</p>;
+  if (!nodes) return <p>The nodes have not been checked yet.</p>;
   return (
     <>
       <p>

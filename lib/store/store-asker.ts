@@ -143,7 +143,7 @@ export class StoreAsker {
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
-    assert.ok(this.store.raise, 'a store that is one of several nodes has `raise`');
+    assert.ok(this.store.raise, 'a store that is one of several nodes must have `raise`');
     return this.store.raise(lease, token);
   }
 
@@ -185,7 +185,7 @@ export class Waiter {
     readonly id: WaiterId,
     private readonly store: Store,
   ) {
-    assert.ok(store.listen && store.leave, 'a store that keeps the order has `listen` and `leave`');
+    assert.ok(store.listen && store.leave, 'a store that keeps the order must have `listen` and `leave`');
     this.#subscription = store.listen(id, (after) => {
       this.told.push(after);
     });

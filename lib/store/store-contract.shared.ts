@@ -4,7 +4,7 @@ import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
 /** The contract of readers. */
 export function sharedContract({ test, open, modes, lapse }: Contract): void {
-  test('admits any number of readers, in one phase with one token where several stores agree on it', async () => {
+  test('admits any number of readers, with one token for a phase if the store is one of several nodes', async () => {
     const ask = open();
     const key = freshKey();
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
@@ -56,7 +56,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     }
   });
 
-  test('gives a lease of several keys a token that no later one is below, on any of them', async () => {
+  test('gives a lease of several keys a token that is smaller than all later tokens of these keys', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const one = leaseOf(SHARED, a);
@@ -87,7 +87,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
 
   if (!modes.includes('exclusive')) return;
 
-  test('orders the tokens of readers and writers as they exclude each other (S21)', async () => {
+  test('gives a writer a larger token than all readers before it, and the other way round (S21)', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;

@@ -233,7 +233,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(slots, mode === 'permits' ? [0, 0, 0] : undefined);
   });
 
-  test('does not count a lock of several keys as held when one is gone', async () => {
+  test('does not count a lock of several keys as held when one of the keys is gone', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const lease = leaseOf(kind, [a, b]);
@@ -262,7 +262,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     );
   });
 
-  test('gives a larger token than that of an expired lease, and keeps it in an extension', async () => {
+  test('gives a larger token after an expired lease, and keeps the token in an extension', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -275,7 +275,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, granted.token);
   });
 
-  test('raises tokens to the one on which nodes agree, and gives larger ones after it', async () => {
+  test('raises tokens to the token on which nodes agree, and gives larger tokens after it', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const [a, b] = [freshKey(), freshKey()];
@@ -391,7 +391,7 @@ function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses ${another} beside ${one} with the name of the holder, and grants it after that`, async () => {
+      test(`refuses ${another} beside ${one} with the name of the holder, and grants ${another} after its release`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

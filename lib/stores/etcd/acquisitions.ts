@@ -95,7 +95,7 @@ export class Acquisitions {
           next: position && places.nextAt(keys[0] ?? '', position),
         };
         // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
-        if (lease.ended) throw new Error('given up before it could be asked');
+        if (lease.ended) throw new Error('the attempt ended before the request was sent');
         let reply: TxnReply;
         try {
           reply = await this.context.transactions.run(transactionOf(asked, round, places), timeLeft(asked));
@@ -121,7 +121,7 @@ export class Acquisitions {
           passes = true;
         }
       }
-      throw new Error(`gave up after ${MOST_ROUNDS} rounds: the stored keys changed during each of them`);
+      throw new Error(`gave up after ${MOST_ROUNDS} rounds: in each of them, another request changed the keys in etcd`);
     } finally {
       if (isUnused) {
         leases.giveBack(etcdLease);

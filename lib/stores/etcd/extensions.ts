@@ -163,7 +163,7 @@ function extendedBy(
   const isThere = found.slice(from, to).every((entry) => entry?.lease === id);
   if (!isThere || isConfirmed) return isThere;
   return new Error(
-    `a member says that it has no lease ${id}, but the keys of that lease exist: the leader is changing`,
+    `a member reports that it has no lease ${id}, but the keys of that lease exist: the leader is changing`,
   );
 }
 

@@ -65,7 +65,7 @@ export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
       `its endpoints belong to different clusters: ${host} is not in the cluster that answered before; list the members of one ` +
-        'cluster. If it was restored as a new cluster, restart this process after the restore of all members',
+        'cluster. If the cluster was restored as a new cluster, restart this process after the restore of all members',
       false,
     );
   }
@@ -241,12 +241,12 @@ export class Gateway {
     try {
       answer = JSON.parse(content);
     } catch {
-      const message = `answered ${status} and no JSON: is its gRPC gateway enabled (\`enable-grpc-gateway\`)?`;
+      const message = `answered ${status} and no JSON; check that its gRPC gateway is enabled (\`enable-grpc-gateway\`)`;
       throw new GatewayError(message, status === 404);
     }
     if (!isObject(answer) || (status === 200 && !('error' in answer) && !hasHeader(answer)))
       throw new GatewayError(
-        `answered ${status} with a body that etcd does not send; is there a proxy in between?`,
+        `answered ${status} with a body that etcd does not send; check whether a proxy is in between`,
         false,
       );
     if (status === 200 && !('error' in answer)) return answer as Reply;

@@ -181,7 +181,7 @@ export class Turns {
     return asked.filter(({ request, asked: since, tell }) => {
       const { lease, limit } = request;
       const reason = lease.ended
-        ? new Error('given up before it could be asked')
+        ? new Error('the attempt ended before the request was sent')
         : elapsedSince(since) >= limit
           ? new NoTimeError('there was no time left to ask')
           : whyNotKeys(this.#stored(lease));

@@ -287,7 +287,7 @@ export class RedisStore
     } catch (error) {
       if (error instanceof UnfitStoreError) return { state: 'unfit', reason: error.message, warnings: [] };
       if (!isRefusal(error)) throw error;
-      return { state: 'unfit', reason: `refuses what a lock writes: ${error.message}`, warnings: [] };
+      return { state: 'unfit', reason: `refuses the writes of a lock: ${error.message}`, warnings: [] };
     }
     const warnings = this.#probe.weaknesses;
     const votesIn = Math.ceil(guard - age);
@@ -389,7 +389,7 @@ export class RedisStore
       : [`${this.#channelBase}*`, '+subscribe +publish'];
     const denied = (): void =>
       this.context.warnOnce(
-        `${this.name}: its user may not subscribe to channels, so that waiters have to poll; allow it ` +
+        `${this.name}: its user may not subscribe to channels, so waiters have to poll; allow it ` +
           `with ACL SETUSER <user> &${channels} ${commands}`,
       );
     if (client.isCluster) return new ClusterSubscriber(client, denied);

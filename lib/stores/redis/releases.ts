@@ -108,7 +108,7 @@ export class Releases {
     if (isRefusal(error)) {
       const { name, context } = this.node;
       context.warnOnce(
-        `${name} refuses to release locks, which end with their ttl meanwhile: ${error.message}`,
+        `${name} refuses to release locks, so they end only with their ttl: ${error.message}`,
       );
     }
     return error;

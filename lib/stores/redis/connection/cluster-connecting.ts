@@ -22,12 +22,12 @@ export class ClusterConnecting {
     clearTimeout(this.#timer);
     // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
     // answer first.
-    this.#timer = setTimeout(setImmediate, limit, this.#beginAnew).unref();
+    this.#timer = setTimeout(setImmediate, limit, this.#connectAgain).unref();
   };
 
   readonly #end = (): void => clearTimeout(this.#timer);
 
-  readonly #beginAnew = (): void => {
+  readonly #connectAgain = (): void => {
     const { client } = this;
     // The state has changed: the application has closed the client, or another module with the same client has
     // reconnected it.

@@ -9,16 +9,16 @@ import { StallDetector } from './stall-detector.js';
 const SILENT = new Error('has not answered for a while; check whether it hangs');
 
 const OLD_MASTER = new Error(
-  'the client that was passed in is still connected to a server that is no longer the master, according to a Sentinel; give ' +
-    'its options in `nodes` in place of the client, so that the connection is replaced at once',
+  'the client that was passed in is still connected to a server that, according to a Sentinel, is no longer the master; give ' +
+    'the options of the client in `nodes` instead of the client, so that the library can replace the connection at once',
 );
 
 const READS_DATA = new Error('LOADING the server is still reading its data into memory');
-const LOADING = new Error(`${READS_DATA.message}; wait until it has`, { cause: READS_DATA });
+const LOADING = new Error(`${READS_DATA.message}; wait until it has finished`, { cause: READS_DATA });
 
 /** The error of a client that the application did not connect, or has closed. */
 export const CLOSED = new Error(
-  'the client that was passed in as `nodes` is not open; connect it before the module starts, such as with ' +
+  'the client that was passed in as `nodes` is not open; connect it before the module starts, for example with ' +
     '`await client.connect()`, and close it after the module has shut down',
 );
 

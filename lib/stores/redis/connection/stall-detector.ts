@@ -13,7 +13,7 @@ const HUNG_AFTER_MS = 5_000;
  * Largest number of unanswered commands to a silent Cluster. The number is not 0, because one master may hang while the
  * others answer.
  */
-const CLUSTER_MAY_OWE = 1_000;
+const MOST_UNANSWERED_OF_CLUSTER = 1_000;
 
 /**
  * Notices when a client gets no answers: a server hangs, or a connection loses its packets.
@@ -54,7 +54,7 @@ export class StallDetector {
 
   /** `true` if the server has been silent for so long that it gets no further commands. */
   get isSilent(): boolean {
-    return this.#silent && this.#unanswered > (this.client.isCluster ? CLUSTER_MAY_OWE : 0);
+    return this.#silent && this.#unanswered > (this.client.isCluster ? MOST_UNANSWERED_OF_CLUSTER : 0);
   }
 
   /** Records a sent command that must be answered. */

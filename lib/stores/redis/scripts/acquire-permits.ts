@@ -382,6 +382,6 @@ function grantIn(text: string): Grant | Error {
 function grant(token: number, slots: readonly number[]): Grant | Error {
   if (Number.isSafeInteger(token) && token > 0 && slots.length > 0) return { granted: true, token, slots };
   return new Error(
-    `answered a token of ${token} and ${slots.length} slots, in place of a fencing token and its slots`,
+    `answered the token ${token} and ${slots.length} slots instead of a fencing token and a slot of each key`,
   );
 }

@@ -259,7 +259,7 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
 function grant(token: unknown): { readonly granted: true; readonly token: number } | Error {
   const number = Number(token);
   if (Number.isSafeInteger(number) && number > 0) return { granted: true, token: number };
-  return new Error(`answered ${String(token)} in place of a fencing token`);
+  return new Error(`answered ${String(token)} instead of a fencing token`);
 }
 
 /** `true` if there were waiters for the lock at the time of the answer. */
