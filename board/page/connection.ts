@@ -15,7 +15,10 @@ import {
 /** URL of the folder with the page's own files. */
 const BASE = new URL('.', (document.currentScript as HTMLScriptElement).src);
 
-/** Milliseconds until the page asks again after a refusal. After other failures the browser itself connects again. */
+/**
+ * Milliseconds until the page requests the stream again after a refusal. After other failures the browser itself
+ * connects again.
+ */
 const ASK_AGAIN_MS = 5_000;
 
 export type Connection = 'connecting' | 'live' | 'cut' | 'refused';
@@ -31,7 +34,7 @@ export const locks = signal<ReadonlyMap<number, LockRow>>(new Map());
 export const now = signal(Date.now());
 
 let epoch = '';
-/** Milliseconds that the clock of the server is ahead of that of the browser. */
+/** Milliseconds by which the clock of the server is ahead of the clock of the browser. */
 let ahead = 0;
 
 export function start(): void {

@@ -52,7 +52,7 @@ export function Details({ n, close }: { n: number; close: () => void }) {
       await navigator.clipboard.writeText(text);
       said.value = `${what} is in the clipboard.`;
     } catch {
-      // Browsers have no clipboard for pages that come without https.
+      // On pages without https, browsers have no clipboard, so show the text.
       said.value = text;
     }
   };

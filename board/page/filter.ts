@@ -5,7 +5,7 @@ import { locks } from './connection.js';
 export type State = 'all' | 'waited' | 'shared' | 'permits' | 'own' | 'ends' | 'broken';
 export type Order = 'key' | 'owner' | 'since' | 'ends' | 'waiters';
 
-/** The entered text of the search; the other signals are the filters beside it. */
+/** The entered text of the search. The signals below it are the other filters. */
 export const search = signal('');
 export const prefix = signal('');
 export const owner = signal('');

@@ -6,7 +6,7 @@ import { shown } from './filter.js';
 import { duration } from './format.js';
 import { Text } from './text.js';
 
-/** Number of rows above and below the visible rows that are made, too, so that scrolling shows no gap. */
+/** Number of hidden rows that are made above and below the visible rows, so that scrolling shows no gap. */
 const BESIDE = 8;
 
 const NARROW = matchMedia('(max-width: 700px)');

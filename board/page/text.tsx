@@ -1,8 +1,8 @@
 import { visible } from './format.js';
 
 /**
- * Shows a text of others, such as a key. It is never markup, does not change the direction of the text around it, and
- * has no hidden characters.
+ * Shows a text that the page does not control, such as a key. It is never markup, does not change the direction of the
+ * text around it, and has no hidden characters.
  */
 export function Text({ of, cut }: { of: string; cut?: boolean }) {
   return (

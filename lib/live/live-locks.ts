@@ -34,7 +34,7 @@ const CHECK_INTERVAL_MS = 2_000;
 /** Largest number of entries in the timeline of a prefix. */
 const MOST_OF_PREFIX = 2_000;
 
-/** The source of the locks: a `LockService`, or the stores that the command has opened. */
+/** The source of the locks: a `LockService`, or the stores that the command `npx nestjs-redlock board` has opened. */
 export interface LockSource {
   list(): AsyncIterable<LockInfo>;
   checkNodes(): Promise<NodesStatus>;
@@ -88,7 +88,7 @@ export class LiveLocks {
   /**
    * Sends the viewer the whole state, and then each change.
    *
-   * @param after - the last id that the viewer received, if its stream was cut: if the changes since then are known,
+   * @param after - the last id that the viewer received before its stream was cut. If the changes since then are known,
    * the viewer gets them in place of the whole state
    * @returns a function that stops the sending
    */
@@ -159,7 +159,7 @@ export class LiveLocks {
     return this.#viewers.size === 0 && this.#newcomers.size === 0;
   }
 
-  /** Never rejects. */
+  /** Looks at the locks again and again while somebody watches. Never rejects. */
   async #run(): Promise<void> {
     this.#isRunning = true;
     if (this.events?.record()) this.#others.clear();
@@ -265,7 +265,7 @@ export class LiveLocks {
         ...(gone.length > 0 && { gone }),
         ...(isStatusNew && { status }),
       };
-      // One text for all viewers.
+      // Make the text once for all viewers.
       const text = JSON.stringify(message);
       this.#log.add(text);
       for (const viewer of this.#viewers) viewer(text, this.#log.id);

@@ -10,7 +10,10 @@ const MOST_HOLDERS = 20;
 /** Largest number of locks that are sent. */
 export const MOST_ROWS = 20_000;
 
-/** Largest number of keys that keep their numbers. When there are more, at least half of this number is left. */
+/**
+ * Largest number of keys that keep their row numbers. When there are more, the oldest numbers of free keys are dropped,
+ * until half of this number is left.
+ */
 const MOST_NUMBERS = 5 * MOST_ROWS;
 
 /**
@@ -37,7 +40,7 @@ interface Entry {
 export interface HolderChange {
   readonly key: string;
   readonly holder: LockHolder;
-  /** The latest time at which it ends, unless it is extended. */
+  /** The latest time at which the hold ends, unless it is extended. */
   readonly ends: number;
 }
 

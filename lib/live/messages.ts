@@ -44,10 +44,10 @@ export interface LockRow {
   readonly permits?: number;
   /** Sorted by the time at which they end, the earliest first. */
   readonly holders: readonly HolderRow[];
-  /** The number of holders beside these. */
+  /** The number of further holders, which are not in `holders`. */
   readonly more?: number;
   readonly waiters: readonly WaiterRow[];
-  /** The number of waiters beside these. */
+  /** The number of further waiters, which are not in `waiters`. */
   readonly moreWaiters?: number;
   /** The number of nodes that have the lock, and the number of all nodes. */
   readonly nodes: readonly [have: number, of: number];
@@ -88,7 +88,7 @@ export interface CampaignRow {
   readonly isLeader: boolean;
 }
 
-/** The state of the store and of this process, beside the locks. */
+/** The state of the store and of this process, without the locks. */
 export interface BoardStatus {
   readonly nodes: NodesRow | undefined;
   /** The reason why the locks cannot be read at present; the page then shows the locks of the last look. */
@@ -99,7 +99,7 @@ export interface BoardStatus {
   readonly hasMore: boolean;
 }
 
-/** A lock that the application has declared, also while nobody holds it. */
+/** A lock that the application has declared, even while nobody holds it. */
 export interface DeclaredRow {
   readonly name: string;
   /** `null` when a function returns the keys. */
@@ -108,7 +108,7 @@ export interface DeclaredRow {
   readonly about?: string;
   readonly mode: LockMode;
   readonly permits?: number;
-  /** The rest of its policy, as names and values of options. */
+  /** The other options of its policy, as a text of names and values. */
   readonly policy: string;
   /** The options that the module overrides. */
   readonly overridden: readonly string[];

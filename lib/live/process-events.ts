@@ -13,7 +13,7 @@ import { TICK_RAN_CHANNEL, type TickRanEvent } from '../telemetry/tick-ran.js';
 import type { History } from './history.js';
 import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 
-/** Shortest wait that the board shows, in milliseconds: an acquisition without a wait also takes a round trip. */
+/** Shortest wait that the board shows, in milliseconds. A shorter time may be only the round trip of an acquisition. */
 const SHORTEST_WAIT_MS = 20;
 
 /** Milliseconds for which events are still recorded after nobody watches any more: the length of a timeline. */

@@ -21,7 +21,7 @@ const MOST_ROUNDS = 16;
 const PLACE_SECONDS = 60;
 
 export interface AcquireContext extends RefusalContext {
-  /** The etcd leases of queue entries, separate from those of locks. */
+  /** The etcd leases of queue entries, separate from the etcd leases of locks. */
   readonly placeLeases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;

@@ -6,8 +6,8 @@ import type { Transactions } from './transactions.js';
 const RAISE_LIMIT_MS = 5_000;
 
 /**
- * The base, which is the number that is added to a revision of the cluster to make a fencing token; and the revision at
- * which the base was written.
+ * The base is the number that is added to a revision of the cluster to make a fencing token. `revision` is the revision
+ * at which the base was written.
  */
 export interface Base {
   /** The name of the base's key in etcd. */
@@ -19,9 +19,9 @@ export interface Base {
 }
 
 /**
- * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
- * stores are large, because they follow the clock. So a resource that has seen tokens of another store would refuse all
- * revisions without the base.
+ * Turns revisions into fencing tokens by adding a base. Without the base, a resource that has seen tokens of another
+ * store would refuse the tokens of etcd: revisions of a new cluster begin at 1, and the tokens of other stores are
+ * large, because they follow the clock.
  */
 export class Bases {
   #base: Promise<Base> | undefined;
@@ -72,9 +72,9 @@ export class Bases {
   }
 
   /**
-   * Checks the rights to read and write the base without a write. etcd checks the rights for all operations of a
-   * transaction, also for those whose condition is false. The condition is false here: no key has revision 1, the
-   * revision of an empty etcd.
+   * Checks the rights to read and write the base, and writes nothing. etcd checks the rights for all operations of a
+   * transaction, even if their condition is false. The condition is false here: no key has revision 1, the revision of
+   * an empty etcd.
    */
   async tryToWrite(limit: number): Promise<void> {
     const [compare, success] = [[modifiedAt(this.name, 1)], [put(this.name, '')]];

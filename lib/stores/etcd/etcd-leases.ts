@@ -90,8 +90,7 @@ export class EtcdLeases {
   ) {}
 
   /**
-   * Returns the shared etcd lease of this process for locks whose ttl is so many seconds. At least half of its time is
-   * left.
+   * Returns the shared etcd lease of this process for locks with a ttl of `seconds`. At least half of its time is left.
    */
   async shared(seconds: number, limit: number): Promise<EtcdLease> {
     let granted = this.#shared.get(seconds);

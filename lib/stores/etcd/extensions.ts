@@ -40,7 +40,7 @@ export class Extensions {
       if (!hold || this.context.holds.hasEnded(lease)) {
         tell(index, false);
       } else if (lease.slots && hold.slots && !isSame(lease.slots, hold.slots)) {
-        // The lock has other slots than those that are stored for it, so free the stored slots.
+        // The slots of the lock differ from its stored slots, so free the stored slots.
         const given = this.context.releases.giveUp(lease, hold);
         void settle(
           given.then(() => false),

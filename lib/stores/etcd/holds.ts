@@ -15,7 +15,7 @@ export interface Hold {
   readonly token: number;
 }
 
-/** The keys that the leases of this process have in etcd, as far as is known. */
+/** The keys that the leases of this process have in etcd, as far as this process knows. */
 export class Holds {
   readonly #holds = new WeakMap<Lease, Hold>();
   /** Leases that were released or have failed. */
@@ -54,7 +54,7 @@ export class Holds {
     this.#asking.set(lease, answer);
   }
 
-  /** Resolves when no request for the lease is under way, with any result. */
+  /** Resolves when no request for the lease is under way, whatever its result is. */
   async answered(lease: Lease): Promise<void> {
     await this.#asking.get(lease)?.catch(() => undefined);
   }

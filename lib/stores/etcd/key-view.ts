@@ -126,7 +126,10 @@ export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly
   return holders.filter(({ slot = 0 }) => (wish?.exactly ? slot === wish.slot : slot < kind.permits));
 }
 
-/** The first waiter before `place` that the lease must not overtake. Without a `place`, all waiters count. */
+/**
+ * The first waiter that the lease must not overtake. `place` is the name of a queue entry: only waiters before that
+ * entry count. Without a `place`, all waiters count.
+ */
 export function ahead(
   view: KeyView,
   kind: LockKind,

@@ -83,8 +83,8 @@ export class KeyWatch {
   }
 
   /**
-   * Opens the watch again after its end. etcd also ends a watch whose first revision was compacted; so the state is
-   * read again.
+   * Opens the watch again after its end, and reads the state again: etcd may have ended the watch because its first
+   * revision was compacted.
    */
   #ended(): void {
     if (this.#isClosed) return;

@@ -11,7 +11,7 @@ import type { Transactions } from './transactions.js';
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** Milliseconds after its time to live at which an etcd lease counts as ended. */
+/** Milliseconds from the end of its time to live until an etcd lease counts as ended. */
 const MARGIN_MS = 1_000;
 
 /** Keys that must not stay in etcd. */
@@ -121,7 +121,7 @@ export class Releases {
   }
 
   /**
-   * Stops repeating a deletion. The etcd lease of the keys must then not be renewed any more, so that the keys expire
+   * Stops repeating a deletion. Marks the etcd lease of the keys as gone, so that nothing renews it and the keys expire
    * with it: an etcd that was down counts the time of its leases from zero.
    */
   #forget(lease: Lease, { etcdLease }: Pending): void {

@@ -31,7 +31,7 @@ export interface ConnectionEvents {
 
 /**
  * One connection, which is replaced when it is lost. A request without a connection fails at once. A request without an
- * answer is not repeated on the next connection: it could store a lease that has ended since (S15).
+ * answer is not repeated on the next connection: it could store a lease that has ended meanwhile (S15).
  */
 export class Connection {
   #client: Client | undefined;

@@ -74,8 +74,8 @@ async function versionOf(client: Client, schema: string): Promise<number> {
 }
 
 /**
- * The reason why the server must not be used for locks; `undefined` if it can be used. The name of the server comes
- * before the text.
+ * The reason why the server must not be used for locks; `undefined` if it can be used. The text continues a sentence
+ * that begins with the name of the server.
  */
 export function unfitBecause({
   standby,

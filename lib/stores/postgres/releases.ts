@@ -13,8 +13,8 @@ const AGAIN_MS = 500;
 const MARGIN_MS = 500;
 
 /**
- * Keeps releases that must be sent, or sent again. Some have failed. Others are for leases that may still be stored,
- * because their acquisition got no answer.
+ * Keeps two kinds of releases that must be sent, or sent again: releases that failed, and releases of leases that may
+ * still be stored, because their acquisition got no answer.
  *
  * A release of the second kind counts only after the deadline of the acquisition (S6): the server continues with a
  * statement when the connection is lost, and locks the rows before it checks the deadline. After the deadline, either

@@ -43,8 +43,8 @@ interface Acquisition {
   readonly ordered: boolean;
   readonly asked: Instant;
   /**
-   * `true` after a first answer that the deadline had passed, although it had not: the estimate of the server's clock
-   * was behind.
+   * `true` if the request is sent a second time. The first answer was that the deadline had passed, although it had
+   * not: the estimate of the server's clock was behind.
    */
   isAgain: boolean;
   readonly tell: (reply: AcquireReply | Error) => void;

@@ -9,8 +9,8 @@ export function recordKey(prefix: string, key: string): string {
 }
 
 /**
- * The Redis key that stores the last tick of a schedule, of those ticks that have run. Its name contains the first key
- * of the lock, so that on a Cluster both are in one hash slot.
+ * The Redis key for a schedule, which stores the last tick that has run. Its name contains the first key of the lock,
+ * so that on a Cluster both are in one hash slot.
  */
 export function tickKey(
   prefix: string,

@@ -66,10 +66,10 @@ end`,
 };
 
 /**
- * Updates the row of a key after one of several holders was added, has ended or got another end. The row gets the end
- * of the last holder; without a holder it becomes free.
+ * Updates the row of a key after one of several holders has ended or got another end. The row gets the end of the last
+ * holder; without a holder it becomes free.
  *
- * released  the lease that has gone
+ * released  the id of the lease that was released; null if this lease may be requested again
  */
 export const SETTLE: EntryPoint = {
   signature: 'settle(k text, released text, at timestamptz)',

@@ -1,8 +1,8 @@
 import type { Cluster } from 'ioredis';
 
 /**
- * Time limit for a master to report the state of the Cluster, as a multiple of the client's own time limit for the list
- * of slots.
+ * Time limit for a master to report the state of the Cluster, as a multiple of `slotsRefreshTimeout`, the client's own
+ * time limit for the list of slots.
  */
 const PATIENCE = 2;
 

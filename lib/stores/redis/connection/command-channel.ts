@@ -170,7 +170,7 @@ export class CommandChannel {
     const answered = (info: string): void => {
       this.#silence.answered();
       this.#isLoading = /^loading:1/m.test(info);
-      // Ask again, so that the server does not seem to hang.
+      // Ask again: each answer shows that the server does not hang.
       const again = (): void => this.#askWhetherLoading(client);
       if (this.#isLoading) this.#loadingTimer = setTimeout(again, LOADING_AGAIN_MS).unref();
     };

@@ -7,7 +7,7 @@ export interface ServerAddress {
   readonly port: number;
 }
 
-/** The options of a client that the library reads; the names are those of ioredis. */
+/** The options of a client that the library reads, with their names in ioredis. */
 export interface DriverOptions {
   readonly host?: string | undefined;
   readonly port?: number | undefined;

@@ -250,7 +250,7 @@ export class ServerProbe {
   }
 }
 
-/** `true` if INFO is forbidden or renamed. Other errors are temporary, such as those of a busy server. */
+/** `true` if INFO is forbidden or renamed. Other errors, such as the errors of a busy server, are temporary. */
 function isDenied(error: unknown): boolean {
   return isRefusal(error) && /^NOPERM|unknown command/i.test(error.message);
 }

@@ -6,9 +6,9 @@ import { PLAINLY, type SingleClient } from './client-types.js';
 const CONNECT_LIMIT_MS = 5_000;
 
 /**
- * A connection for messages, with the settings of the application's client of node-redis. After a lost connection it
- * has a new client: when a server hangs, this class must end the connection, and node-redis can only end a client for
- * good.
+ * A connection for messages, with the settings of the application's client of node-redis. After a lost connection this
+ * class makes a new client. A connection to a server that hangs must be ended here, and node-redis can only end a
+ * client for good.
  */
 export class NodeRedisMessages extends EventEmitter implements MessageConnection {
   #client: SingleClient | undefined;

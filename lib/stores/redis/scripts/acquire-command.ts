@@ -84,7 +84,9 @@ end
 
 /** The parts of {@link straightPath} that differ between the modes. */
 interface StraightPath {
-  /** The number of KEYS of a lease, without its marks, at the node that keeps the queue and at other nodes. */
+  /**
+   * How many KEYS the script gets for a lease, without its marks: at the node that keeps the queue, and at other nodes.
+   */
   readonly keys: readonly [ordered: number, unordered: number];
   /** The state of the record, see `STATE`. */
   readonly state: string;
@@ -112,8 +114,8 @@ interface StraightPath {
  * The marks of all leases come first in KEYS, so that one EXISTS checks them. With 64 leases in flight, EXISTS takes
  * 0.1 us for each mark, and a GET would take 0.4 us (CPU time of a server that does nothing else).
  *
- * @param keys - the number of KEYS of a lease for each of its keys, without its mark, at the node that keeps the queue
- * and at other nodes
+ * @param keys - how many KEYS the script gets for each locked key of a lease, without the mark: at the node that keeps
+ * the queue, and at other nodes
  */
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key

@@ -37,8 +37,8 @@ const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
 /**
- * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at other
- * nodes.
+ * How many KEYS the script gets for each locked key of a lease, without the mark: at the node that keeps the queue, and
+ * at other nodes.
  */
 const COUNTS = [4, 3] as const;
 
@@ -57,10 +57,10 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  * token of all slots. The next phase begins above that token, whether it is exclusive, shared or again of permits. A
  * lease of several keys has one token for all its slots.
  *
- * Order: a lease is refused if there are as many earlier waiters for permits as free slots. While permits are held, a
- * waiter in another mode excludes later callers only by its mark (S22): a mark expires when the process of its waiter
- * dies, and an entry in the queue does not. The lease that begins a phase sets the mark for the first waiter in another
- * mode.
+ * Order: a lease is refused if there are at least as many earlier waiters for permits as free slots. While permits are
+ * held, a waiter in another mode excludes later callers only by its mark (S22): a mark expires when the process of its
+ * waiter dies, and an entry in the queue does not. The lease that begins a phase sets the mark for the first waiter in
+ * another mode.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
@@ -342,7 +342,7 @@ const FIRST = [0];
  */
 export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
   if (answer instanceof Error) return answer;
-  // On the straight path all leases have the same token, and each lease has its wanted slot.
+  // On the straight path all leases have the same token, and each lease has the slot that it requested.
   if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
   if (!Array.isArray(answer)) return grantIn(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];

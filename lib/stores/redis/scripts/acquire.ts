@@ -233,7 +233,7 @@ export function tooYoungFor(answer: unknown): number | undefined {
 }
 
 /**
- * Reads an answer about one lease that is not {@link TOO_YOUNG}. Numbers may be strings from a passed-in client
+ * Reads an answer about one lease, other than {@link TOO_YOUNG}. Numbers may be strings from a passed-in client
  * (`stringNumbers`).
  */
 export function readAcquireReply(answer: unknown): AcquireReply | Error {

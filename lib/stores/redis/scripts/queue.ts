@@ -3,9 +3,7 @@ import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 /** Milliseconds for the first waiter to take a released lock. After that time, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
-/**
- * Delay in milliseconds after the start of a turn, after which the next two waiters try. The turn has ended by then.
- */
+/** Milliseconds from the start of a turn until the next two waiters try. The turn has ended by then. */
 const STANDBY_MS = 200;
 
 /** Largest number of readers that get a message together. */

@@ -49,7 +49,7 @@ end
 export const isTaken = (slot: string): string =>
   `math.floor(((string.byte(taken, math.floor(${slot} / ${SIX}) + 1) or ${NONE}) - ${NONE}) / 2 ^ (${slot} % ${SIX})) % 2 == 1`;
 
-/** Lua text that takes the free `slot` in the map `taken`. */
+/** Lua text that marks the free `slot` as taken in the map `taken`. */
 export const TAKE_SLOT = `
 do
   local low = slot % ${SIX}
