@@ -188,7 +188,7 @@ function Locks() {
             Timeline
           </button>
           <span class="matches" role="status">
-            {shown.value.length === locks.value.size ? '' : `${shown.value.length} fit`}
+            {shown.value.length === locks.value.size ? '' : `${shown.value.length} match`}
           </span>
         </form>
         {timeline.value && <PrefixTimeline />}

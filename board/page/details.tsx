@@ -189,7 +189,7 @@ function Holder({ holder, release }: { holder: HolderRow; release: (() => void) 
       <dt>Left</dt>
       <dd>
         <Left ends={ends} />
-        {renewals > 0 && `, seen extended ${renewals === 1 ? 'once' : `${renewals} times`}`}
+        {renewals > 0 && `, ${renewals} ${renewals === 1 ? 'extension' : 'extensions'} seen`}
       </dd>
       <dt>Token</dt>
       <dd>{token ?? 'not confirmed'}</dd>

@@ -30,7 +30,7 @@ const ORDERS: Readonly<Record<Exclude<Order, 'key'>, (row: LockRow) => number | 
   waiters: ({ waiters, moreWaiters = 0 }) => -waiters.length - moreWaiters,
 };
 
-/** The locks that fit the filters, in the chosen order. */
+/** The locks that match the filters, in the chosen order. */
 export const shown = computed<readonly LockRow[]>(() => {
   const text = search.value.toLowerCase();
   const name = owner.value.toLowerCase();

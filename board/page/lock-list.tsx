@@ -68,7 +68,7 @@ export function LockList({ chosen, choose }: { chosen: number | undefined; choos
         class="rows"
         role="rowgroup"
         tabIndex={0}
-        aria-label="Locks that fit"
+        aria-label="Locks that match"
         ref={box}
         onKeyDown={move}
         onScroll={({ currentTarget: { scrollTop: top, clientHeight: height } }) =>
@@ -94,7 +94,7 @@ export function LockList({ chosen, choose }: { chosen: number | undefined; choos
         {shown.value.length === 0 && (
           <div role="row">
             <div role="cell" class="empty">
-              No lock fits.
+              No lock matches.
             </div>
           </div>
         )}

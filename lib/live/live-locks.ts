@@ -77,7 +77,7 @@ export class LiveLocks {
   #isFresh = false;
   #wake: (() => void) | undefined;
 
-  /** @param events - the events of this process; the command has none */
+  /** @param events - the events of this process; `npx nestjs-redlock board` has none */
   constructor(
     private readonly source: LockSource,
     private readonly about: BoardAbout,

@@ -116,7 +116,7 @@ export interface DeclaredRow {
 
 /** The facts that stay the same while the server runs. */
 export interface BoardAbout {
-  /** The readable name of this process; the command has none. */
+  /** The readable name of this process; `npx nestjs-redlock board` has none. */
   readonly owner?: string;
   /** The `name` of the `RedlockModule`. */
   readonly instance?: string;

@@ -91,7 +91,10 @@ export interface ContractRunner {
 export interface Contract {
   test(name: string, body: () => Promise<void>): unknown;
   readonly modes: readonly LockMode[];
-  /** A short ttl in milliseconds. A test can wait for its end, but a request is faster even on a busy machine. */
+  /**
+   * A short ttl in milliseconds. It is short enough that a test can wait for its end, and longer than a request takes
+   * on a busy machine.
+   */
   readonly lapse: number;
   /** Largest number of permits that a test holds at a time. */
   readonly mostPermits: number;

@@ -93,7 +93,11 @@ export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | un
   return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 
-/** @throws NoTimeError when the time limit of the caller has passed */
+/**
+ * Milliseconds that are left of the caller's time limit.
+ *
+ * @throws NoTimeError when the time limit has passed
+ */
 export function timeLeft({ request, since }: Asked): number {
   const left = request.limit - elapsedSince(since);
   if (left <= 0) throw new NoTimeError('there was no time left to ask');

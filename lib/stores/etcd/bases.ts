@@ -117,7 +117,7 @@ export class Bases {
     if (reply.succeeded)
       return { name: this.name, value, cluster, revision: revisionOf(reply.header), isMine: true };
     const found = this.#baseOf(reply);
-    if (!found) throw new Error('somebody has deleted the base of tokens meanwhile');
+    if (!found) throw new Error('another client has deleted the base of tokens meanwhile');
     return { ...found, isMine: false };
   }
 

@@ -77,9 +77,9 @@ export function limitOf(ttl: number): number {
 
 /** The etcd leases of this process. */
 export class EtcdLeases {
-  /** Shared etcd leases by their seconds, for locks that are renewed until they are released. */
+  /** Shared etcd leases by their ttl in seconds, for locks that are renewed until they are released. */
   readonly #shared = new Map<number, Promise<EtcdLease>>();
-  /** Unused etcd leases by their seconds, from attempts that were refused. */
+  /** Unused etcd leases by their ttl in seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
   /** Called when a shared etcd lease was renewed, and all its locks with it. */
   onRenewed: (lease: EtcdLease) => void = () => undefined;

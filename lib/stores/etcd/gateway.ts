@@ -246,7 +246,7 @@ export class Gateway {
     }
     if (!isObject(answer) || (status === 200 && !('error' in answer) && !hasHeader(answer)))
       throw new GatewayError(
-        `answered ${status} with a body that etcd does not send; check whether a proxy is in between`,
+        `answered ${status} with a body that etcd does not send; check whether a proxy has answered`,
         false,
       );
     if (status === 200 && !('error' in answer)) return answer as Reply;
@@ -302,7 +302,7 @@ export class Gateway {
   #reasonOf(error: NodeJS.ErrnoException): string {
     const reason = error.message || String(error);
     if (error.code !== 'ECONNRESET' || this.#clusterId !== undefined) return reason;
-    return `${reason}; is its URL ${this.#isSecure ? 'http' : 'https'}://?`;
+    return `${reason}; check whether its URL must begin with ${this.#isSecure ? 'http' : 'https'}://`;
   }
 
   #request(from: number, path: string, headers: Readonly<Record<string, string>>, agent: HttpAgent) {

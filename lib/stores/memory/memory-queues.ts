@@ -47,7 +47,7 @@ export class MemoryQueues {
   }
 
   /**
-   * The waiter that the caller must not overtake, which is the first waiter of a key that would admit the caller;
+   * The waiter that the caller must not overtake: the first waiter of a key that would have room for the caller.
    * `undefined` if the caller may pass.
    *
    * @param room - the number of further holders of the caller's mode that the key admits

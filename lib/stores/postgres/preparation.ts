@@ -41,7 +41,11 @@ export async function prepare(
   const unfit = unfitBecause(description);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
   if ((await versionOf(client, schema)) >= SCHEMA_VERSION) return;
-  if (!mayMake) throw new UnfitStoreError(`has no tables for locks in the schema ${schema}, or old ones`);
+  if (!mayMake)
+    throw new UnfitStoreError(
+      `has no tables for locks in the schema ${schema}, or old ones: start the application, which creates them, or run ` +
+        'the output of `npx nestjs-redlock postgres-migration`',
+    );
   try {
     await client.query(schemaSql(schema));
   } catch (thrown) {
@@ -93,7 +97,7 @@ export function unfitBecause({
       "alter role ROLE set default_transaction_isolation = 'read committed'"
     );
   if (encoding !== 'UTF8')
-    return `cannot be used for locks: the encoding of its database is ${encoding}, not UTF8`;
+    return `cannot be used for locks: the encoding of its database is ${encoding}, not UTF8; give a database with UTF8`;
   return undefined;
 }
 

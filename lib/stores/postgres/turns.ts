@@ -190,7 +190,11 @@ export class Turns {
     });
   }
 
-  /** @returns `true` if the server answered */
+  /**
+   * Sends these requests in one statement, and reports the answers.
+   *
+   * @returns `true` if the server answered
+   */
   async #run(
     releases: readonly Release[],
     extensions: readonly Extension[],

@@ -111,12 +111,12 @@ ifEtcd('over TLS, where clients need a certificate', () => {
     [
       'with TLS that is asked over http',
       () => ({ endpoints: secure.replace('https', 'http') }),
-      /is its URL https:\/\/\?/,
+      /check whether its URL must begin with https:\/\//,
     ],
     [
       'without TLS that is asked over https',
       () => ({ endpoints: server.url.replace('http', 'https'), tls: { ca: own.cert } }),
-      /is its URL http:\/\/\?/,
+      /check whether its URL must begin with http:\/\//,
     ],
   ] as const)('reports the reason for a server %s', async (_, options, message) => {
     await expect(newStore(options()).connect()).rejects.toThrow(message);

@@ -1,7 +1,7 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Removes a waiter that gives up from the queues of its keys. Begins the turn of the next waiter if the key is free.
+ * Removes a waiter, which gives up, from the queues of its keys. Begins the turn of the next waiter if the key is free.
  */
 export const LEAVE: EntryPoint = {
   signature: 'leave(keys text[], who text)',

@@ -145,7 +145,7 @@ end`,
 };
 
 /**
- * Finds the waiter that the caller must not overtake, which is the first waiter of a key that would admit the caller.
+ * Finds the waiter that the caller must not overtake: the first waiter of a key that would have room for the caller.
  * Returns null if the caller may pass.
  *
  * wanted   the mode of the caller
