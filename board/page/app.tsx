@@ -369,8 +369,8 @@ function Ticks() {
   return (
     <>
       <p>
-        These are the ticks that this process has run or skipped. A tick that ran in another process is known only
-        if it was skipped here.
+        These are the ticks that this process has run or skipped. A tick that ran in another process is known
+        only if it was skipped here.
       </p>
       <table>
         <thead>

@@ -121,7 +121,9 @@ export class Acquisitions {
           passes = true;
         }
       }
-      throw new Error(`gave up after ${MOST_ROUNDS} rounds: in each of them, another request changed the keys in etcd`);
+      throw new Error(
+        `gave up after ${MOST_ROUNDS} rounds: in each of them, another request changed the keys in etcd`,
+      );
     } finally {
       if (isUnused) {
         leases.giveBack(etcdLease);

@@ -85,7 +85,9 @@ export function whyNot({ keys, request }: Asked): Error | undefined {
   const each = request.lease.kind.mode === 'permits' ? 4 : 2;
   const most = Math.floor((MOST_OPERATIONS - 3) / each);
   if (keys.length > most)
-    return new Error(`cannot store a lock of ${keys.length} keys: one transaction of etcd can hold at most ${most}`);
+    return new Error(
+      `cannot store a lock of ${keys.length} keys: one transaction of etcd can hold at most ${most}`,
+    );
   return undefined;
 }
 

@@ -19,9 +19,9 @@ export interface Base {
 }
 
 /**
- * Turns revisions into fencing tokens by adding a base. Without the base, a resource that has seen tokens of another
- * store would refuse the tokens of etcd: revisions of a new cluster begin at 1, and the tokens of other stores are
- * large, because they follow the clock.
+ * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
+ * stores are large, because they follow the clock. Without the base, a resource that has seen tokens of another store
+ * would refuse the tokens of etcd.
  */
 export class Bases {
   #base: Promise<Base> | undefined;

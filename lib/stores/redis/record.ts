@@ -136,8 +136,8 @@ export function ownerOfMark(mark: string): string {
 }
 
 /**
- * The name of a waiter, which is its member in the sorted set of a queue: the name of the process, a letter for the
- * mode, the number of the waiter, a colon, and the owner's name. Messages contain the number; only people read the
+ * The name of a waiter, which is its member in the sorted set of a queue. It has the name of the process, a letter for
+ * the mode, the number of the waiter, a colon, and the owner's name. Messages contain the number; only people read the
  * owner's name.
  */
 export function waiterName({ process, mode, number, owner }: WaiterId): string {

@@ -107,9 +107,7 @@ export class Releases {
     this.#keep(lease);
     if (isRefusal(error)) {
       const { name, context } = this.node;
-      context.warnOnce(
-        `${name} refuses to release locks, so they end only with their ttl: ${error.message}`,
-      );
+      context.warnOnce(`${name} refuses to release locks, so they end only with their ttl: ${error.message}`);
     }
     return error;
   }

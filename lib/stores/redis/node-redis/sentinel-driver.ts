@@ -164,8 +164,8 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   readonly #channels = new Set<string>();
   /**
    * Channels that the server has confirmed on this connection. A channel is not added earlier: if the master dies
-   * during a subscription, that subscription never settles, because the client goes on connecting to that master,
-   * beside its connection to the new one (seen with 6.3).
+   * during a subscription, that subscription never settles. The client goes on connecting to that master, beside its
+   * connection to the new one (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;
