@@ -85,7 +85,8 @@ end
 /** The parts of {@link straightPath} that differ between the modes. */
 interface StraightPath {
   /**
-   * How many KEYS the script gets for a lease, without its marks: at the node that keeps the queue, and at other nodes.
+   * The number of Redis keys (KEYS) of a lease, without its marks: at the node that keeps the queue, and at other
+   * nodes.
    */
   readonly keys: readonly [ordered: number, unordered: number];
   /** The state of the record, see `STATE`. */
@@ -114,8 +115,8 @@ interface StraightPath {
  * The marks of all leases come first in KEYS, so that one EXISTS checks them. With 64 leases in flight, EXISTS takes
  * 0.1 us for each mark, and a GET would take 0.4 us (CPU time of a server that does nothing else).
  *
- * @param keys - how many KEYS the script gets for each locked key of a lease, without the mark: at the node that keeps
- * the queue, and at other nodes
+ * @param keys - the number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that
+ * keeps the queue, and at other nodes
  */
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key

@@ -27,8 +27,8 @@ const MOST_CLEARED = 500;
 const MOST_WAITERS = 64;
 
 /**
- * How many KEYS the script gets for each locked key of a lease, without the mark: at the node that keeps the queue, and
- * at other nodes.
+ * The number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that keeps the queue,
+ * and at other nodes.
  */
 const COUNTS = [4, 3] as const;
 
