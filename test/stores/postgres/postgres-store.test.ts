@@ -176,7 +176,9 @@ describe('one request', () => {
       reason: expect.objectContaining({ message: expect.stringContaining('NUL character') }),
     });
     expect(long).toMatchObject({
-      reason: expect.objectContaining({ message: expect.stringContaining('a key of 3005 bytes: the limit is 2600') }),
+      reason: expect.objectContaining({
+        message: expect.stringContaining('a key of 3005 bytes: the limit is 2600'),
+      }),
     });
     expect(good).toMatchObject({ value: { granted: true } });
     await releaseOn(store, leaseOn(['a\0b']));
