@@ -252,7 +252,7 @@ function PrefixTimeline() {
 
 function Declared() {
   const { declared, owner: processName } = about.value;
-  // Only the command, `npx nestjs-redlock`, sends no name of its process.
+  // Only `npx nestjs-redlock board` sends no name of its process.
   if (processName === undefined)
     return (
       <p>

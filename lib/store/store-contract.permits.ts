@@ -218,7 +218,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const writer = leaseOf(kindOf('exclusive'), key);
       last = (await ask.granted(writer)).token;
       assert.ok(tokens.every((token) => token < last));
-      // The next tokens must also be above a token that is far ahead.
+      // The next tokens must also be larger than a token that is far ahead of the clock.
       if (ask.store.raise && (await ask.raise(writer, last + 100_000))) last += 100_000;
       await ask.release(writer);
     }

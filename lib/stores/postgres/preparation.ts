@@ -90,7 +90,7 @@ export function unfitBecause({
   if (standby) return 'cannot be used for locks: it is a standby; give the primary';
   if (readOnly)
     return 'cannot be used for locks: default_transaction_read_only is on; turn it off for this role';
-  // With another level, a statement that waited for a row would read the state from before its wait.
+  // With another isolation level, a statement that waited for a row would read the state from before its wait.
   if (isolation !== 'read committed')
     return (
       `cannot be used for locks: default_transaction_isolation is ${isolation}; set it for this role: ` +

@@ -73,7 +73,7 @@ export class LockReader {
       const packed = packRead(keys.slice(states.length), this.keyPrefix, from);
       for (const answer of (await this.channel.run(READ, packed)) as readonly unknown[]) {
         const { state, next } = readPage(answer);
-        // If the lock is no longer shared, none of the readers from earlier pages holds it.
+        // If the lock is no longer shared, none of the readers from earlier pages holds it, so omit them.
         const isShared = state && 'mode' in state && state.mode === 'shared';
         const isWhole = from === BEGINNING && next === BEGINNING;
         if (isShared && !isWhole) readers.add(state.holders);

@@ -362,8 +362,8 @@ export class RedisStore
   }
 
   /**
-   * The prefix of the channels. On a Cluster a script computes the channel from a key, to which the client has added
-   * its `keyPrefix`.
+   * The prefix of the channels. On a Cluster a script makes the channel's name from a key, to which the client has
+   * added its `keyPrefix`, so the prefix contains that, too.
    */
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;
