@@ -188,7 +188,7 @@ function Locks() {
             Timeline
           </button>
           <span class="matches" role="status">
-            {shown.value.length === locks.value.size ? '' : `${shown.value.length} fit`}
+            {shown.value.length === locks.value.size ? '' : `${shown.value.length} match`}
           </span>
         </form>
         {timeline.value && <PrefixTimeline />}
@@ -252,7 +252,7 @@ function PrefixTimeline() {
 
 function Declared() {
   const { declared, owner: processName } = about.value;
-  // Only the command sends no name of its process.
+  // Only `npx nestjs-redlock board` sends no name of its process.
   if (processName === undefined)
     return (
       <p>
@@ -323,7 +323,7 @@ function Leaders() {
     if (row.key.startsWith(LEADER_PREFIX) && row.mode !== null)
       led.set(row.key.slice(LEADER_PREFIX.length), row);
   const names = [...new Set([...led.keys(), ...campaigns.map(({ name }) => name)])].toSorted();
-  if (names.length === 0) return <p>Nobody leads, and this process campaigns for nothing.</p>;
+  if (names.length === 0) return <p>There is no leader, and this process campaigns for no name.</p>;
   return (
     <table>
       <thead>
@@ -368,7 +368,10 @@ function Ticks() {
     );
   return (
     <>
-      <p>As this process saw them: what ran elsewhere is seen from what was skipped here.</p>
+      <p>
+        These are the ticks that this process has run or skipped. A tick that ran in another process is known
+        only if it was skipped here.
+      </p>
       <table>
         <thead>
           <tr>
@@ -409,14 +412,17 @@ function Ticks() {
   );
 }
 
-/** An `@Interval` has no moments: then when it happened is told. */
+/**
+ * Shows when a tick ran or was skipped. A tick of an `@Interval` has no planned time, so the clock time of the event is
+ * shown.
+ */
 function tickText({ tick, at }: { tick: number; at: number }): string {
   return `${clock(tick === 0 ? at : tick)} (${duration(Math.max(0, now.value - at))} ago)`;
 }
 
 function Nodes() {
   const { nodes } = status.value;
-  if (!nodes) return <p>Not asked yet.</p>;
+  if (!nodes) return <p>The nodes have not been checked yet.</p>;
   return (
     <>
       <p>

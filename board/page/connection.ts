@@ -15,7 +15,10 @@ import {
 /** URL of the folder with the page's own files. */
 const BASE = new URL('.', (document.currentScript as HTMLScriptElement).src);
 
-/** Milliseconds until the page asks again after a refusal. After other failures the browser itself connects again. */
+/**
+ * Milliseconds until the page requests the stream again after a refusal. After other failures the browser itself
+ * connects again.
+ */
 const ASK_AGAIN_MS = 5_000;
 
 export type Connection = 'connecting' | 'live' | 'cut' | 'refused';
@@ -31,7 +34,7 @@ export const locks = signal<ReadonlyMap<number, LockRow>>(new Map());
 export const now = signal(Date.now());
 
 let epoch = '';
-/** Milliseconds that the clock of the server is ahead of that of the browser. */
+/** Milliseconds by which the clock of the server is ahead of the clock of the browser. */
 let ahead = 0;
 
 export function start(): void {
@@ -48,7 +51,7 @@ function listen(): void {
   stream.addEventListener('error', () => {
     connection.value = 'cut';
     if (stream.readyState !== EventSource.CLOSED) return;
-    // The answer was no stream: a guard has refused it, or a proxy has no server behind it.
+    // The answer is no event stream: a guard has refused the request, or a proxy does not reach the server.
     connection.value = 'refused';
     setTimeout(listen, ASK_AGAIN_MS);
   });
@@ -98,12 +101,13 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
 }
 
 /**
- * Ends the holders with these ids, part by part, and returns the number of those that it ended.
+ * Ends the holders with these ids, with several requests if there are many. Returns the number of holders that were
+ * ended.
  *
- * @throws Error that says why it did not work, and how many holders of earlier parts were ended
+ * @throws Error that says why it did not work, and how many holders the earlier requests ended
  */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
-  // The number of the lock belongs to this epoch; a new connection may begin another one between two parts.
+  // The number of the lock belongs to this epoch; a new connection may begin another one between two requests.
   const of = { epoch, n };
   let released = 0;
   for (let from = 0; from < ids.length; from += MOST_RELEASED) {

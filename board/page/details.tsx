@@ -11,10 +11,10 @@ import { TimelineView } from './timeline-view.js';
 /** Milliseconds between two requests for the details, while they are open. */
 const ASK_AGAIN_MS = 1_000;
 
-/** More of a key is shown when it is asked for. */
+/** Number of characters of a key that are shown at first. A button shows the others. */
 const MOST_OF_KEY = 400;
 
-/** One lock with all that is known of it. */
+/** Shows one lock with all that is known of it. */
 export function Details({ n, close }: { n: number; close: () => void }) {
   const details = useSignal<LockDetails | undefined>(undefined);
   const whole = useSignal(false);
@@ -52,7 +52,7 @@ export function Details({ n, close }: { n: number; close: () => void }) {
       await navigator.clipboard.writeText(text);
       said.value = `${what} is in the clipboard.`;
     } catch {
-      // Browsers have no clipboard for pages that come without https.
+      // On pages without https, browsers have no clipboard, so show the text.
       said.value = text;
     }
   };
@@ -189,7 +189,7 @@ function Holder({ holder, release }: { holder: HolderRow; release: (() => void) 
       <dt>Left</dt>
       <dd>
         <Left ends={ends} />
-        {renewals > 0 && `, seen extended ${renewals === 1 ? 'once' : `${renewals} times`}`}
+        {renewals > 0 && `, ${renewals} ${renewals === 1 ? 'extension' : 'extensions'} seen`}
       </dd>
       <dt>Token</dt>
       <dd>{token ?? 'not confirmed'}</dd>

@@ -5,7 +5,7 @@ import { locks } from './connection.js';
 export type State = 'all' | 'waited' | 'shared' | 'permits' | 'own' | 'ends' | 'broken';
 export type Order = 'key' | 'owner' | 'since' | 'ends' | 'waiters';
 
-/** The entered text of the search; the other signals are the filters beside it. */
+/** The entered text of the search. The signals below it are the other filters. */
 export const search = signal('');
 export const prefix = signal('');
 export const owner = signal('');
@@ -30,7 +30,7 @@ const ORDERS: Readonly<Record<Exclude<Order, 'key'>, (row: LockRow) => number | 
   waiters: ({ waiters, moreWaiters = 0 }) => -waiters.length - moreWaiters,
 };
 
-/** The locks that fit, in order. */
+/** The locks that match the filters, in the chosen order. */
 export const shown = computed<readonly LockRow[]>(() => {
   const text = search.value.toLowerCase();
   const name = owner.value.toLowerCase();

@@ -1,4 +1,4 @@
-/** Milliseconds for people; as the command shows them. */
+/** Writes milliseconds for people, in the same form as the command `npx nestjs-redlock`. */
 export function duration(milliseconds: number): string {
   if (milliseconds < 1_000) return `${Math.max(0, Math.round(milliseconds / 100) * 100)} ms`;
   const seconds = milliseconds / 1_000;
@@ -15,8 +15,8 @@ export function clock(at: number): string {
 }
 
 /**
- * Characters that show nothing, begin a line, or turn the direction of what is around them: a key could pretend to be another
- * one with them.
+ * Characters that are invisible, begin a new line, or change the direction of the text around them. With such
+ * characters a key could look like another key.
  */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\u00a0\u3164\u115f\u1160]/gu;
 
@@ -26,7 +26,7 @@ export interface Piece {
   readonly escaped: boolean;
 }
 
-/** A text in pieces, with a name in the place of each character that would not be seen. */
+/** Splits a text into pieces, and replaces each hidden character by its name. */
 export function visible(text: string): readonly Piece[] {
   const pieces: Piece[] = [];
   let end = 0;
@@ -39,7 +39,7 @@ export function visible(text: string): readonly Piece[] {
   return pieces;
 }
 
-/** The same in one text, for where there is no markup. */
+/** Replaces each hidden character as {@link visible} does, and returns one text, for places without markup. */
 export function plain(text: string): string {
   return visible(text)
     .map((piece) => piece.text)
@@ -51,7 +51,7 @@ function nameOf(character: string): string {
   return named[character] ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
 
-/** The command that shows a lock in a terminal: a word of bash or zsh, whatever is in the key. */
+/** The command that shows a lock in a terminal. The key is one word of bash or zsh, whatever characters it has. */
 export function commandFor(key: string): string {
   return `npx nestjs-redlock inspect ${quotedForShell(key)}`;
 }

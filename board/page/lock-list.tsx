@@ -6,12 +6,12 @@ import { shown } from './filter.js';
 import { duration } from './format.js';
 import { Text } from './text.js';
 
-/** Rows above and below what is seen, so that scrolling shows no gap. */
+/** Number of hidden rows that are made above and below the visible rows, so that scrolling shows no gap. */
 const BESIDE = 8;
 
 const NARROW = matchMedia('(max-width: 700px)');
 
-/** The locks in a table of which only those rows are made that can be seen: ten thousand are as quick as ten. */
+/** Shows the locks in a table. Only the visible rows are made, so ten thousand locks are as quick as ten. */
 export function LockList({ chosen, choose }: { chosen: number | undefined; choose: (n: number) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const narrow = useSignal(NARROW.matches);
@@ -68,7 +68,7 @@ export function LockList({ chosen, choose }: { chosen: number | undefined; choos
         class="rows"
         role="rowgroup"
         tabIndex={0}
-        aria-label="Locks that fit"
+        aria-label="Locks that match"
         ref={box}
         onKeyDown={move}
         onScroll={({ currentTarget: { scrollTop: top, clientHeight: height } }) =>
@@ -94,7 +94,7 @@ export function LockList({ chosen, choose }: { chosen: number | undefined; choos
         {shown.value.length === 0 && (
           <div role="row">
             <div role="cell" class="empty">
-              No lock fits.
+              No lock matches.
             </div>
           </div>
         )}

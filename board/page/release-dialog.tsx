@@ -33,7 +33,7 @@ export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
       );
       close(
         released === 0
-          ? 'It had ended already: nothing was released.'
+          ? 'The lock had already ended: nothing was released.'
           : several
             ? `Released ${released} of ${holders.length} holders. They learn of it at their next renewals.`
             : 'Released. Its holder learns of it at its next renewal.',
@@ -62,10 +62,12 @@ export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
         {holders.length > MOST_NAMED && <li>and {holders.length - MOST_NAMED} more</li>}
       </ul>
       <p>
-        Until {several ? 'they notice, they work' : 'it notices, it works'} on as if nothing had happened,
-        while somebody else gets the lock: two may do the same work at the same time. Only writes that check
-        the fencing token are refused. A holder that has crashed loses its lock without this, when its time is
-        over.
+        {several
+          ? 'The holders learn of this only at their next renewals, and continue to work until then. '
+          : 'The holder learns of this only at its next renewal, and continues to work until then. '}
+        Meanwhile another caller may get the lock, so two may do the same work at the same time. Only writes
+        that check the fencing token are refused. A holder that has crashed loses its lock without a release,
+        when its ttl has passed.
       </p>
       {failure.value !== '' && (
         <p class="bad" role="alert">

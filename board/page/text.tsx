@@ -1,6 +1,9 @@
 import { visible } from './format.js';
 
-/** A text of others: never markup, apart from what is around it, and with nothing in it that is not seen. */
+/**
+ * Shows a text that the page does not control, such as a key. It is never markup, does not change the direction of the
+ * text around it, and has no hidden characters.
+ */
 export function Text({ of, cut }: { of: string; cut?: boolean }) {
   return (
     <bdi class="text">

@@ -15,10 +15,10 @@ const WINDOWS: readonly (readonly [milliseconds: number, name: string])[] = [
   [600_000, '10 min'],
 ];
 
-/** A hand-over is quicker than this, in milliseconds. */
+/** Longest time in milliseconds between two holds for which the timeline draws a hand-over. */
 const HAND_OVER_MS = 1_000;
 
-/** One lane for each process, or for each of its slots. */
+/** The name of an entry's lane. Each process has a lane, or several lanes, one for each of its slots. */
 function laneOf(entry: HistoryEntry): string {
   const slot = entry.kind === 'held' && entry.slot !== undefined ? `, slot ${entry.slot}` : '';
   return `${plain(entry.who)}${slot}`;
@@ -66,7 +66,7 @@ function draw(
 ): void {
   const from = at - back;
   const recent = history.filter((entry) => ('at' in entry ? entry.at : (entry.to ?? at)) >= from);
-  // Entries of this process come first; otherwise the order is that of the events.
+  // Lanes of this process come first; otherwise the lanes are in the order of the events.
   const mine = recent.filter((entry) => entry.kind !== 'held' || entry.own);
   const names = [...new Set([...mine, ...recent].map(laneOf))].slice(0, MOST_LANES);
   const timeline = new Timeline({
@@ -136,7 +136,7 @@ function drawHandOvers(
   }
 }
 
-/** The drawing in words. */
+/** Describes the drawing in words, for screen readers. */
 function summaryOf(history: readonly HistoryEntry[]): string {
   const count = (fits: (entry: HistoryEntry) => boolean): number => history.filter(fits).length;
   const parts = [
@@ -157,5 +157,5 @@ const LEGEND = [
   [MARKS.unavailable, 'too few nodes voted'],
   [MARKS.lost, 'lost'],
   [MARKS.forced, 'ended by force'],
-  [MARKS.token, 'the end of its token'],
+  [MARKS.token, 'the last digits of its fencing token'],
 ] as const;

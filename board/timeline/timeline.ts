@@ -2,14 +2,14 @@ import { axisBottom } from 'd3-axis';
 import { type ScaleLinear, scaleLinear } from 'd3-scale';
 import { create, select, type Selection } from 'd3-selection';
 
-// The marks of a timeline of locks, for the board and for the lab. timeline.css has their style.
+// Draws timelines of locks, for the board and for the lab. timeline.css has the style of the marks.
 
 type Group = Selection<SVGGElement, undefined, null, undefined>;
 
 /** The height of a bar. */
 const BAR = 20;
 
-/** The room below for the axis. */
+/** The height of the axis, which is below the lanes. */
 const AXIS = 26;
 
 export interface TimelineOptions {
@@ -54,7 +54,9 @@ export class Timeline {
     return new Lane(this.#svg.append('g').attr('transform', `translate(0,${top})`), this, middle);
   }
 
-  /** The axis, in units that begin at another moment. */
+  /**
+   * Draws the axis. `domain` has its first and its last value, which may count from another moment than the timeline.
+   */
   axis(domain: readonly [number, number], format: (value: number) => string): void {
     const scale = scaleLinear().domain(domain).range(this.#scale.range());
     this.#svg
@@ -74,7 +76,7 @@ export class Timeline {
   }
 }
 
-/** One process, or one node, and what became of it. */
+/** A row of the drawing, with the events of one process or one node. */
 export class Lane {
   constructor(
     private readonly group: Group,
@@ -83,7 +85,7 @@ export class Lane {
     readonly middle: number,
   ) {}
 
-  /** A time in which there was something at all. */
+  /** Draws the time for which the process or the node exists. */
   life(from: number, to: number): void {
     const { middle } = this;
     this.line('lane', this.#x(from), middle, this.#x(to), middle);
@@ -93,7 +95,7 @@ export class Lane {
     this.text('name halo', this.#x(this.timeline.from), y, name);
   }
 
-  /** A time under the lock, or, hatched, without it. */
+  /** Draws a time of work under the lock, or, hatched, without it. */
   bar(kind: 'work' | 'without-lock', from: number, to: number): void {
     if (to > from) this.#rect(kind, from, to, BAR);
   }
@@ -112,7 +114,7 @@ export class Lane {
     this.line('ttl', this.#x(from), y, this.#x(to), y);
   }
 
-  /** The end of what the store kept. */
+  /** Draws the end of the time for which the store keeps the lock. */
   end(at: number): void {
     this.line('ttl-end', this.#x(at), this.middle - 14, this.#x(at), this.middle + 18);
   }
@@ -126,17 +128,17 @@ export class Lane {
       .attr('stroke-width', 1.5);
   }
 
-  /** Somebody tried and went away. */
+  /** Draws a call that was skipped. */
   skipped(at: number): void {
     this.line('skip', this.#x(at), this.middle + 12, this.#x(at), this.middle + 20);
   }
 
-  /** Too few nodes voted. */
+  /** Draws an attempt for which too few nodes voted. */
   unavailable(at: number): void {
     this.circle('skip', at, this.middle + 16, 2.5).attr('fill', 'none');
   }
 
-  /** The lock ended under its holder. */
+  /** Draws the moment at which a holder has lost the lock. */
   lost(at: number, word: string): void {
     const x = this.#x(at);
     this.text(
@@ -153,7 +155,7 @@ export class Lane {
     this.line('handed-over', this.#x(at), this.middle, this.#x(at), this.middle + height);
   }
 
-  /** A place where there were more than may. */
+  /** Draws a band over a time, such as a time with more holders than allowed. */
   band(className: string, from: number, to: number, height: number): void {
     this.group
       .append('rect')
@@ -226,7 +228,7 @@ export class Lane {
   }
 }
 
-/** The marks by themselves, 26 by 18, for a legend. */
+/** The marks as separate drawings of 26 by 18 pixels, for a legend. */
 export const MARKS = {
   work: '<rect class="work" x="1" y="4" width="24" height="10"/>',
   withoutLock: '<rect class="without-lock" x="1" y="4" width="24" height="10"/>',
@@ -242,7 +244,7 @@ export const MARKS = {
   token: '<text class="small" x="0" y="13">#12</text>',
 } as const;
 
-/** Explains marks. They look as in the timeline beside it, and use its patterns. */
+/** Draws a legend of marks. The marks look as in the timeline on the same page, and use its patterns. */
 export function drawLegend(
   target: HTMLElement,
   items: readonly (readonly [mark: string, meaning: string])[],

@@ -1,7 +1,7 @@
 /** A file of the board's page. */
 export interface Asset {
   readonly type: string;
-  /** Compressed with Brotli, in base64. Brotli makes it an eighth smaller than gzip. */
+  /** The content in base64, compressed with Brotli, which makes it an eighth smaller than gzip does. */
   readonly brotli: string;
   /** Hash of the content, for the cache of the browser. */
   readonly hash: string;

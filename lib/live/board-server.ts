@@ -21,7 +21,8 @@ type AskedRelease =
   | { readonly asked?: undefined; readonly refusal: readonly [status: number, message: string] };
 
 /**
- * Answers the requests of the page, in a Nest application and in the command. A request has already passed the guards.
+ * Answers the requests of the page, in a Nest application and in `npx nestjs-redlock board`. A request has already
+ * passed the guards.
  */
 export class BoardServer {
   readonly #streams = new Set<() => void>();
@@ -34,7 +35,7 @@ export class BoardServer {
 
   /**
    * @param url - the whole URL, before a framework removed parts of it
-   * @param file - the part after the path of the board; empty for the page itself
+   * @param file - the part of the path after the board's own path; empty for the page itself
    */
   get({ request, response }: Exchange, url: string, file: string): void {
     const { pathname, searchParams } = new URL(url, 'http://board');
@@ -105,7 +106,7 @@ export class BoardServer {
 
   #stream(request: IncomingMessage, response: ServerResponse): void {
     if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
-    // The browser may disconnect while a guard runs. It sends no second `close`, so the stream would never end.
+    // The browser may have disconnected while a guard ran. No second `close` follows, so the stream would never end.
     if (response.destroyed) return;
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);

@@ -44,7 +44,7 @@ export function streamTo(response: ServerResponse, locks: LiveLocks, after: stri
     response.write(`id: ${id}\ndata: ${message}\n\n`);
     if (response.writableLength > MOST_UNREAD) end();
   }, after);
-  // The first message may already be too large; then `stop` did not exist yet.
+  // The first message may already have been too large. Then `end` ran before `stop` existed.
   if (isOver) stop();
   return end;
 }

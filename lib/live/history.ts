@@ -3,10 +3,13 @@ import type { HistoryEntry } from './messages.js';
 /** Milliseconds for which an entry is remembered. */
 const MEMORY_MS = 10 * 60_000;
 
-/** Most entries of one key, so that a key with many successive holders does not remove the entries of other keys. */
+/**
+ * Largest number of entries of one key, so that a key with many successive holders does not remove the entries of other
+ * keys.
+ */
 const MOST_OF_KEY = 200;
 
-/** Most entries of all keys; a few megabytes. */
+/** Largest number of entries of all keys; a few megabytes. */
 const MOST = 20_000;
 
 /** Approximate number of entries that remain after there were more than {@link MOST}. */

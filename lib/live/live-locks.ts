@@ -31,10 +31,10 @@ const PAUSE_SHARE = 3;
 /** Milliseconds from one check of the nodes to the next. */
 const CHECK_INTERVAL_MS = 2_000;
 
-/** Most entries in the timeline of a prefix. */
+/** Largest number of entries in the timeline of a prefix. */
 const MOST_OF_PREFIX = 2_000;
 
-/** The source of the locks: a `LockService`, or the stores that the command has opened. */
+/** The source of the locks: a `LockService`, or the stores that the command `npx nestjs-redlock board` has opened. */
 export interface LockSource {
   list(): AsyncIterable<LockInfo>;
   checkNodes(): Promise<NodesStatus>;
@@ -62,7 +62,7 @@ export class LiveLocks {
   readonly #viewers = new Set<Viewer>();
   /** Viewers that wait for the first look. */
   readonly #newcomers = new Set<Viewer>();
-  /** Entries of the history that no event of this process will end, by id and key of the holder. */
+  /** Entries of the history whose end no event of this process will report, by id and key of the holder. */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
@@ -73,11 +73,11 @@ export class LiveLocks {
   #isRunning = false;
   /** `true` if the next look adds to the history all holders that it finds, not only new ones. */
   #isAnew = true;
-  /** `true` if looks go on and the table is that of the last one. */
+  /** `true` while looks go on, so that the table has the locks of the last look. */
   #isFresh = false;
   #wake: (() => void) | undefined;
 
-  /** @param events - the events of this process; the command has none */
+  /** @param events - the events of this process; `npx nestjs-redlock board` has none */
   constructor(
     private readonly source: LockSource,
     private readonly about: BoardAbout,
@@ -88,8 +88,8 @@ export class LiveLocks {
   /**
    * Sends the viewer the whole state, and then each change.
    *
-   * @param after - the last id that the viewer received, if its stream was cut: it then gets the changes that it missed
-   * in place of the state, if they are known
+   * @param after - the last id that the viewer received before its stream was cut. If the changes since then are known,
+   * the viewer gets them in place of the whole state
    * @returns a function that stops the sending
    */
   watch(viewer: Viewer, after?: string): () => void {
@@ -129,7 +129,8 @@ export class LiveLocks {
   }
 
   /**
-   * Ends the holders of a lock that have one of these ids: those that the user confirmed, and none that acquired it since.
+   * Ends the holders of a lock that have one of these ids: the holders that the user confirmed, and none that acquired
+   * the lock after that.
    *
    * @returns the number of holders that were ended; `undefined` when the number of the lock is not known any more
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
@@ -158,7 +159,7 @@ export class LiveLocks {
     return this.#viewers.size === 0 && this.#newcomers.size === 0;
   }
 
-  /** Never rejects. */
+  /** Looks at the locks again and again while somebody watches. Never rejects. */
   async #run(): Promise<void> {
     this.#isRunning = true;
     if (this.events?.record()) this.#others.clear();
@@ -197,7 +198,8 @@ export class LiveLocks {
       const infos = new Map<string, LockInfo>();
       for await (const info of this.source.list()) {
         infos.set(info.key, info);
-        // One more than is sent shows that there are more. The rest of a million locks would be read at each look.
+        // Stop after one lock more than is sent, which shows that there are more. Otherwise each look would read all
+        // locks, of which there may be a million.
         if (infos.size > MOST_ROWS) break;
       }
       this.#queues = await this.source.waiting([...infos.keys()].slice(0, MOST_ROWS));
@@ -213,8 +215,8 @@ export class LiveLocks {
   }
 
   /**
-   * Notes the holders that the events do not report: those of other processes, and those of this process that acquired
-   * before the recording began.
+   * Notes the holders that the events do not report: the holders in other processes, and the holders in this process
+   * that acquired before the recording began.
    */
   #note({ begun, ended }: TableChange, held: ReadonlySet<string>, now: number): void {
     for (const { key, holder } of this.#isAnew ? this.#table.holders : begun) {
@@ -263,7 +265,7 @@ export class LiveLocks {
         ...(gone.length > 0 && { gone }),
         ...(isStatusNew && { status }),
       };
-      // One text for all viewers.
+      // Make the text once for all viewers.
       const text = JSON.stringify(message);
       this.#log.add(text);
       for (const viewer of this.#viewers) viewer(text, this.#log.id);
@@ -291,7 +293,10 @@ export class LiveLocks {
     return JSON.stringify(message);
   }
 
-  /** Runs beside the looks: the locks of the other nodes do not wait for a silent one. Never rejects. */
+  /**
+   * Runs at the same time as the looks, so that a look at the other nodes does not wait for a silent node. Never
+   * rejects.
+   */
   async #checkNodes(): Promise<void> {
     if (this.#checking || performance.now() - this.#checkedAt < CHECK_INTERVAL_MS) return;
     this.#checking = true;

@@ -1,19 +1,25 @@
 import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import type { HolderRow, LockRow, Renewal, WaiterRow } from './messages.js';
 
-/** Most characters of a key or an owner: longer ones are cut, except in the details of a lock. */
+/** Largest number of characters of a key or an owner. Longer texts are cut, except in the details of a lock. */
 const MOST_CHARACTERS = 200;
 
-/** Most holders, and most waiters, that are sent of one lock; of the others, only their number is sent. */
+/** Largest number of holders, and of waiters, that are sent of one lock. Of the others, only their number is sent. */
 const MOST_HOLDERS = 20;
 
-/** Most locks that are sent. */
+/** Largest number of locks that are sent. */
 export const MOST_ROWS = 20_000;
 
-/** Most keys that keep their numbers. When there are more, at least half of this is left. */
+/**
+ * Largest number of keys that keep their row numbers. When there are more, the oldest numbers of free keys are dropped,
+ * until half of this number is left.
+ */
 const MOST_NUMBERS = 5 * MOST_ROWS;
 
-/** Milliseconds by which two answers about the same end may differ, because each took its time; an extension adds more. */
+/**
+ * Milliseconds by which two looks may differ about the same end, because each look takes some time. An extension moves
+ * the end by more.
+ */
 const TOLERANCE_MS = 250;
 
 interface Holding {
@@ -34,7 +40,7 @@ interface Entry {
 export interface HolderChange {
   readonly key: string;
   readonly holder: LockHolder;
-  /** The latest time at which it ends, unless it is extended. */
+  /** The latest time at which the hold ends, unless it is extended. */
   readonly ends: number;
 }
 
@@ -57,7 +63,9 @@ export interface Beside {
 /** The locks at the last look. */
 export class LockTable {
   #entries = new Map<string, Entry>();
-  /** A key keeps its number while it is free for a moment, so that the page knows it for the same lock. */
+  /**
+   * The number of each key. A key keeps its number while it is free for a moment, so that the page recognizes the lock.
+   */
   readonly #numbers = new Map<string, number>();
   readonly #keys = new Map<number, string>();
   #last = 0;
@@ -112,7 +120,7 @@ export class LockTable {
   }
 
   /**
-   * Takes over the result of a look, which may end after {@link MOST_ROWS} + 1 locks.
+   * Takes over the result of a look, which may have stopped after {@link MOST_ROWS} + 1 locks.
    *
    * @param now - the time at which the look began, in milliseconds since 1970
    */

@@ -8,13 +8,13 @@ export interface HolderRow {
   readonly id: string;
   readonly owner: string;
   readonly since: number;
-  /** `null` when the key has no expiry. */
+  /** The end of the lock, unless it is extended; `null` when the key has no expiry. */
   readonly ends: number | null;
   /** The number of extensions that the server has seen. */
   readonly renewals: number;
   readonly token: number | undefined;
   readonly slot?: number;
-  /** `true` if the process of the board holds it. */
+  /** `true` if the process of the board holds the lock. */
   readonly own?: true;
 }
 
@@ -39,17 +39,17 @@ export interface LockRow {
   readonly key: string;
   /** The length of the key, if it is cut. */
   readonly length?: number;
-  /** `null` when no quorum has it: an attempt failed, or a release did not reach all nodes. */
+  /** `null` when no quorum of nodes has the lock: an attempt failed, or a release did not reach all nodes. */
   readonly mode: LockMode | null;
   readonly permits?: number;
   /** Sorted by the time at which they end, the earliest first. */
   readonly holders: readonly HolderRow[];
-  /** The number of holders beside these. */
+  /** The number of further holders, which are not in `holders`. */
   readonly more?: number;
   readonly waiters: readonly WaiterRow[];
-  /** The number of waiters beside these. */
+  /** The number of further waiters, which are not in `waiters`. */
   readonly moreWaiters?: number;
-  /** The number of nodes that have it, and the number of all nodes. */
+  /** The number of nodes that have the lock, and the number of all nodes. */
   readonly nodes: readonly [have: number, of: number];
 }
 
@@ -88,10 +88,10 @@ export interface CampaignRow {
   readonly isLeader: boolean;
 }
 
-/** The state of the store and of this process, beside the locks. */
+/** The state of the store and of this process, without the locks. */
 export interface BoardStatus {
   readonly nodes: NodesRow | undefined;
-  /** The reason why the locks cannot be read at present; the page then shows those of the last look. */
+  /** The reason why the locks cannot be read at present; the page then shows the locks of the last look. */
   readonly problem?: string;
   readonly ticks: readonly TickRow[];
   readonly campaigns: readonly CampaignRow[];
@@ -99,16 +99,16 @@ export interface BoardStatus {
   readonly hasMore: boolean;
 }
 
-/** A lock that the application has declared, also while nobody holds it. */
+/** A lock that the application has declared, even while nobody holds it. */
 export interface DeclaredRow {
   readonly name: string;
-  /** `null` when a function returns them. */
+  /** `null` when a function returns the keys. */
   readonly keys: readonly string[] | null;
   readonly team?: string;
   readonly about?: string;
   readonly mode: LockMode;
   readonly permits?: number;
-  /** The rest of its policy, as names and values of options. */
+  /** The other options of its policy, as a text of names and values. */
   readonly policy: string;
   /** The options that the module overrides. */
   readonly overridden: readonly string[];
@@ -116,7 +116,7 @@ export interface DeclaredRow {
 
 /** The facts that stay the same while the server runs. */
 export interface BoardAbout {
-  /** The readable name of this process; the command has none. */
+  /** The readable name of this process; `npx nestjs-redlock board` has none. */
   readonly owner?: string;
   /** The `name` of the `RedlockModule`. */
   readonly instance?: string;
@@ -126,7 +126,7 @@ export interface BoardAbout {
 
 export interface Snapshot {
   readonly type: 'snapshot';
-  /** Identifies the run of the server: the numbers of rows mean nothing in another. */
+  /** Identifies the run of the server: the numbers of rows are not valid in another run. */
   readonly epoch: string;
   readonly now: number;
   readonly about: BoardAbout;
@@ -137,7 +137,7 @@ export interface Snapshot {
 export interface Change {
   readonly type: 'change';
   readonly now: number;
-  /** New locks, and those with a change other than an extension. */
+  /** New locks, and locks with a change other than an extension. */
   readonly rows?: readonly LockRow[];
   readonly renewed?: readonly Renewal[];
   readonly gone?: readonly number[];
@@ -152,12 +152,12 @@ export type HistoryEntry =
       readonly kind: 'held';
       readonly key: string;
       readonly who: string;
-      /** The time at which it began to wait, if it did. */
+      /** The start of the wait for the lock, if there was one. */
       readonly asked?: number;
       readonly from: number;
-      /** `undefined` while it lasts. */
+      /** The end of the hold; `undefined` while it lasts. */
       to?: number;
-      /** `'ended'` when it is not known if it was released or its ttl had passed. */
+      /** `'ended'` when it is not known whether the lock was released or its ttl had passed. */
       end?: 'released' | 'lost' | 'ended';
       readonly token?: number | undefined;
       readonly slot?: number;
@@ -204,10 +204,10 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
-/** The most holders that one request may end. The server asks the store for each holder. */
+/** Largest number of holders that one request may end. The server asks the store for each holder. */
 export const MOST_RELEASED = 500;
 
-/** The request of the page to end holders of a lock: those that the user confirmed. */
+/** The request of the page to end holders of a lock: the holders that the user confirmed. */
 export interface ReleaseRequest {
   readonly epoch: string;
   readonly n: number;

@@ -4,9 +4,9 @@ import type { IncomingMessage } from 'node:http';
 export const BOARD_HEADER = 'x-redlock-board';
 
 /**
- * Returns the reason why a request for data is not one of the page's own; `undefined` when it may be. Browsers send the
- * origin of a request in `Sec-Fetch-Site`, to servers with https and on loopback, and in `Origin`. A client that sends
- * neither is no browser, and has nobody's cookies.
+ * Returns the reason why a request for data does not come from the board's own page; `undefined` when it may come from
+ * there. Browsers send the origin of a request in `Sec-Fetch-Site`, to servers with https and on loopback, and in
+ * `Origin`. A client that sends neither is no browser, and has no cookies of a user.
  *
  * @see https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
  */
@@ -21,8 +21,8 @@ export function whyForeign({ headers }: Pick<IncomingMessage, 'headers'>): strin
 }
 
 /**
- * Returns the same for a server on the loopback interface. Other pages of the browser can reach that, too, when their host
- * name resolves to it (DNS rebinding).
+ * Checks a request as {@link whyForeign} does, for a server on the loopback interface. A page of another site can reach
+ * such a server, too, when the site's host name resolves to the loopback address (DNS rebinding).
  */
 export function whyNotLoopback(request: Pick<IncomingMessage, 'headers' | 'socket'>): string | undefined {
   const { headers, socket } = request;

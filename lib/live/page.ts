@@ -1,4 +1,4 @@
-/** The browser may load files only from this server, and runs no script inside the page. */
+/** The browser may load files only from this server, and runs no script that is written in the page itself. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

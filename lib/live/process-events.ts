@@ -13,7 +13,7 @@ import { TICK_RAN_CHANNEL, type TickRanEvent } from '../telemetry/tick-ran.js';
 import type { History } from './history.js';
 import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 
-/** Shortest wait that the board shows, in milliseconds: an acquisition without a wait also takes a round trip. */
+/** Shortest wait that the board shows, in milliseconds. A shorter time may be only the round trip of an acquisition. */
 const SHORTEST_WAIT_MS = 20;
 
 /** Milliseconds for which events are still recorded after nobody watches any more: the length of a timeline. */
@@ -45,7 +45,7 @@ export class ProcessEvents {
   #isRecording = false;
   #restTimer: NodeJS.Timeout | undefined;
 
-  /** @param owner - the name of this process , as holders show it */
+  /** @param owner - the name of this process, as holders show it */
   constructor(
     private readonly owner: string,
     private readonly instance: string | undefined,
@@ -88,7 +88,7 @@ export class ProcessEvents {
     return true;
   }
 
-  /** Stops to record after some time, because nobody watches. A user who returns earlier finds no gap. */
+  /** Ends the recording after some time, because nobody watches. A user who returns earlier finds no gap. */
   rest(): void {
     clearTimeout(this.#restTimer);
     this.#restTimer = setTimeout(() => this.#forget(), RECORDED_FOR_MS).unref();
@@ -126,7 +126,7 @@ export class ProcessEvents {
     return found;
   }
 
-  /** Stops to record, and drops the records: without the events of ends they would soon be wrong. */
+  /** Ends the recording, and drops the records: without the events that end an entry they would soon be wrong. */
   #forget(): void {
     if (!this.#isRecording) return;
     this.#isRecording = false;

@@ -6,7 +6,7 @@ import type { WaiterRow } from './messages.js';
  *
  * @param calls - the waiting calls of this process, in order
  * @param queue - the queue in the store, where all calls of a process in one mode are one waiter
- * @param process - the name of this process in the queue; the command has none
+ * @param process - the name of this process in the queue; `npx nestjs-redlock board` has none
  */
 export function waitersOf(
   calls: readonly WaiterRow[],

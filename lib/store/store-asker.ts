@@ -13,7 +13,10 @@ import type {
 } from '../core/ports.js';
 import type { WaiterId } from '../core/waiter-id.js';
 
-/** Milliseconds, longer than any pause of a machine, so that a lock expires only when a test wants it. */
+/**
+ * The default ttl of the tests in milliseconds. It is longer than any pause of a machine, so that a lock expires only
+ * when a test wants it.
+ */
 export const TTL = 60_000;
 
 /** The number of permits, unless a test gives another one. */
@@ -59,8 +62,8 @@ export const IN_TURN = 100;
 export const MARKED = 1_000;
 
 /**
- * Runs a scenario whose outcome is valid only within `milliseconds` after the scenario called `begins`. A scenario that
- * failed later is repeated, because the machine was paused.
+ * Runs a scenario whose outcome is valid only within `milliseconds` after the scenario has called `begins`. If the
+ * scenario fails later, the machine was paused, and the scenario is repeated.
  */
 export async function inTime<Result>(
   milliseconds: number,
@@ -88,7 +91,10 @@ export interface ContractRunner {
 export interface Contract {
   test(name: string, body: () => Promise<void>): unknown;
   readonly modes: readonly LockMode[];
-  /** A short ttl in milliseconds: a test can wait for its end, and a request on a busy machine is faster. */
+  /**
+   * A short ttl in milliseconds. It is short enough that a test can wait for its end, and longer than a request takes
+   * on a busy machine.
+   */
   readonly lapse: number;
   /** Largest number of permits that a test holds at a time. */
   readonly mostPermits: number;
@@ -140,7 +146,7 @@ export class StoreAsker {
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
-    assert.ok(this.store.raise, 'a store that is one of several nodes has `raise`');
+    assert.ok(this.store.raise, 'a store that is one of several nodes must have `raise`');
     return this.store.raise(lease, token);
   }
 
@@ -173,7 +179,7 @@ export class StoreAsker {
 
 /** A waiter in the queue. */
 export class Waiter {
-  /** The delays in the messages that it received, in milliseconds. */
+  /** The delays in the messages that the waiter has received, in milliseconds. */
   readonly told: number[] = [];
   readonly #came = performance.now();
   readonly #subscription: Subscription;
@@ -182,7 +188,7 @@ export class Waiter {
     readonly id: WaiterId,
     private readonly store: Store,
   ) {
-    assert.ok(store.listen && store.leave, 'a store that keeps the order has `listen` and `leave`');
+    assert.ok(store.listen && store.leave, 'a store that keeps the order must have `listen` and `leave`');
     this.#subscription = store.listen(id, (after) => {
       this.told.push(after);
     });

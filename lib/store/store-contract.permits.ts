@@ -42,7 +42,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     });
   }
 
-  test('grants the next free slot from the requested one on, then from the lowest, and the lowest without a request', async () => {
+  test('grants the next free slot from the requested slot on, then from slot 0, and the lowest slot without a request', async () => {
     const ask = open();
     const key = freshKey();
     const slots: unknown[] = [];
@@ -96,7 +96,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(mover, exactly(2))).slots, [2]);
   });
 
-  test('extends a lease only in its known slot, and frees another one', async () => {
+  test('extends a lease only in its known slot, and frees another slot', async () => {
     const ask = open();
     const key = freshKey();
     const lease = permits(3, key);
@@ -129,11 +129,11 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       await ask.release(lease);
     }
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, first.token);
-    // The tokens of other slots have grown since, which does not affect this slot.
+    // The tokens of other slots have grown meanwhile, which does not affect this slot.
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 
-  test('grants the slot of an expired holder to another, while others continue', async () => {
+  test('grants the slot of an expired holder to another lease, while other holders continue', async () => {
     const ask = open();
     const { key, staying, lapsing, token, slots } = await inTime(lapse, async (begins) => {
       const full = freshKey();
@@ -205,7 +205,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
 
   if (!modes.includes('exclusive')) return;
 
-  test('orders the tokens of permits and exclusive locks as they exclude each other', async () => {
+  test('gives an exclusive lock a larger token than all permits before it, and the other way round', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;
@@ -218,7 +218,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const writer = leaseOf(kindOf('exclusive'), key);
       last = (await ask.granted(writer)).token;
       assert.ok(tokens.every((token) => token < last));
-      // The next tokens must also be above a token that is far ahead.
+      // The next tokens must also be larger than a token that is far ahead of the clock.
       if (ask.store.raise && (await ask.raise(writer, last + 100_000))) last += 100_000;
       await ask.release(writer);
     }

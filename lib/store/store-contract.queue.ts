@@ -20,7 +20,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
   /** Makes a waiter that was refused and is in the queue. */
-  async function inLine(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
+  async function inQueue(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
     const waiter = await ask.waiter(mode, key);
     await ask.refused(leaseOf(kindOf(mode, count), key), waiter.terms);
     return waiter;
@@ -35,8 +35,8 @@ export function queueContract({ test, open, modes }: Contract): void {
       const key = freshKey();
       const holder = leaseOf(blocking, key);
       await ask.granted(holder, { ordered: true });
-      const first = await inLine(ask, mode, key, 1);
-      const second = await inLine(ask, mode, key, 1);
+      const first = await inQueue(ask, mode, key, 1);
+      const second = await inQueue(ask, mode, key, 1);
       await ask.release(holder);
       await first.toldAtOnce();
       const lease = leaseOf(kind, key);
@@ -54,7 +54,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   for (const mode of modes) {
     const blocking = kindOf(mode === 'shared' && has('exclusive') ? 'exclusive' : mode, 1);
     if (blocking.mode === 'shared') continue;
-    test(`in the mode '${mode}' are shown in their order, with their owners, until they leave or are granted`, async () => {
+    test(`lists waiters in the mode '${mode}' in their order, with their owners, until they leave or get the lock`, async () => {
       const ask = open();
       const { store } = ask;
       if (!store.listen || !store.waiting) return;
@@ -65,15 +65,15 @@ export function queueContract({ test, open, modes }: Contract): void {
       const holder = leaseOf(blocking, key);
       await ask.granted(holder, { ordered: true });
       const before = Date.now();
-      const first = await inLine(ask, mode, key, 1);
-      const second = await inLine(ask, mode, key, 1);
+      const first = await inQueue(ask, mode, key, 1);
+      const second = await inQueue(ask, mode, key, 1);
       const [none, found] = await shown();
       assert.deepEqual(none, []);
       assert.deepEqual(
         found?.map(({ process, number, owner, mode: theirs }) => [process, number, owner, theirs]),
         [first, second].map(({ id: { process, number, owner } }) => [process, number, owner, mode]),
       );
-      // The clock of the store may differ from this one, but not by as much as a ttl.
+      // The clock of the store may differ from the clock of this process, but not by as much as a ttl.
       const [one, another] = found!.map(({ since }) => since) as [number, number];
       assert.ok(Math.abs(one - before) < TTL && another > one, `${before}: ${one}, ${another}`);
       await second.leave();
@@ -101,7 +101,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const early = await ask.waiter(mode, key);
         const holder = leaseOf(kind, key);
         await ask.granted(holder, { ordered: true });
-        const first = await inLine(ask, mode, key, 1);
+        const first = await inQueue(ask, mode, key, 1);
         const late = await ask.waiter(mode, key);
         begins();
         await ask.release(holder);
@@ -109,7 +109,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // A caller with a longer wait, until now for another key, comes before them.
+        // A caller that has waited longer, until now for another key, comes before the waiters of this key.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);
@@ -118,16 +118,16 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`goes on to the next when waiters in the mode '${mode}' leave, or do not take their turn`, async () => {
+    test(`goes on to the next waiter when waiters in the mode '${mode}' leave, or do not take their turn`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
       const holder = leaseOf(kind, key);
       await ask.granted(holder, { ordered: true });
       const [leaving, hanging, last] = [
-        await inLine(ask, mode, key, 1),
-        await inLine(ask, mode, key, 1),
-        await inLine(ask, mode, key, 1),
+        await inQueue(ask, mode, key, 1),
+        await inQueue(ask, mode, key, 1),
+        await inQueue(ask, mode, key, 1),
       ];
       await ask.release(holder);
       await leaving.toldAtOnce();
@@ -159,10 +159,10 @@ export function queueContract({ test, open, modes }: Contract): void {
         const reader = leaseOf(SHARED, key);
         const early = await ask.waiter('shared', key);
         await ask.granted(reader, { ordered: true });
-        const writer = await inLine(ask, 'exclusive', key);
+        const writer = await inQueue(ask, 'exclusive', key);
         await ask.store.holdBack?.(writer.id, writer.waited);
         await ask.refused(leaseOf(SHARED, key), { ordered: true });
-        const late = await inLine(ask, 'shared', key);
+        const late = await inQueue(ask, 'shared', key);
         // A reader that came before the writer joins the present readers.
         const joining = leaseOf(SHARED, key);
         await ask.granted(joining, early.terms);
@@ -182,16 +182,16 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test('tells adjacent waiting readers together, but not those behind a writer', async () => {
+    test('tells adjacent waiting readers together, but no reader behind a writer', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
       const holder = leaseOf(EXCLUSIVE, key);
       await ask.granted(holder, { ordered: true });
       const together: Waiter[] = [];
-      for (let count = 0; count < 4; count++) together.push(await inLine(ask, 'shared', key));
-      const writer = await inLine(ask, 'exclusive', key);
-      const behind = await inLine(ask, 'shared', key);
+      for (let count = 0; count < 4; count++) together.push(await inQueue(ask, 'shared', key));
+      const writer = await inQueue(ask, 'exclusive', key);
+      const behind = await inQueue(ask, 'shared', key);
       await ask.release(holder);
       for (const waiter of together) await waiter.toldAtOnce();
       const reading = together.map(() => leaseOf(SHARED, key));
@@ -210,9 +210,9 @@ export function queueContract({ test, open, modes }: Contract): void {
       if (!ask.store.listen) return;
       const key = freshKey();
       await ask.granted(leaseOf(SHARED, key), { ordered: true });
-      const writer = await inLine(ask, 'exclusive', key);
+      const writer = await inQueue(ask, 'exclusive', key);
       await ask.store.holdBack?.(writer.id, writer.waited);
-      const late = await inLine(ask, 'shared', key);
+      const late = await inQueue(ask, 'shared', key);
       await ask.store.letPass?.(writer.id);
       await writer.leave();
       await ask.granted(leaseOf(SHARED, key), late.terms);
@@ -301,7 +301,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`keeps out callers in the mode '${mode}' for a few seconds only by the mark of a dead waiter`, async () => {
+    test(`ends the mark of a dead waiter after a few seconds, and grants callers in the mode '${mode}' again`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -317,7 +317,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 
   function permits(): void {
-    test('tells as many waiters for permits as come free at once', async () => {
+    test('tells as many waiters as permits that are freed at once', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -325,7 +325,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       const holders = [1, 2, 3].map(() => leaseOf(kind, key));
       for (const holder of holders) await ask.granted(holder, { ordered: true });
       const waiters: Waiter[] = [];
-      for (let count = 0; count < 4; count++) waiters.push(await inLine(ask, 'permits', key));
+      for (let count = 0; count < 4; count++) waiters.push(await inQueue(ask, 'permits', key));
       for (const holder of holders) await ask.release(holder);
       const [last] = waiters.splice(3) as [Waiter];
       for (const waiter of waiters) {
@@ -345,7 +345,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const kind = kindOf('permits', 3);
         const holders = [1, 2, 3].map(() => leaseOf(kind, key));
         for (const holder of holders) await ask.granted(holder, { ordered: true });
-        const first = await inLine(ask, 'permits', key);
+        const first = await inQueue(ask, 'permits', key);
         begins();
         await ask.release(holders[0]!);
         await first.toldAtOnce();
@@ -361,16 +361,16 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (!has('exclusive')) return;
 
-    test('lets no later permit pass a waiter for an exclusive lock, even if some are free', async () => {
+    test('lets no later caller for a permit pass a waiter for an exclusive lock, even if permits are free', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
       const kind = kindOf('permits', 3);
       const holder = leaseOf(kind, key);
       await ask.granted(holder, { ordered: true });
-      const writer = await inLine(ask, 'exclusive', key);
+      const writer = await inQueue(ask, 'exclusive', key);
       await ask.store.holdBack?.(writer.id, writer.waited);
-      const late = await inLine(ask, 'permits', key);
+      const late = await inQueue(ask, 'permits', key);
       await ask.refused(leaseOf(kind, key), { ordered: true });
       await ask.release(holder);
       await writer.toldAtOnce();

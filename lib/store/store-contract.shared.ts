@@ -4,13 +4,13 @@ import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
 /** The contract of readers. */
 export function sharedContract({ test, open, modes, lapse }: Contract): void {
-  test('admits any number of readers, in one phase with one token where several stores agree on it', async () => {
+  test('admits any number of readers, with one token for a phase if the store is one of several nodes', async () => {
     const ask = open();
     const key = freshKey();
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
     const tokens = new Set<number>();
     for (const [index, reader] of readers.entries()) {
-      // The proposed token is above the one that the readers have.
+      // The proposed token is larger than the token of the readers.
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
@@ -35,7 +35,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const { token } = await ask.granted(one);
     await ask.granted(another);
     assert.equal(await ask.raise(one, token + 500), true);
-    // Readers do not affect each other: a reader that asks for a smaller token already has a larger one.
+    // Readers do not affect each other: the larger token of one reader does not prevent a raise for another reader.
     assert.equal(await ask.raise(another, token + 100), true);
     assert.equal((await ask.granted(third)).token, token + 500);
   });
@@ -56,7 +56,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     }
   });
 
-  test('gives a lease of several keys a token that no later one is below, on any of them', async () => {
+  test('gives a lease of several keys a token that is smaller than all later tokens of these keys', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const one = leaseOf(SHARED, a);
@@ -87,7 +87,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
 
   if (!modes.includes('exclusive')) return;
 
-  test('orders the tokens of readers and writers as they exclude each other (S21)', async () => {
+  test('gives a writer a larger token than all readers before it, and the other way round (S21)', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;

@@ -46,9 +46,10 @@ export interface StoreUnderTest {
 const TEST_LIMIT_MS = 120_000;
 
 /**
- * Defines tests for all guarantees of a store: those of `LockStore` in each of its modes, and those of `WaitQueue`,
- * `StarvationGuard` and `QuorumStore` if the store has them. The store must have `LockDirectory`, which the tests use
- * to read held locks. The tests lock keys that begin with `{contract}`, and assume that no one else does.
+ * Defines tests for all guarantees of a store. These are the guarantees of `LockStore` in each of its modes, and of
+ * `WaitQueue`, `StarvationGuard` and `QuorumStore` if the store has them. The store must have `LockDirectory`, which
+ * the tests use to read held locks. The tests lock keys that begin with `{contract}`, and assume that nothing else
+ * locks such keys.
  *
  * @param runner - the functions of Jest, Vitest or `node:test`
  * @param name - the name of the store in the tests
@@ -232,7 +233,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(slots, mode === 'permits' ? [0, 0, 0] : undefined);
   });
 
-  test('does not count a lock of several keys as held when one is gone', async () => {
+  test('does not count a lock of several keys as held when one of the keys is gone', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const lease = leaseOf(kind, [a, b]);
@@ -261,7 +262,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     );
   });
 
-  test('gives a larger token than that of an expired lease, and keeps it in an extension', async () => {
+  test('gives a larger token after an expired lease, and keeps the token in an extension', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -274,7 +275,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, granted.token);
   });
 
-  test('raises tokens to the one on which nodes agree, and gives larger ones after it', async () => {
+  test('raises tokens to the token on which nodes agree, and gives larger tokens after it', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const [a, b] = [freshKey(), freshKey()];
@@ -282,7 +283,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const { token } = await ask.granted(lease);
     assert.equal(await ask.raise(lease, token + 1_000), true);
     for (const key of [a, b]) assert.equal((await ask.read(key))?.holders[0]?.fencingToken, token + 1_000);
-    // The lease may have been granted again since, with the larger token.
+    // A raise to a smaller token fails: the lease may have been granted again since, with the larger token.
     assert.equal(await ask.raise(lease, token), false);
     assert.equal((await ask.read(a))?.holders[0]?.fencingToken, token + 1_000);
     await ask.release(lease);
@@ -390,7 +391,7 @@ function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses ${another} beside ${one} with the name of the holder, and grants it after that`, async () => {
+      test(`refuses ${another} beside ${one} with the name of the holder, and grants ${another} after its release`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

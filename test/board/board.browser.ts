@@ -174,7 +174,7 @@ describe('the page filters locks', () => {
   test('by owner and state together', async () => {
     await page.getByRole('textbox', { name: 'Owner' }).fill('jobs');
     await page.getByLabel('State').selectOption({ label: 'shared' });
-    await page.getByText('1 fit', { exact: true }).waitFor();
+    await page.getByText('1 match', { exact: true }).waitFor();
     expect(await rows()).toEqual(['shared']);
   });
 });
@@ -271,7 +271,7 @@ test('the page renders fewer than 60 rows for 10,000 locks, and its search finds
   expect(await page.locator('.rows .row').count()).toBeLessThan(60);
   const began = performance.now();
   await page.fill('input[name=search]', 'order:07777');
-  await page.getByText('1 fit', { exact: true }).waitFor();
+  await page.getByText('1 match', { exact: true }).waitFor();
   await lockButton(page, 'order:07777').waitFor();
   // This time is only for readers of the test log. A busy machine would falsify an assertion.
   process.stdout.write(`one of 10,000 locks found in ${Math.round(performance.now() - began)} ms\n`);

@@ -84,7 +84,7 @@ describe('doctor', () => {
     const nodes = [good[0]!, `redis://localhost:${good[0]!.port}`, good[1]!, good[2]!];
     const run = await doctor([...nodes, replica, evicting, inCluster]);
     expect(run.code).toBe(1);
-    expect(said(run, `localhost:${good[0]!.port}`)[0]).toContain('name each server once');
+    expect(said(run, `localhost:${good[0]!.port}`)[0]).toContain('list each server once');
     expect(said(run, replica.port).join()).toContain('it is a replica, which loses locks');
     expect(said(run, evicting.port).join()).toContain('maxmemory-policy is volatile-lru');
     expect(said(run, inCluster.port).join()).toContain('it is a node of a Redis Cluster');

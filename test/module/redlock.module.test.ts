@@ -157,7 +157,7 @@ describe('forRoot', () => {
     await until(() => app.lines.of('warn').length === warnings);
     expect(app.lines.of('warn')).toEqual(
       Array.from({ length: warnings }, () =>
-        expect.stringMatching(/a restart can forget locks.*`restartGuard: false` accepts it/),
+        expect.stringMatching(/a restart can forget locks.*`restartGuard: false` accepts this risk/),
       ),
     );
     await app.close();

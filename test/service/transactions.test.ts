@@ -471,7 +471,11 @@ describe('a lock with transaction hooks', () => {
       () => 'yes',
       /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,
     ],
-    ['returns a string', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
+    [
+      'returns a string',
+      () => 'yes',
+      /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,
+    ],
   ])('is acquired when `inTransaction` %s, and the failure is logged once', async (_, hook, told) => {
     await start({ inTransaction: hook as () => object });
     await plain.run();

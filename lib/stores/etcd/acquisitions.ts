@@ -11,14 +11,17 @@ import { type RefusalContext, Refusals } from './refusals.js';
 import type { Releases } from './releases.js';
 import type { SlotHints } from './slot-hints.js';
 
-/** Largest number of attempts of a request: it is repeated when the key that refused it no longer exists. */
+/** Largest number of rounds of a request. A round is repeated when the key that refused it no longer exists. */
 const MOST_ROUNDS = 16;
 
-/** Seconds for which the queue entries of a dead process stay. Other waiters skip such entries much earlier. */
+/**
+ * Time to live of queue entries, in seconds: the entries of a dead process stay for so long. Other waiters skip such
+ * entries much earlier.
+ */
 const PLACE_SECONDS = 60;
 
 export interface AcquireContext extends RefusalContext {
-  /** The etcd leases of queue entries, separate from those of locks. */
+  /** The etcd leases of queue entries, separate from the etcd leases of locks. */
   readonly placeLeases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;
@@ -28,7 +31,8 @@ export interface AcquireContext extends RefusalContext {
 }
 
 /**
- * Stores each lease in one transaction, which checks that certain keys do not exist, and otherwise reads those keys.
+ * Stores each lease in one transaction, which checks that certain keys do not exist. If one of them exists, the
+ * transaction reads these keys instead.
  */
 export class Acquisitions {
   readonly #refusals: Refusals;
@@ -70,7 +74,7 @@ export class Acquisitions {
     const { lease, position, wish } = request;
     const { kind } = lease;
     let etcdLease = first;
-    /** `true` while no key expires with the etcd lease, so that another attempt can use it. */
+    /** `true` while no key is attached to the etcd lease, so that another attempt can use it. */
     let isUnused = true;
     const hinted =
       kind.mode === 'permits' && !wish ? lease.keys.map((key) => hints.take(key, kind.permits)) : undefined;
@@ -91,7 +95,7 @@ export class Acquisitions {
           next: position && places.nextAt(keys[0] ?? '', position),
         };
         // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
-        if (lease.ended) throw new Error('given up before it could be asked');
+        if (lease.ended) throw new Error('the attempt ended before the request was sent');
         let reply: TxnReply;
         try {
           reply = await this.context.transactions.run(transactionOf(asked, round, places), timeLeft(asked));
@@ -117,7 +121,9 @@ export class Acquisitions {
           passes = true;
         }
       }
-      throw new Error(`gave up after ${MOST_ROUNDS} rounds: the stored keys changed during each of them`);
+      throw new Error(
+        `gave up after ${MOST_ROUNDS} rounds: in each of them, another request changed the keys in etcd`,
+      );
     } finally {
       if (isUnused) {
         leases.giveBack(etcdLease);
@@ -192,8 +198,8 @@ export class Acquisitions {
   }
 
   /**
-   * Replaces an etcd lease that no longer exists: that of the lock or that of the queue entry. etcd does not report
-   * which.
+   * Replaces the etcd lease that no longer exists. It is the lease of the lock or of the queue entry, and etcd does not
+   * report which, so this method reads the remaining time of both.
    */
   async #replaced(asked: Asked, { etcdLease, place }: Round): Promise<EtcdLease> {
     const { leases, placeLeases } = this.context;

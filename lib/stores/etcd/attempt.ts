@@ -25,11 +25,15 @@ export interface Round {
   readonly etcdLease: EtcdLease;
   readonly slots: readonly number[];
   /**
-   * `true` after another caller took the chosen slot first. Callers at the same time must then choose different slots.
+   * `true` after another caller took the chosen slot first. Callers that ask at the same time must then choose
+   * different slots.
    */
   readonly collided: boolean;
   readonly names: readonly string[];
-  /** `true` if the last read showed that this lease excludes no earlier waiter. */
+  /**
+   * `true` if the transaction need not check the queue: the last read showed that this lease delays no earlier waiter,
+   * or the request is not ordered.
+   */
   readonly passes: boolean;
   readonly place: PlaceAt | undefined;
   readonly next: Next | undefined;
@@ -81,7 +85,9 @@ export function whyNot({ keys, request }: Asked): Error | undefined {
   const each = request.lease.kind.mode === 'permits' ? 4 : 2;
   const most = Math.floor((MOST_OPERATIONS - 3) / each);
   if (keys.length > most)
-    return new Error(`cannot store a lock of ${keys.length} keys: ${most} are the most of one transaction`);
+    return new Error(
+      `cannot store a lock of ${keys.length} keys: one transaction of etcd can hold at most ${most}`,
+    );
   return undefined;
 }
 
@@ -89,7 +95,11 @@ export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | un
   return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 
-/** @throws NoTimeError when the time limit of the caller has passed */
+/**
+ * Milliseconds that are left of the caller's time limit.
+ *
+ * @throws NoTimeError when the time limit has passed
+ */
 export function timeLeft({ request, since }: Asked): number {
   const left = request.limit - elapsedSince(since);
   if (left <= 0) throw new NoTimeError('there was no time left to ask');

@@ -2,27 +2,30 @@ import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
 import { entriesAt, get, modifiedAt, put, revisionOf, type TxnReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
-/** Milliseconds that a raise in the background may take. */
+/** Time limit in milliseconds for a raise of the base in the background. */
 const RAISE_LIMIT_MS = 5_000;
 
-/** The number that is added to a revision of the cluster, and the revision at which it was written. */
+/**
+ * The base is the number that is added to a revision of the cluster to make a fencing token. `revision` is the revision
+ * at which the base was written.
+ */
 export interface Base {
-  /** The name of its key. */
+  /** The name of the base's key in etcd. */
   readonly name: string;
   readonly value: number;
-  /** The id of the cluster where it was written. */
+  /** The id of the cluster in which the base was written. */
   readonly cluster: string;
   readonly revision: number;
 }
 
 /**
- * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1. Without the base, a
- * resource that has seen tokens of another store would refuse all of them: those tokens are large, because they follow
- * the clock.
+ * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
+ * stores are large, because they follow the clock. Without the base, a resource that has seen tokens of another store
+ * would refuse the tokens of etcd.
  */
 export class Bases {
   #base: Promise<Base> | undefined;
-  /** The largest revision before the cluster's revision went back, at the time of the request for the base. */
+  /** The value of `transactions.wentBackFrom` when the present base was requested. */
   #wentBackFrom: number | undefined;
 
   constructor(
@@ -69,9 +72,9 @@ export class Bases {
   }
 
   /**
-   * Checks the rights to read and write the base without a write. etcd checks the rights for all operations of a
-   * transaction, also for those whose condition is false. The condition is false here: no key has revision 1, the
-   * revision of an empty etcd.
+   * Checks the rights to read and write the base, and writes nothing. etcd checks the rights for all operations of a
+   * transaction, even if their condition is false. The condition is false here: no key has revision 1, the revision of
+   * an empty etcd.
    */
   async tryToWrite(limit: number): Promise<void> {
     const [compare, success] = [[modifiedAt(this.name, 1)], [put(this.name, '')]];
@@ -114,7 +117,7 @@ export class Bases {
     if (reply.succeeded)
       return { name: this.name, value, cluster, revision: revisionOf(reply.header), isMine: true };
     const found = this.#baseOf(reply);
-    if (!found) throw new Error('somebody has deleted the base of tokens meanwhile');
+    if (!found) throw new Error('another client has deleted the base of tokens meanwhile');
     return { ...found, isMine: false };
   }
 

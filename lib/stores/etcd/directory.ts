@@ -98,7 +98,7 @@ export class Directory {
 
 function stateOf({ holders }: KeyView, base: number, left: ReadonlyMap<string, number>): HeldKey | undefined {
   const live = holders
-    // With many leases, only some were asked for their remaining time.
+    // With many etcd leases, `left` has the remaining time of only some of them.
     .map((holder) => asKeyHolder(holder, base, left.get(holder.etcdLease) ?? Infinity))
     .filter(({ remaining }) => remaining > 0)
     .toSorted((a, b) => a.remaining - b.remaining);

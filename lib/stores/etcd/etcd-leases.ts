@@ -7,13 +7,16 @@ import { entriesAt, type Entry, get, type Header, type KeyRange, type TxnReply }
 /** The number of keys in one transaction: etcd accepts 128 operations. */
 const PAGE = 100;
 
-/** Largest number of leases that are asked for their remaining time, when many hold a key. */
+/** Largest number of etcd leases whose remaining time is read, if many leases hold a key. */
 const MOST_ASKED = 64;
 
 /** Time limit in milliseconds for a read that no lock waits for. */
 const LOOK_LIMIT_MS = 5_000;
 
-/** A lease in the sense of etcd: keys are attached to it and expire with it. A `Lease` is one attempt to lock. */
+/**
+ * A lease in the sense of etcd: keys are attached to it and expire with it. A `Lease` of this library is something
+ * else: one attempt to lock.
+ */
 export class EtcdLease {
   /**
    * `true` when etcd has reported that the lease does not exist: no new key uses it. A former leader, or a leader that
@@ -74,9 +77,9 @@ export function limitOf(ttl: number): number {
 
 /** The etcd leases of this process. */
 export class EtcdLeases {
-  /** Shared etcd leases by their seconds, for locks that are renewed until they are released. */
+  /** Shared etcd leases by their ttl in seconds, for locks that are renewed until they are released. */
   readonly #shared = new Map<number, Promise<EtcdLease>>();
-  /** Unused etcd leases by their seconds, from attempts that were refused. */
+  /** Unused etcd leases by their ttl in seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
   /** Called when a shared etcd lease was renewed, and all its locks with it. */
   onRenewed: (lease: EtcdLease) => void = () => undefined;
@@ -86,7 +89,9 @@ export class EtcdLeases {
     private readonly names: Names,
   ) {}
 
-  /** Returns the shared etcd lease of this process for locks of so many seconds. At least half of its time is left. */
+  /**
+   * Returns the shared etcd lease of this process for locks with a ttl of `seconds`. At least half of its time is left.
+   */
   async shared(seconds: number, limit: number): Promise<EtcdLease> {
     let granted = this.#shared.get(seconds);
     if (!granted) {
@@ -130,7 +135,10 @@ export class EtcdLeases {
     if (rest) this.drop(rest);
   }
 
-  /** Revokes an etcd lease without important keys. If that fails, it ends when its time has passed. */
+  /**
+   * Revokes an etcd lease whose keys, if there are any, are not needed. If that fails, the etcd lease ends when its
+   * time has passed.
+   */
   drop(lease: EtcdLease): void {
     this.revoke(lease, limitOf(lease.ttl)).catch(() => undefined);
   }
@@ -149,7 +157,8 @@ export class EtcdLeases {
    * Renews an etcd lease, and then reads its keys.
    *
    * A former leader that does not know of its successor yet also renews leases. So a read through the same member
-   * follows, for which etcd needs a majority. When its term is the same, the leader was the real one.
+   * follows, for which etcd needs a majority. If both answers have the same term, the leader that renewed the lease was
+   * the real one.
    *
    * @throws Error when the result is unknown
    */
@@ -188,7 +197,7 @@ export class EtcdLeases {
     }
   }
 
-  /** Returns a new etcd lease; `seconds` may be as few as etcd grants. */
+  /** Returns a new etcd lease that is not shared. `seconds` may be as small as etcd accepts. */
   once(seconds: number, limit: number): Promise<EtcdLease> {
     return this.#grant(seconds, limit, false);
   }

@@ -59,7 +59,9 @@ export class EtcdStore
     step: 1_000,
     reason: 'etcd counts in whole seconds, and its election timeout limits the shortest ttl',
   };
-  /** Messages arrive only while a call waits: each watch takes a connection, so it is opened on demand. */
+  /**
+   * Always `false`: messages arrive only while a call waits. Each watch takes a connection, so it is opened on demand.
+   */
   readonly subscribed = false;
   readonly #gateway: Gateway;
   readonly #leases: EtcdLeases;

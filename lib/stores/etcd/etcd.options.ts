@@ -65,7 +65,7 @@ export function checkEtcdOptions(options: EtcdOptions): void {
   if (tls !== undefined) {
     if (typeof tls !== 'object' || tls === null) throw badOption('tls', 'an object such as { ca }', tls);
     if (urls.some((url) => !url.startsWith('https:')))
-      throw new TypeError('Expected `endpoints` to begin with https:// where `tls` is given');
+      throw new TypeError('Expected `endpoints` to begin with https:// when `tls` is given');
   }
   for (const [name, value] of Object.entries({ username, prefix })) {
     if (value === undefined) continue;

@@ -40,7 +40,7 @@ export class Extensions {
       if (!hold || this.context.holds.hasEnded(lease)) {
         tell(index, false);
       } else if (lease.slots && hold.slots && !isSame(lease.slots, hold.slots)) {
-        // Free a slot that is not the lock's own.
+        // The slots of the lock differ from its stored slots, so free the stored slots.
         const given = this.context.releases.giveUp(lease, hold);
         void settle(
           given.then(() => false),
@@ -118,8 +118,8 @@ export class Extensions {
     }
     const next = await leases.once(secondsOf(ttl), limit);
     if (holds.hasEnded(lease)) {
-      // The lock was released, and the release did not know this etcd lease. Without `drop` moved keys would stay until
-      // the ttl has passed.
+      // The lock was released meanwhile, and the release did not know this etcd lease. Keys that are now moved to it
+      // would stay until the ttl has passed.
       leases.drop(next);
       return false;
     }
@@ -146,8 +146,8 @@ export class Extensions {
     before.members.delete(lease);
     hold.etcdLease = next;
     hold.doubtful = [];
-    // No late transaction can move a key to the other etcd leases any more: its comparison with the former state of the
-    // keys fails.
+    // The other etcd leases are no longer needed. No late transaction can move a key to them: its comparison with the
+    // former state of the keys fails.
     const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
     for (const other of others) this.context.leases.drop(other);
   }
@@ -163,7 +163,7 @@ function extendedBy(
   const isThere = found.slice(from, to).every((entry) => entry?.lease === id);
   if (!isThere || isConfirmed) return isThere;
   return new Error(
-    `a member says that it has no lease ${id}, but the keys of that lease exist: the leader is changing`,
+    `a member reports that it has no lease ${id}, but the keys of that lease exist: the leader is changing`,
   );
 }
 

@@ -14,7 +14,7 @@ const OLDEST = [3, 4] as const;
  * In earlier versions a held lock can end (https://github.com/etcd-io/etcd/issues/15247). Seen on 3.4.23, and not on
  * 3.5.16.
  */
-const MENDED: Readonly<Record<string, number>> = { '3.4': 31, '3.5': 13 };
+const FIXED_IN: Readonly<Record<string, number>> = { '3.4': 31, '3.5': 13 };
 
 interface Status {
   readonly header: Header;
@@ -69,11 +69,11 @@ function whyDenied(error: unknown): string | undefined {
 /** The weakness of locks in this version, if there is one. */
 function weakness({ version = '' }: Status): string | undefined {
   const [, line = '', patch] = /^(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
-  const mended = MENDED[line];
-  if (mended === undefined || Number(patch) >= mended) return undefined;
+  const fixed = FIXED_IN[line];
+  if (fixed === undefined || Number(patch) >= fixed) return undefined;
   return (
     `etcd ${version} can end renewed locks when a suspended leader resumes (etcd issue 15247); ` +
-    `update it to ${line}.${mended} or later`
+    `update it to ${line}.${fixed} or later`
   );
 }
 
@@ -101,7 +101,7 @@ async function checkOf(
     /alarm|space/i.test(text),
   );
   if (alarms.length > 0)
-    return { state: 'unfit', reason: `refuses what a lock writes: ${alarms.join('; ')}`, warnings: [] };
+    return { state: 'unfit', reason: `refuses the writes of a lock: ${alarms.join('; ')}`, warnings: [] };
   if (!answers.some(({ leader = '0' }) => leader !== '0'))
     return { state: 'unfit', reason: 'has no leader: most of its members are unreachable', warnings: [] };
   await tryToWrite(LIMIT_MS);

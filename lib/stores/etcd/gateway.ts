@@ -24,12 +24,12 @@ const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
 
 /**
- * Messages that ask for a new login, like that of an expired token, but with another code: `auth` was enabled since, or
- * users and roles were changed.
+ * Messages that ask for a new login, like the message about an expired token, but with another code: `auth` was enabled
+ * meanwhile, or users and roles were changed.
  */
 const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
-/** The reason for a missing answer. */
+/** The reason why a request got no answer, or was refused. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
 
@@ -65,7 +65,7 @@ export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
       `its endpoints belong to different clusters: ${host} is not in the cluster that answered before; list the members of one ` +
-        'cluster. If it was restored as a new cluster, restart this process after the restore of all members',
+        'cluster. If the cluster was restored as a new cluster, restart this process after the restore of all members',
       false,
     );
   }
@@ -156,7 +156,8 @@ export class Gateway {
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
-        // An error of another kind, such as a passed time limit, is not the member's: it may still answer.
+        // Another error, such as a passed time limit, does not count as a failure of the member, which may still
+        // answer.
         if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
@@ -240,12 +241,12 @@ export class Gateway {
     try {
       answer = JSON.parse(content);
     } catch {
-      const message = `answered ${status} and no JSON: is its gRPC gateway enabled (\`enable-grpc-gateway\`)?`;
+      const message = `answered ${status} and no JSON; check that its gRPC gateway is enabled (\`enable-grpc-gateway\`)`;
       throw new GatewayError(message, status === 404);
     }
     if (!isObject(answer) || (status === 200 && !('error' in answer) && !hasHeader(answer)))
       throw new GatewayError(
-        `answered ${status} with a body that etcd does not send; is there a proxy in between?`,
+        `answered ${status} with a body that etcd does not send; check whether a proxy has answered`,
         false,
       );
     if (status === 200 && !('error' in answer)) return answer as Reply;
@@ -297,14 +298,11 @@ export class Gateway {
     });
   }
 
-  /**
-   * Explains an error. etcd closes a connection without TLS to an endpoint with TLS, and a connection with TLS to an
-   * endpoint without.
-   */
+  /** Adds a hint to an error. etcd closes a connection if only one of the two sides uses TLS. */
   #reasonOf(error: NodeJS.ErrnoException): string {
     const reason = error.message || String(error);
     if (error.code !== 'ECONNRESET' || this.#clusterId !== undefined) return reason;
-    return `${reason}; is its URL ${this.#isSecure ? 'http' : 'https'}://?`;
+    return `${reason}; check whether its URL must begin with ${this.#isSecure ? 'http' : 'https'}://`;
   }
 
   #request(from: number, path: string, headers: Readonly<Record<string, string>>, agent: HttpAgent) {
@@ -365,7 +363,7 @@ export class Gateway {
       if (message.includes('authentication is not enabled')) return '';
       if (code === INVALID)
         throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
-      // The failed login has certainly left the request itself without effect.
+      // Without a login the request itself was not sent, so it certainly has no effect.
       throw new GatewayError(message, true);
     }
   }
@@ -402,7 +400,7 @@ export class Gateway {
     this.#probe = setTimeout(() => {
       this.#probe = undefined;
       this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => {
-        // A slow login leaves no time for the request. That says nothing about the member.
+        // If a slow login has left no time for the request, `#failed` was not called, so plan the next check here.
         if (this.#isLost) this.#probeLater();
       });
     }, PROBE_EVERY_MS).unref();

@@ -8,14 +8,14 @@ export interface Hold {
   etcdLease: EtcdLease;
   /** Other etcd leases with which the keys may expire: transactions that moved the keys there got no answer. */
   doubtful: EtcdLease[];
-  /** The names of the holder in etcd, in the order of the keys. */
+  /** The names of the lock's holder in etcd, in the order of the lock's keys. */
   readonly names: readonly string[];
   /** The slot of each key; only with permits. */
   readonly slots: readonly number[] | undefined;
   readonly token: number;
 }
 
-/** The keys that the leases of this process have in etcd, as far as is known. */
+/** The keys that the leases of this process have in etcd, as far as this process knows. */
 export class Holds {
   readonly #holds = new WeakMap<Lease, Hold>();
   /** Leases that were released or have failed. */
@@ -54,7 +54,7 @@ export class Holds {
     this.#asking.set(lease, answer);
   }
 
-  /** Resolves when no request for the lease is under way, with any result. */
+  /** Resolves when no request for the lease is under way, whatever its result is. */
   async answered(lease: Lease): Promise<void> {
     await this.#asking.get(lease)?.catch(() => undefined);
   }

@@ -37,7 +37,8 @@ export interface KeyView {
 }
 
 /**
- * The value of a holder's name in etcd. It contains a revision only if another revision created the name (`minHold`).
+ * The value under a holder's name in etcd: the owner, the time of the request, and the number of permits. The last
+ * field is the revision of the token, and is stored only if another revision created the name (`minHold`).
  */
 interface HolderValue {
   readonly o: string;
@@ -125,7 +126,10 @@ export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly
   return holders.filter(({ slot = 0 }) => (wish?.exactly ? slot === wish.slot : slot < kind.permits));
 }
 
-/** The first waiter before `place` that the lease must not overtake. Without a `place`, all waiters count. */
+/**
+ * The first waiter that the lease must not overtake. `place` is the name of a queue entry: only waiters before that
+ * entry count. Without a `place`, all waiters count.
+ */
 export function ahead(
   view: KeyView,
   kind: LockKind,

@@ -83,8 +83,8 @@ export class KeyWatch {
   }
 
   /**
-   * Opens the watch again after its end. etcd also ends a watch whose first revision was compacted; so the state is
-   * read again.
+   * Opens the watch again after its end, and reads the state again: etcd may have ended the watch because its first
+   * revision was compacted.
    */
   #ended(): void {
     if (this.#isClosed) return;
@@ -109,7 +109,8 @@ export class KeyWatch {
       this.#entries.delete(entry.key);
       if (!holder) continue;
       released = holder.id;
-      // A waiter that was told to try came after this holder and was refused, so it must be told again later.
+      // A holder has taken and freed the key within this message. A waiter that was told to try was refused because of
+      // that holder, so it must be told again later.
       if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';
     }
     this.tell(released);

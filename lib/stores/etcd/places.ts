@@ -13,7 +13,7 @@ interface Standing {
   came: number;
 }
 
-/** The queue entry of the call that takes over. */
+/** The queue entry of the call that takes over the position of a granted call. */
 export interface Next {
   readonly name: string;
   readonly standing: Standing;
@@ -26,7 +26,7 @@ export class Places {
   constructor(private readonly arrivals: Arrivals) {}
 
   /**
-   * The name of a caller's queue entry at a key; a new name when another call of the process asks.
+   * The name of a waiter's queue entry at a key. The name changes when another call of the same process asks.
    *
    * @param came - time at which the call arrived, by the monotonic clock
    */
@@ -65,7 +65,10 @@ export class Places {
     if (standing) standing.names = new Set([name]);
   }
 
-  /** The queue entry of the next call of the same process. That call takes over when this call gets its lock. */
+  /**
+   * The queue entry of the next call of the same process. That call takes over the position when this call gets its
+   * lock.
+   */
   nextAt(key: string, { waiter, next }: QueuePosition): Next | undefined {
     if (next === undefined) return undefined;
     const came = performance.now() - next;

@@ -91,7 +91,7 @@ export function remove(key: string): object {
   return { request_delete_range: { key: base64(key) } };
 }
 
-/** Reads in the order of the keys. */
+/** The operation that reads a range, in the order of the keys. */
 export function get(range: KeyRange, options: { limit?: number; keys_only?: boolean } = {}): object {
   return { request_range: rangeOf(range, options) };
 }

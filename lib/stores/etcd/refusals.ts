@@ -78,7 +78,7 @@ export class Refusals {
       const rivals = inTheWay(view, head.kind);
       const left = rivals.length === 0 ? turns.left(key, head.name) : undefined;
       if (left !== undefined && left <= 0) {
-        // The first waiter has not used its turn, so it loses its place.
+        // The first waiter has not used its turn, so remove it from the queue.
         await transactions.run({ success: [remove(head.name)] }, timeLeft(asked));
         return { again: true };
       }
@@ -93,15 +93,16 @@ export class Refusals {
   }
 
   /**
-   * Refuses a tick when it, or a later one, has run. Ticks without a planned time differ only by the time for which
-   * they are remembered, and etcd keeps records for whole seconds. So a tick could be refused because of the one before
-   * it; the clocks decide.
+   * Refuses a tick if this tick or a later one has run. A tick without a planned time is refused while the record of
+   * the tick before it exists. etcd keeps records for whole seconds, so that record could remain too long. That is why
+   * the clocks of the processes decide whether it has expired.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);
     const left = until - Date.now();
     const ends = await this.context.leases.left([lease], timeLeft(asked));
-    // etcd deletes the record up to a second late. If less than a second is left, the record has expired by the clock.
+    // etcd deletes a record up to a second late. If the clock says that a record has expired, a rest of at most a
+    // second in etcd does not count.
     if (left <= 0 && (tick.at === 0 || (ends.get(lease) ?? 0) <= 1_000)) {
       await this.context.transactions.run({ success: [remove(key)] }, timeLeft(asked));
       return { again: true };

@@ -11,7 +11,7 @@ import type { Transactions } from './transactions.js';
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** Milliseconds after its time to live at which an etcd lease counts as ended. */
+/** Milliseconds from the end of its time to live until an etcd lease counts as ended. */
 const MARGIN_MS = 1_000;
 
 /** Keys that must not stay in etcd. */
@@ -65,13 +65,13 @@ export class Releases {
     await this.#try(lease);
   }
 
-  /** Frees the keys of a lease that may ask again. */
+  /** Frees the keys of a lease that may be requested again. */
   async giveUp(lease: Lease, { names }: Hold): Promise<void> {
     await this.context.transactions.run({ success: names.map(remove) }, limitOf(lease.ttl));
     this.context.holds.delete(lease);
   }
 
-  /** Records that the result of the lease's acquisition is unknown. */
+  /** Deletes the keys that an acquisition may have stored. Called when the result of the acquisition is unknown. */
   doubt(lease: Lease, etcdLease: EtcdLease, names: readonly string[]): void {
     this.#add(lease, etcdLease, () => this.#clean({ etcdLease, names, mayCome: true }));
     this.#retry(lease);
@@ -103,7 +103,10 @@ export class Releases {
     this.#try(lease).catch(() => undefined);
   }
 
-  /** Makes one attempt, but never two at a time: an attempt without an answer lasts longer than the pause after it. */
+  /**
+   * Makes one attempt, but never two at a time: an attempt without an answer can last longer than the pause between
+   * attempts.
+   */
   async #try(lease: Lease): Promise<void> {
     const pending = this.#pending.get(lease);
     if (!pending) return;
@@ -118,8 +121,8 @@ export class Releases {
   }
 
   /**
-   * Stops repeating a deletion. An etcd that was down counts the time of its leases from zero, so this etcd lease must
-   * not be renewed any more.
+   * Stops repeating a deletion. Marks the etcd lease of the keys as gone, so that nothing renews it and the keys expire
+   * with it: an etcd that was down counts the time of its leases from zero.
    */
   #forget(lease: Lease, { etcdLease }: Pending): void {
     etcdLease.gone = true;
@@ -184,13 +187,16 @@ export class Releases {
       const { header } = await transactions.run({ success: [...fence, ...names.map(remove)] }, limit);
       if (mayCome) etcdLease.fence = Math.max(etcdLease.fence, revisionOf(header));
     } catch (error) {
-      // The etcd lease does not exist, so no key can expire with it.
+      // The etcd lease does not exist, so no key is attached to it.
       if (!(error instanceof GatewayError && error.isNotFound)) throw error;
     }
   }
 }
 
-/** `true` if all keys have expired, which needs the end of their etcd lease. */
+/**
+ * `true` if all keys have expired: the etcd lease with which they expire has ended, and the repetitions have lasted
+ * long enough.
+ */
 function isOver({ etcdLease, until }: Pending): boolean {
   return performance.now() > until && etcdLease.age > etcdLease.ttl + MARGIN_MS;
 }

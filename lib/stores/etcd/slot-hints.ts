@@ -2,8 +2,9 @@
 const MOST = 1_000;
 
 /**
- * Milliseconds between two requests for the lowest slot instead of the slot that is most likely free. They find slots
- * of expired locks, and slots that other processes have released. No etcd lease is shorter than a second.
+ * Milliseconds between two requests for the lowest slot instead of the slot that is most likely free. These requests
+ * find slots of expired locks, and slots that other processes have released. More frequent requests are not needed,
+ * because no etcd lease is shorter than a second.
  */
 const LOOK_EVERY_MS = 500;
 
@@ -57,7 +58,7 @@ export class SlotHints {
       hint.isLooking = false;
       if (isLowest) hint.next = slot + 1;
     } else if (slot !== asked && slot >= hint.next) {
-      // Another process has taken the slot. The search continues after it.
+      // Another process has taken the slot. The search continues after that slot.
       hint.next = slot + 1;
     }
   }

@@ -12,7 +12,7 @@ export class RevisionWentBackError extends Error {
   }
 }
 
-/** Runs transactions, all of them linearizable, also those that only read. */
+/** Runs transactions. All of them are linearizable, even if they only read. */
 export class Transactions {
   /**
    * The largest revision before the revision of the cluster went back; set until the base of tokens is raised above it.

@@ -12,8 +12,8 @@ import type { Transactions } from './transactions.js';
 const MOST_WATCHES = 100;
 
 /**
- * Longest delay in milliseconds before a waiter asks when messages stop. The delay is random, so that not all waiters
- * ask at once.
+ * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
+ * delay up to this one, so that not all waiters ask at once.
  */
 const UNWATCHED_JITTER_MS = 100;
 

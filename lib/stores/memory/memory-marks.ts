@@ -13,11 +13,17 @@ interface Mark extends Life {
   readonly came: number;
 }
 
-/** Marks of waiters in another mode than the one in which a key is held (S22). */
+/**
+ * Marks that are set for waiters whose mode differs from the mode in which a key is held. A mark excludes later callers
+ * (S22).
+ */
 export class MemoryMarks {
   readonly #marks = new Map<string, Mark>();
 
-  /** Sets the waiter's mark, unless the mark of an earlier waiter is set. Returns `true` if it was set. */
+  /**
+   * Sets the waiter's mark for each of its keys, unless an earlier waiter has a mark there. Returns `true` if the mark
+   * of this waiter is now set for all its keys.
+   */
   set(waiter: WaiterId, waited: number): boolean {
     let stands = true;
     const came = performance.now() - waited;
@@ -33,14 +39,14 @@ export class MemoryMarks {
     for (const key of waiter.keys) if (this.#marks.get(key)?.waiter === waiter) this.#marks.delete(key);
   }
 
-  /** The waiter whose mark excludes the caller, with the milliseconds for which the mark can still exclude it. */
+  /** The waiter whose mark excludes the caller, with the milliseconds that are left of the mark. */
   against(
     key: string,
     mode: LockMode,
     position: QueuePosition | undefined,
   ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
-    // Marks do not exclude exclusive locks, because the queue is enough for them: only holders that share a key can
-    // hold it without a gap.
+    // Marks do not exclude exclusive locks, because the queue is enough for these. Only holders that share a key can
+    // follow each other without a gap, in which the first waiter of the queue could get the key.
     const mark = mode === 'exclusive' ? undefined : this.#standing(key);
     if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
     if (position && performance.now() - position.waited < mark.came) return undefined;

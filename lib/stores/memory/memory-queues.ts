@@ -4,7 +4,7 @@ import type { KeyWaiter, QueuePosition, Subscription } from '../../core/ports.js
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
 
-/** Milliseconds for the first waiter to take a free lock. After that, the waiter is dropped. */
+/** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
 /** Milliseconds after which the second waiter may try, if the first does not. */
@@ -47,7 +47,8 @@ export class MemoryQueues {
   }
 
   /**
-   * The first waiter of a key that would admit the caller, if the caller must not overtake that waiter.
+   * The waiter that the caller must not overtake: the first waiter of a key that would have room for the caller.
+   * `undefined` if the caller may pass.
    *
    * @param room - the number of further holders of the caller's mode that the key admits
    */
@@ -105,7 +106,10 @@ export class MemoryQueues {
     }));
   }
 
-  /** Records that a holder has freed the key, or will free it in `after` milliseconds. */
+  /**
+   * Records that a holder has freed the key, or will free it in `left` milliseconds. The first waiter may try `after`
+   * milliseconds from now at the earliest.
+   */
   freed(key: string, after: number, left = 0): void {
     const [head] = this.#queues.get(key) ?? [];
     if (head && (left > 0 || this.admits(key, head.waiter.mode))) this.#wake(key, Math.max(after, left));

@@ -11,7 +11,7 @@ const LINGER_MS = 30_000;
 /** Largest number of holders in the refusal of a full key. */
 const MOST_NAMED = 10;
 
-/** The fewest readers for which a purge is worth its cost. */
+/** The smallest number of readers at which expired holds are removed: with fewer, the removal is not worth its cost. */
 const LEAST_PURGED = 100;
 
 /** A lease that holds a key, or has held it. Each holder of a key has its own end (S23). */
@@ -72,7 +72,7 @@ export class MemoryRecord {
     return last ? remainingOf(last) : 0;
   }
 
-  /** The largest recent number of permits; 0 without permits. */
+  /** The largest number of permits that any lease of this phase asked for; 0 without permits. */
   get permits(): number {
     return this.#slots.permits;
   }
@@ -173,7 +173,7 @@ export class MemoryRecord {
     return hold?.kept === true && remainingOf(hold) > 0;
   }
 
-  /** Ends a hold of any kind at once; returns `true` if there was one. */
+  /** Ends a hold of any kind at once. Returns `true` if the hold had not expired yet. */
   end(id: string): boolean {
     const hold = this.#holds.get(id);
     if (!hold) return false;
@@ -183,7 +183,7 @@ export class MemoryRecord {
     return remainingOf(hold) > 0;
   }
 
-  /** Ends the hold of a lease that may later ask again, for another slot. */
+  /** Ends the hold of a lease that may be requested again, with another slot. */
   giveUp({ id }: Lease): void {
     this.end(id);
     this.#released = undefined;

@@ -24,7 +24,9 @@ export class MemorySlots {
   }
 }
 
-/** Returns the first free slot from `wished` on; with `exactly`, only `wished` itself. */
+/**
+ * Returns the first free slot, counted from the requested slot; with `wish.exactly`, only the requested slot itself.
+ */
 export function freeSlot(
   taken: ReadonlySet<number | undefined>,
   permits: number,

@@ -25,7 +25,7 @@ import { MemoryQueues } from './memory-queues.js';
 import { MemoryRecord, type Refusal } from './memory-record.js';
 import { MemoryTicks } from './memory-ticks.js';
 
-/** The fewest records for which a sweep is worth its cost. */
+/** The smallest number of records at which a sweep removes old ones: with fewer, the sweep is not worth its cost. */
 const LEAST_SWEPT = 1_000;
 
 /** The number of keys in a page of a scan. */
@@ -112,7 +112,7 @@ export class MemoryStore
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
     let page: string[] = [];
-    // A Map can change while it is iterated.
+    // The locks may change between two pages: a Map can change while it is iterated.
     for (const key of this.#records.keys()) {
       if (key.startsWith(prefix)) page.push(key);
       if (page.length < PAGE) continue;

@@ -9,7 +9,7 @@ interface Ran extends Life {
   readonly owner: string;
 }
 
-/** The last tick of each schedule that has run. */
+/** For each schedule, the last tick that has run. */
 export class MemoryTicks {
   /** Ticks by the first key and the schedule. */
   readonly #ticks = new Map<string, Ran>();

@@ -22,12 +22,12 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/ENOENT/, 'check the folder of the Unix socket'],
   [
     /ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|timeout expired|connection timeout|no answer/i,
-    'check that the host is up, and the firewalls on the way',
+    'check that the host is up, and that no firewall blocks the port',
   ],
   [/^28P01|SASL|password must be/, 'check the user and the password'],
-  [/no pg_hba\.conf entry.*no encryption/, 'give `ssl`: the server takes this user over TLS only'],
+  [/no pg_hba\.conf entry.*no encryption/, 'give `ssl`: the server accepts this user only over TLS'],
   [/^28000/, 'check the user, and that pg_hba.conf lets it connect from here to that database'],
-  [/^3D000/, 'create the database, or name one that is there'],
+  [/^3D000/, 'create the database, or name one that exists'],
   [/^42501/, 'give the role the right to connect to the database'],
   [
     /^53300|too many clients|no more connections/,

@@ -7,8 +7,8 @@ import { withAdvice } from './connection-advice.js';
 const SILENT_AFTER_MS = 1_000;
 
 /**
- * Milliseconds without an answer after which a connection counts as dead. TCP itself would wait for a quarter of an
- * hour.
+ * Milliseconds without an answer after which a connection counts as dead. When packets are lost, TCP itself would retry
+ * for a quarter of an hour.
  */
 const HUNG_AFTER_MS = 5_000;
 
@@ -31,7 +31,7 @@ export interface ConnectionEvents {
 
 /**
  * One connection, which is replaced when it is lost. A request without a connection fails at once. A request without an
- * answer is not repeated on the next connection: it could store a lease that has ended since (S15).
+ * answer is not repeated on the next connection: it could store a lease that has ended meanwhile (S15).
  */
 export class Connection {
   #client: Client | undefined;

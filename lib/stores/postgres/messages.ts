@@ -16,8 +16,8 @@ const TRY_AGAIN_MS = 30_000;
 const HEARTBEAT_MS = 1_000;
 
 /**
- * Longest delay in milliseconds before a waiter asks when messages stop. The delay is random, so that not all waiters
- * ask at once.
+ * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
+ * delay up to this one, so that not all waiters ask at once.
  */
 const UNSUBSCRIBED_JITTER_MS = 100;
 

@@ -85,8 +85,8 @@ export class PostgresStore
       send: (channel, text) => this.#connection.run('select pg_notify($1, $2)', [channel, text]),
       undelivered: () =>
         terms.warnOnce(
-          `${this.name}: no messages arrive, as through a pooler in transaction mode, so that waiters for a lock ` +
-            'have to poll; give `listenConnectionString`, a URL past the pooler',
+          `${this.name}: no messages arrive, as behind a pooler in transaction mode, so waiters for a lock have to ` +
+            'poll; give `listenConnectionString`, a URL that does not lead to the pooler',
         ),
     });
     this.#turns = new Turns({
@@ -184,7 +184,7 @@ export class PostgresStore
     } catch (error) {
       const { code = '', message } = error as { code?: string; message: string };
       if (!REFUSES_TO_WRITE.test(code)) throw error;
-      return { state: 'unfit', reason: `refuses what a lock writes: ${message}`, warnings: [] };
+      return { state: 'unfit', reason: `refuses the writes of a lock: ${message}`, warnings: [] };
     }
     return { state: 'voting', warnings: weakBecause(description) };
   }

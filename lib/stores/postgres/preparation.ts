@@ -41,7 +41,11 @@ export async function prepare(
   const unfit = unfitBecause(description);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
   if ((await versionOf(client, schema)) >= SCHEMA_VERSION) return;
-  if (!mayMake) throw new UnfitStoreError(`has no tables for locks in the schema ${schema}, or old ones`);
+  if (!mayMake)
+    throw new UnfitStoreError(
+      `has no tables for locks in the schema ${schema}, or old ones: start the application, which creates them, or run ` +
+        'the output of `npx nestjs-redlock postgres-migration`',
+    );
   try {
     await client.query(schemaSql(schema));
   } catch (thrown) {
@@ -74,8 +78,8 @@ async function versionOf(client: Client, schema: string): Promise<number> {
 }
 
 /**
- * The reason why the server must not be used for locks; `undefined` if it can be used. The name of the server comes
- * before the text.
+ * The reason why the server must not be used for locks; `undefined` if it can be used. The text continues a sentence
+ * that begins with the name of the server.
  */
 export function unfitBecause({
   standby,
@@ -86,14 +90,14 @@ export function unfitBecause({
   if (standby) return 'cannot be used for locks: it is a standby; give the primary';
   if (readOnly)
     return 'cannot be used for locks: default_transaction_read_only is on; turn it off for this role';
-  // With another level, a statement that waited for a row would read the state from before its wait.
+  // With another isolation level, a statement that waited for a row would read the state from before its wait.
   if (isolation !== 'read committed')
     return (
       `cannot be used for locks: default_transaction_isolation is ${isolation}; set it for this role: ` +
       "alter role ROLE set default_transaction_isolation = 'read committed'"
     );
   if (encoding !== 'UTF8')
-    return `cannot be used for locks: the encoding of its database is ${encoding}, not UTF8`;
+    return `cannot be used for locks: the encoding of its database is ${encoding}, not UTF8; give a database with UTF8`;
   return undefined;
 }
 

@@ -13,8 +13,8 @@ const AGAIN_MS = 500;
 const MARGIN_MS = 500;
 
 /**
- * Keeps releases that must be sent, or sent again: failed releases, and releases of leases whose acquisition got no
- * answer and may still be stored.
+ * Keeps two kinds of releases that must be sent, or sent again: releases that failed, and releases of leases that may
+ * still be stored, because their acquisition got no answer.
  *
  * A release of the second kind counts only after the deadline of the acquisition (S6): the server continues with a
  * statement when the connection is lost, and locks the rows before it checks the deadline. After the deadline, either
@@ -22,8 +22,8 @@ const MARGIN_MS = 500;
  */
 export class Releases {
   /**
-   * The pending releases, each with the time of its failure. The times are from `performance.now()`, because a wall
-   * clock that is set forward must not end them.
+   * The pending releases, each with the time of its failure. The times are from `performance.now()`: a wall clock that
+   * is set forward would make the releases seem too old, and they would be dropped.
    */
   readonly #pending = new Map<Lease, number>();
   /** The leases with an unanswered acquisition, each with the time until which a release does not count. */

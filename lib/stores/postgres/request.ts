@@ -61,7 +61,7 @@ export function releaseOf({ lease, pause }: ReleaseRequest, keys: readonly strin
   return { ...released, schedule, tick: at, life, owner: storedOwner(owner) };
 }
 
-/** The name of a process's waiters for some keys, in the queue and in messages. */
+/** The name of a waiter, in the queue and in messages. */
 export function waiterName({ process, number }: WaiterId): string {
   return `${process}:${number}`;
 }

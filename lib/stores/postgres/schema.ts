@@ -89,7 +89,7 @@ ${grants}commit;
 const VERSION = 'version()';
 
 /**
- * Drops functions with another result type from before version 3: `create or replace` cannot change the result type.
+ * Drops functions of versions before 3 that had another result type: `create or replace` cannot change the result type.
  */
 const DROPPED = `do $$ begin
   if exists (
@@ -101,8 +101,8 @@ const DROPPED = `do $$ begin
 end $$;`;
 
 /**
- * Gives the right to all functions to each role with the right to the former functions, because functions were added,
- * or dropped and created again. Without this, an application could lack the right to one function without notice.
+ * Gives each role with the right to the former functions the right to all functions. An update adds functions, or drops
+ * functions and creates them again. Without this, an application could lack the right to one function without notice.
  */
 function keptGrants(schema: string): string {
   const signatures = ENTRY_POINTS.map(({ signature }) => `'${schema}.${withoutNames(signature)}'`);

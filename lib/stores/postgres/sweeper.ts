@@ -7,7 +7,7 @@ const EVERY_MS = 600_000;
 /** The number of rows that one statement removes. */
 const PIECE = 1_000;
 
-/** Removes rows that are no longer needed. A failed sweep is repeated at the next time. */
+/** Removes rows that are no longer needed. A failed sweep is repeated at the next planned time. */
 export class Sweeper {
   #timer: NodeJS.Timeout | undefined;
   #isEnded = false;

@@ -16,7 +16,7 @@ export function whyNotKeys(stored: readonly string[]): Error | undefined {
     const bytes = Buffer.byteLength(key);
     if (bytes > LONGEST_KEY_BYTES)
       return new Error(
-        `cannot store a key of ${bytes} bytes: ${LONGEST_KEY_BYTES} are the most, with its prefix; use a hash of it`,
+        `cannot store a key of ${bytes} bytes: the limit is ${LONGEST_KEY_BYTES}, with its prefix; use a hash of the key`,
       );
   }
   return undefined;

@@ -14,9 +14,9 @@ import { storedKey, whyNotKeys } from './text.js';
 const MOST_LEASES = 500;
 
 /**
- * Planned duration of a statement with extensions, in milliseconds. The number of extensions in it follows from the
- * time of the last statement for each extension, and is at least `LEAST_EXTENSIONS`. A slow server so confirms the
- * first extensions early, and runs other requests in between.
+ * Planned duration of a statement with extensions, in milliseconds. The last such statement shows the time for one
+ * extension, and so the number of extensions in the next statement, which is at least `LEAST_EXTENSIONS`. So a slow
+ * server confirms the first extensions early, and runs other requests in between.
  *
  * Fixed numbers were worse. On a slow server, a statement with 250 extensions took longer than their time limit at
  * every attempt, so all 250 locks were lost. With 25 in each statement, 5,000 extensions took five times as long as
@@ -43,14 +43,14 @@ interface Acquisition {
   readonly ordered: boolean;
   readonly asked: Instant;
   /**
-   * `true` after a first answer that the deadline had passed, although it had not: the estimate of the server's clock
-   * was behind.
+   * `true` if the request is sent a second time. The first answer was that the deadline had passed, although it had
+   * not: the estimate of the server's clock was behind.
    */
   isAgain: boolean;
   readonly tell: (reply: AcquireReply | Error) => void;
 }
 
-/** The parts of the store that its turns use. */
+/** The parts of the store that {@link Turns} uses. */
 export interface TurnContext {
   readonly connection: Connection;
   readonly keyPrefix: string;
@@ -131,7 +131,7 @@ export class Turns {
       await this.#sendAll();
     } finally {
       this.#isSending = false;
-      // Requests are left when a listener threw. They are sent now, and not with the next request.
+      // Requests are left if a listener has thrown an error. Send them now, and not only with the next request.
       if (this.#isAsked) this.#plan();
     }
   }
@@ -173,14 +173,15 @@ export class Turns {
   }
 
   /**
-   * Omits leases that have ended: their release has already been sent, so they would stay until the ttl has passed
-   * (S15).
+   * Answers and omits requests that must not be sent: their lease has ended, their time limit has passed, or a key
+   * cannot be stored. The release of an ended lease has already been sent, so a lease that is stored now would stay
+   * until its ttl has passed (S15).
    */
   #wanted(asked: readonly Acquisition[]): Acquisition[] {
     return asked.filter(({ request, asked: since, tell }) => {
       const { lease, limit } = request;
       const reason = lease.ended
-        ? new Error('given up before it could be asked')
+        ? new Error('the attempt ended before the request was sent')
         : elapsedSince(since) >= limit
           ? new NoTimeError('there was no time left to ask')
           : whyNotKeys(this.#stored(lease));
@@ -189,7 +190,11 @@ export class Turns {
     });
   }
 
-  /** @returns `true` if the server answered */
+  /**
+   * Sends these requests in one statement, and reports the answers.
+   *
+   * @returns `true` if the server answered
+   */
   async #run(
     releases: readonly Release[],
     extensions: readonly Extension[],
@@ -248,8 +253,9 @@ export class Turns {
 
   #acquired(acquisition: Acquisition, answer: TurnAnswer['acquired'][number]): void {
     const { request, asked, isAgain, tell } = acquisition;
-    // The caller still waits, so the estimate of the server's clock was behind, such as after a long silence, a
-    // suspended machine or a step of the clock. The answer has corrected the estimate.
+    // The server reports that the deadline has passed, but the caller still waits. So the estimate of the server's
+    // clock was behind, for example after a long silence, a suspended machine or a step of the clock. This answer has
+    // corrected the estimate.
     if (answer.late !== undefined && !isAgain && elapsedSince(asked) < request.limit) {
       acquisition.isAgain = true;
       this.#acquisitions.push(acquisition);
@@ -266,7 +272,7 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // The server may still work on the statement, until the deadline. A release before that does not count.
+    // The server may still work on the statement until the deadline, so a release before the deadline does not count.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

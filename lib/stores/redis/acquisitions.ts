@@ -10,30 +10,33 @@ import type { RedisNode } from './redis-node.js';
 import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './scripts/acquire.js';
 import { type ModeScripts, scriptsFor } from './scripts/mode-scripts.js';
 
-/** Milliseconds for which a node that could not vote is not used as the queue node. */
+/** Milliseconds after a failed acquisition for which the node is not used as the queue node. */
 const UNFIT_FOR_MS = 1_000;
 
 /**
- * Longest deadline of an acquisition, in milliseconds. The deadline of a duplicate must pass before the node forgets
- * the record of its lease, even if the clock stepped back in between (S16).
+ * Longest time until the deadline of an acquisition, in milliseconds. If a command arrives twice, the lease's record
+ * makes the node refuse the second copy. So the deadline of that copy must pass before the record expires, even if the
+ * server's clock was set back in between (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
 /** Sends acquisitions to one node, and reads its answers. */
 export class Acquisitions {
   /**
-   * Leases without an answer on a client that was passed in, with a function to call after the answer. After a lost
-   * connection such a client may resend the requests, behind a release that was sent since. The leases would then be
-   * stored, and nobody would release them (S15).
+   * Leases whose acquisition has no answer yet, each with a function to call after the answer. Used only with a client
+   * of the application. After a lost connection such a client may send an acquisition again, behind the release of the
+   * same lease. The lease would then be stored, and nobody would release it (S15).
    */
   readonly #unanswered = new Map<Lease, (() => void) | undefined>();
   #toldTooYoung = false;
-  /** The moment of the last answer that the node could not vote; `undefined` when a later vote followed. */
+  /**
+   * The time of the last acquisition that ended with an error; `undefined` if the last acquisition ended with a vote.
+   */
   #unfitSince: Instant | undefined;
 
   constructor(readonly node: RedisNode) {}
 
-  /** `true` if the node could not vote less than a second ago. */
+  /** `true` if the last acquisition ended with an error, less than a second ago. */
   get isUnfit(): boolean {
     return this.#unfitSince !== undefined && elapsedSince(this.#unfitSince) < UNFIT_FOR_MS;
   }
@@ -49,7 +52,9 @@ export class Acquisitions {
     );
   }
 
-  /** Calls `then` after the answer about the lease; returns `false` if there is no request without an answer. */
+  /**
+   * Calls `then` when the pending acquisition of the lease is answered. Returns `false` if no acquisition is pending.
+   */
   whenAnswered(lease: Lease, then: () => void): boolean {
     if (!this.#unanswered.has(lease)) return false;
     this.#unanswered.set(lease, then);
@@ -89,7 +94,7 @@ export class Acquisitions {
     return reply;
   }
 
-  /** Makes the error of a node that must not vote yet, and logs it once for each such period. */
+  /** Makes the error of a node that must not vote yet (S12). Logs this error only once until the node votes. */
   #tooYoung(wait: number): Error {
     const { name, context } = this.node;
     const error = new GuardedNodeError(wait);
@@ -122,8 +127,8 @@ class AcquireBatch {
   }
 
   /**
-   * Sends the requests. All requests of one command have the same mode, ttl, time limit and form; usually one command
-   * is enough.
+   * Sends the requests. All requests of one command have the same kind of lock, ttl, time limit and guard, and all or
+   * none of them are plain (`isPlain`). Usually one command is enough.
    */
   #ask(indexes: readonly number[], again: boolean): void {
     const { isCluster } = this.acquisitions.node;
@@ -139,8 +144,8 @@ class AcquireBatch {
   }
 
   /**
-   * Omits leases that have ended. Their release has already been sent, so the acquisition would stay until its ttl has
-   * passed (S15).
+   * Omits leases that have ended. Their release has already been sent, so a lease that is stored now would stay until
+   * its ttl has passed (S15).
    */
   #withoutEnded(indexes: readonly number[]): readonly number[] {
     if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;
@@ -158,13 +163,13 @@ class AcquireBatch {
     const requests =
       indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
     const packed = this.#pack(requests);
-    // Copy the present wishes: an attempt may ask for other slots before the answer arrives.
+    // Copy the requested slots: the attempt may request other slots before the answer arrives.
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
     channel.run(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
-        // The client itself resent the command, to a server that was not probed yet.
+        // The client itself has sent the command again on a new connection, to a server that was not checked yet.
         if (connection !== probe.connection) this.#replaced(indexes);
         else this.#take(indexes, acquireAnswers(reply, requests), wishes, again);
       },
@@ -186,8 +191,8 @@ class AcquireBatch {
       ordered: this.ordered,
       marker,
       deadline: Math.ceil((probe.clock.now() ?? 0) + left),
-      // A server that restarted from old data still has its old marker. While its uptime is shorter than the guard, no
-      // marker is old enough.
+      // A server that restarted from old data still has its old marker, so the marker does not show the restart. While
+      // the server's uptime is shorter than the guard, send a guard for which no marker is old enough.
       guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,
     });
   }
@@ -204,8 +209,9 @@ class AcquireBatch {
       const index = indexes[at] as number;
       const request = this.#at(index);
       const answer = answers[at];
-      // The caller still waits, so the estimate of the server's clock was behind, such as after a long silence, a
-      // suspended machine or a step of the clock. The answer has corrected the estimate.
+      // The server reports that the deadline has passed, but the caller still waits. So the estimate of the server's
+      // clock was behind, for example after a long silence, a suspended machine or a step of the clock. This answer has
+      // corrected the estimate.
       if (again && isTooLate(answer) && elapsedSince(this.#asked) < request.limit) late.push(index);
       else this.#answered(index, this.acquisitions.voteOf(request, answer, wishes[at], this.ordered));
     }
@@ -218,8 +224,8 @@ class AcquireBatch {
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
-    // Send each request alone: the error may concern the keys of one lease only, or the server did not know the script
-    // and some leases have ended since.
+    // Send each request alone. The error may concern the keys of one lease only. Or the server did not know the script,
+    // and the text of the script was not sent because some leases have ended.
     const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);

@@ -1,14 +1,14 @@
 import type { Lease } from '../../core/lease.js';
 
 /**
- * Largest number of keys of one command. The server needs a few microseconds for each key, and other commands wait for
- * that time.
+ * Largest number of keys in one command. The server needs a few microseconds for each key, and runs no other command
+ * meanwhile.
  */
 const MOST_KEYS = 100;
 
 /**
  * Splits requests into parts, each for one command. On a Cluster each part has one request, because all keys of a
- * command must be in one slot.
+ * command must be in one hash slot.
  */
 export function chunkByKeys<T>(
   items: readonly T[],

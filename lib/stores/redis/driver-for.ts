@@ -21,8 +21,8 @@ export interface NodeRedisClient {
 }
 
 /**
- * A client of the application. The type has methods and not a class, because there may be two copies of the client's
- * package.
+ * A client of the application. The type lists methods and does not name a class: the application may have another copy
+ * of the client's package than this library.
  */
 export type RedisClient = IoredisClient | NodeRedisClient;
 
@@ -30,7 +30,7 @@ export function isClient(node: object): node is RedisClient {
   return isIoredis(node) || isNodeRedis(node);
 }
 
-/** Makes a driver from a client, which it never closes. */
+/** Makes a driver for a client of the application. The driver never closes the client. */
 export function driverFor(client: RedisClient): Driver {
   if (isIoredis(client)) return client as unknown as Driver;
   if ('masters' in client) return new ClusterDriver(client as unknown as ClusterClient);
@@ -43,8 +43,8 @@ function isIoredis(node: object): node is IoredisClient {
 }
 
 /**
- * `true` for a supported client of node-redis. Clusters of node-redis 5 do not report if they are ready, clients of
- * version 4 have no `socketEpoch`, and pools have neither.
+ * `true` for a supported client of node-redis. Not supported are: Clusters of node-redis 5, which have no `isReady`;
+ * clients of version 4, which have no `socketEpoch`; and pools, which have neither.
  */
 function isNodeRedis(node: object): node is NodeRedisClient {
   if (!('sendCommand' in node && 'isReady' in node)) return false;

@@ -1,13 +1,16 @@
 import type { Tick } from '../../core/tick.js';
 
-/** The Redis key of a lock's record. The braces make Redis Cluster put all keys of one lock into one slot (S19). */
+/**
+ * The Redis key of a lock's record. The braces make Redis Cluster put all Redis keys of one lock into one hash slot
+ * (S19).
+ */
 export function recordKey(prefix: string, key: string): string {
   return `${prefix}{${key}}`;
 }
 
 /**
- * The Redis key of the last tick of a schedule that has run. The name contains the first key of the lock, because on a
- * Cluster it must be in the slot of the lock's keys.
+ * The Redis key for a schedule, which stores the last tick that has run. Its name contains the first key of the lock,
+ * so that on a Cluster both are in one hash slot.
  */
 export function tickKey(
   prefix: string,
@@ -29,19 +32,21 @@ export function holdersKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:h`;
 }
 
-/** The Redis key of the hash with the details of each holder. */
+/** The Redis key of the hash with the details of each holder, for a lock that admits several. */
 export function detailsKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:s`;
 }
 
-/** The Redis key of the mark of a waiter, which makes the node refuse later callers of another mode (S22). */
+/**
+ * The Redis key of a mark. A mark is set for a waiter, and makes the node refuse later callers in other modes (S22).
+ */
 export function markKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:w`;
 }
 
 /**
- * The prefix of the channels that wake waiters. On a Cluster a channel's name begins with a queue's key, to be in the
- * same slot.
+ * The prefix of the channels that wake waiters. A Cluster does not use this prefix: there the name of a channel begins
+ * with the Redis key of a queue, so that both are in one hash slot.
  */
 export function channelBase(prefix: string): string {
   return `${prefix}wake:`;
@@ -49,21 +54,23 @@ export function channelBase(prefix: string): string {
 
 /**
  * The channel that wakes the waiters of a process. One channel serves all keys. On a Cluster each key has its own
- * channel, in the slot of the key's queue.
+ * channel, in the hash slot of the key's queue.
  */
 export function wakeChannel(prefix: string, inCluster: boolean, key: string, process: string): string {
   return inCluster ? `${queueKey(prefix, key)}:${process}` : `${channelBase(prefix)}${process}`;
 }
 
 /**
- * The Redis key of a node's marker. The marker contains the birth of the node's data (S12), and the largest token that
- * was ahead of the node's clock.
+ * The Redis key of a node's marker. The marker contains the time since which the node has kept its data (S12), and the
+ * largest token that was ahead of the node's clock.
  */
 export function markerKey(prefix: string): string {
   return `${prefix}redlock-node`;
 }
 
-/** A Redis key that is never written. It serves to check if the user has the right to write locks. */
+/**
+ * A Redis key that is never written. With this key the library checks whether the user may run the commands of a lock.
+ */
 export function probeKey(prefix: string): string {
   return `${prefix}redlock-probe`;
 }

@@ -8,8 +8,8 @@ import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
 import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
- * Number of keys of any kind in one SCAN. The SCAN takes about a quarter of a millisecond of server time, and the read
- * of its keys no more than that.
+ * Number of keys, of locks or not, that one SCAN visits. The SCAN takes about a quarter of a millisecond of server
+ * time, and the command that then reads the locks takes no more than that.
  */
 const SCAN_COUNT = 500;
 
@@ -39,8 +39,8 @@ export class LockReader {
     // ioredis does not remove its `keyPrefix` from the keys that SCAN returns.
     const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
     const pattern = lockPattern(before, prefix);
-    // Ask through the channel, so that a Cluster that is not connected is an error. Otherwise it would seem to have no
-    // masters.
+    // Ask through the channel: without a connection it throws an error. A Cluster that is not connected would otherwise
+    // seem to have no masters, and so no locks.
     const servers = await this.channel.send(async () => mastersOf(client));
     for (const server of servers) {
       let cursor = '0';
@@ -55,14 +55,16 @@ export class LockReader {
   }
 
   /**
-   * Groups keys for one script each: on a Cluster the keys of a script must be in one slot. Commands that are sent
-   * together are answered together.
+   * Groups keys so that one script reads each group. On a Cluster each key is its own group, because the keys of a
+   * script must be in one hash slot. All groups are read at the same time.
    */
   #groupsOf(keys: readonly string[]): readonly (readonly string[])[] {
     return this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
   }
 
-  /** Reads keys with several commands if necessary, because each command blocks the server. */
+  /**
+   * Reads the locks of keys. Uses several commands if there are many holders, because each command blocks the server.
+   */
   async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
     const states: KeyState[] = [];
     let from = BEGINNING;
@@ -71,7 +73,7 @@ export class LockReader {
       const packed = packRead(keys.slice(states.length), this.keyPrefix, from);
       for (const answer of (await this.channel.run(READ, packed)) as readonly unknown[]) {
         const { state, next } = readPage(answer);
-        // If the lock is no longer shared, none of the readers from earlier pages holds it.
+        // If the lock is no longer shared, none of the readers from earlier pages holds it, so omit them.
         const isShared = state && 'mode' in state && state.mode === 'shared';
         const isWhole = from === BEGINNING && next === BEGINNING;
         if (isShared && !isWhole) readers.add(state.holders);

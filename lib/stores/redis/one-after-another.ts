@@ -1,7 +1,7 @@
 /**
- * Sends the commands about one subject one after the other: each command waits for the answer to the one before it.
- * Otherwise a later command could overtake a script that is sent again with its text, because the server did not know
- * its hash.
+ * Sends the commands about one subject one after the other: each command waits for the answer to the command before it.
+ * Otherwise a later command could overtake an earlier one, which is sent a second time if the server does not know the
+ * hash of its script.
  */
 export class OneAfterAnother {
   /** The last unanswered command about each subject. */

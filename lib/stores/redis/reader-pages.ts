@@ -1,7 +1,7 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import type { KeyHolder } from '../../core/ports.js';
 
-/** Collects the readers of a lock from several pages: each reader once, in its latest state. */
+/** Collects the readers of a lock from several answers of the server. Each reader appears once, in its latest state. */
 export class ReaderPages {
   readonly #found = new Map<string, { readonly holder: KeyHolder; readonly at: Instant }>();
 
@@ -11,8 +11,8 @@ export class ReaderPages {
   }
 
   /**
-   * The readers, the first to end first. A reader whose end has passed is included, because it may have been renewed
-   * since.
+   * The readers, the first to end first. A reader whose end has passed is included, because its lease may have been
+   * extended after it was read.
    */
   get holders(): KeyHolder[] {
     return [...this.#found.values()]

@@ -6,9 +6,9 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { ID_LENGTH } from '../../core/lease.js';
 
 /**
- * Milliseconds that a record is kept after its lock was released or has expired, because the node must remember the
- * last token of the key. After that time the clock alone makes later tokens larger, unless the clock was set back by as
- * much.
+ * Milliseconds that a record is kept after its lock was released or has expired: the linger. The node must remember the
+ * last token of the key for that time. Afterwards the clock alone makes later tokens larger, unless the clock was set
+ * back by as much.
  *
  * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */
@@ -20,22 +20,23 @@ export const LINGER_MS = 30_000;
  *
  * | position | field |
  * | --- | --- |
- * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` held by permits |
+ * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` with permits |
  * | 2 | `w` when a waiter is in the queue of the key, else `-` |
  * | 3-18 | the last fencing token, in decimal |
  * | 20-51 | the id of the lease |
- * | 52 | `+` when there are further readers besides the named one, else a colon |
- * | 53-65 | the time of the lease's request, by its owner's clock, in milliseconds since 1970; for people |
- * | 67- | the owner's name; for people |
+ * | 52 | `+` when other readers are stored besides the reader with this id, else a colon |
+ * | 53-65 | the time of the lease's request, by its owner's clock, in milliseconds since 1970; only shown to people |
+ * | 67- | the owner's name; only shown to people |
  *
  * A lock is held while its record is not free and expires in more than {@link LINGER_MS}.
  *
- * With several holders, the record has the id, time, owner and expiry of the holder that ends last. The token is the
- * token of the readers' phase, or the largest token of the permits. So an exclusive caller reads only the record.
- * scripts/permits.ts describes the additional fields of permits.
+ * With several holders, the record has the id, time, owner and expiry of the holder whose lease ends last. Its token is
+ * the largest token of the permits. For readers it is the token of the present phase, which lasts from the first reader
+ * to the end of the last. So an exclusive caller reads only the record. scripts/permits.ts describes the additional
+ * fields of permits.
  *
  * A single reader needs only the record. Further readers are in two other keys, which live longer than the record. If
- * the record has no `+`, the two keys remain from an earlier phase and do not count.
+ * the record has no `+`, these two keys remain from an earlier phase and do not count.
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;
@@ -135,8 +136,9 @@ export function ownerOfMark(mark: string): string {
 }
 
 /**
- * The member of a waiter in a queue: the name of the process, a letter for the mode, the number that messages contain,
- * a colon, and the owner's name, which only people read.
+ * The name of a waiter, which is its member in the sorted set of a queue. It has the name of the process, a letter for
+ * the mode, the number of the waiter, a colon, and the owner's name. Messages contain the number; only people read the
+ * owner's name.
  */
 export function waiterName({ process, mode, number, owner }: WaiterId): string {
   return `${process}${LETTER[mode]}${number}:${owner}`;

@@ -3,7 +3,7 @@ import type { CommandChannel } from './connection/command-channel.js';
 import type { ServerProbe } from './health/server-probe.js';
 import type { StoreContext } from './store-context.js';
 
-/** The parts of a Redis store that its senders of requests use. */
+/** The parts of a Redis store that `Acquisitions` and `Releases` use. */
 export interface RedisNode {
   readonly name: string;
   readonly context: StoreContext;
@@ -15,6 +15,8 @@ export interface RedisNode {
   readonly waiters: RecentWaiters;
   /** The prefix of channel names; empty on a Cluster. */
   readonly channelBase: string;
-  /** The key of the node's marker. A Cluster has none, because it would be in another slot than the locks. */
+  /**
+   * The key of the node's marker. A Cluster has none, because the marker would be in another hash slot than the locks.
+   */
   readonly marker: string | undefined;
 }

@@ -50,16 +50,16 @@ import { splitBy } from './split-by.js';
 import type { StoreContext } from './store-context.js';
 
 /**
- * Longest delay in milliseconds before a waiter asks when messages stop. The delay is random, so that not all waiters
- * ask at once.
+ * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
+ * delay up to this one, so that not all waiters ask at once.
  */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
  * A store in one Redis, through a client of ioredis, iovalkey or node-redis.
  *
- * Each kind of request takes one command and one round trip, except on a new server or after a `SCRIPT FLUSH`: the
- * script is then sent once more, with its text.
+ * Each request takes one command and one round trip. Only if the server does not know the script, such as after a
+ * `SCRIPT FLUSH`, the script is sent once more, with its text.
  */
 export class RedisStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
@@ -144,8 +144,8 @@ export class RedisStore
   }
 
   /**
-   * Adds the listeners to the client, at `connect` and not earlier: when start-up fails before that, nobody would
-   * remove them from a client of the application.
+   * Adds the listeners to the client. `connect` calls this, and not the constructor: if the application fails to start
+   * before `connect`, nobody would remove the listeners from its client.
    */
   #listen(): void {
     if (this.#isListening) return;
@@ -156,7 +156,7 @@ export class RedisStore
     if (client.isCluster && !client.attach) this.#connecting = new ClusterConnecting(client as Cluster);
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
-    // The client has read the list of the Cluster's masters.
+    // The client emits `refresh` when it has read the list of the Cluster's masters.
     client.on('refresh', this.#onRefresh);
   }
 
@@ -172,8 +172,7 @@ export class RedisStore
         this.#whenClosed = reject;
         this.client.once('ready', resolve);
       });
-      // The promise of a Cluster's `connect` never settles when the client has to connect again, so wait for `ready`,
-      // too.
+      // `connect` of a Cluster never settles if the client has to connect again, so wait for `ready`, too.
       if (status === 'wait') await Promise.race([this.#channel.open(), ready]);
       await ready;
     }
@@ -201,8 +200,8 @@ export class RedisStore
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
-    // The new master does not get these renewals, so the locks expire there, perhaps before their validity ends here.
-    // So report at once that they are lost.
+    // The client is connected to the old master of a fail-over. The new master does not get these extensions, so the
+    // locks expire there, perhaps before their validity ends here. So report at once that they are lost.
     if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
     const [lease] = leases;
     if (!lease) return;
@@ -222,8 +221,8 @@ export class RedisStore
     for (const part of chunkByKeys(leases, (each) => each, this.client.isCluster)) {
       const first = before;
       before += part.length;
-      // If the server does not know the script and one of the leases has ended since, the other leases wait for their
-      // next renewal.
+      // If the server does not know the script and one of the leases has ended meanwhile, the text of the script is not
+      // sent. The other leases are then extended at their next renewal.
       const wanted = (): boolean => part.every(({ ended }) => !ended);
       this.#channel.run(script, pack(part, ttl, keyPrefix, base), wanted).then(
         (outcomes) => {
@@ -231,7 +230,8 @@ export class RedisStore
             tell(first + index, String(outcomes)[index] === '1');
         },
         (error: unknown) => {
-          // The old master's answer was on its way: that renewal counts as little as one that is not sent.
+          // The old master answered after the fail-over was noticed. The new master does not have this extension, so
+          // the locks count as lost.
           const reply = this.#channel.leadsToOldMaster ? false : asError(error);
           part.forEach((_, index) => tell(first + index, reply));
         },
@@ -287,7 +287,7 @@ export class RedisStore
     } catch (error) {
       if (error instanceof UnfitStoreError) return { state: 'unfit', reason: error.message, warnings: [] };
       if (!isRefusal(error)) throw error;
-      return { state: 'unfit', reason: `refuses what a lock writes: ${error.message}`, warnings: [] };
+      return { state: 'unfit', reason: `refuses the writes of a lock: ${error.message}`, warnings: [] };
     }
     const warnings = this.#probe.weaknesses;
     const votesIn = Math.ceil(guard - age);
@@ -337,8 +337,8 @@ export class RedisStore
   }
 
   /**
-   * Sends commands about a waiter in order: a mark that is set after its waiter has left would refuse other callers
-   * without need.
+   * Sends commands about a waiter in order. Otherwise a mark could be set after its waiter has left, and refuse other
+   * callers without need.
    */
   #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<unknown> {
     return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));
@@ -362,18 +362,20 @@ export class RedisStore
   }
 
   /**
-   * The prefix of the channels. On a Cluster a script computes the channel from a key, to which the client has added
-   * its `keyPrefix`.
+   * The prefix of the channels. On a Cluster a script makes the channel's name from a key, to which the client has
+   * added its `keyPrefix`, so the prefix contains that, too.
    */
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
   }
 
-  /** Milliseconds since the server started or lost its data, counted from the later of the two known times. */
+  /**
+   * Milliseconds since the server started or since its marker was set, whichever is later; `Infinity` without a marker.
+   */
   async #age(): Promise<number> {
     const marker = this.#probe.guarded ? this.#marker : undefined;
-    // The script also sets a missing marker, so that the time until the node votes begins to run.
+    // The script also sets a missing marker, so that the guard's time begins to run.
     const packed: Packed = marker === undefined ? [0] : [1, marker];
     const [micros, born] = (await this.#channel.run(BIRTH, packed)) as [unknown, unknown];
     if (marker === undefined) return Infinity;
@@ -387,7 +389,7 @@ export class RedisStore
       : [`${this.#channelBase}*`, '+subscribe +publish'];
     const denied = (): void =>
       this.context.warnOnce(
-        `${this.name}: its user may not subscribe to channels, so that waiters have to poll; allow it ` +
+        `${this.name}: its user may not subscribe to channels, so waiters have to poll; allow it ` +
           `with ACL SETUSER <user> &${channels} ${commands}`,
       );
     if (client.isCluster) return new ClusterSubscriber(client, denied);

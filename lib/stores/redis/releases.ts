@@ -21,9 +21,10 @@ const RELEASE_AGAIN_MS = 500;
 /** Sends releases to one node, and repeats them until the node has confirmed. */
 export class Releases {
   /**
-   * Failed releases, each with the time of its failure. They are sent again when the node is connected again, and some
-   * time after the node refused one. The times are from `performance.now()`, because a wall clock that is set forward
-   * must not end them. A command whose reply was lost may have stored the lease (S6).
+   * Failed releases, each with the time of its first failure. They are sent again when the node is connected again, and
+   * {@link RELEASE_AGAIN_MS} after a failure. A release is needed even if its acquisition failed: a command whose reply
+   * was lost may have stored the lease (S6). The times are from `performance.now()`: a wall clock that is set forward
+   * would make the releases seem too old, and they would be dropped.
    */
   readonly #pending = new Map<Lease, number>();
   #retry: NodeJS.Timeout | undefined;
@@ -50,8 +51,8 @@ export class Releases {
       before += part.length;
       this.#send(part, (index, reply) => {
         const request = part[index] as ReleaseRequest;
-        // Send the release now, because the process may end before the answer about the lease arrives (S6). Send it
-        // again after that answer.
+        // The release was sent although the answer to the acquisition may be missing, because the process may end
+        // before that answer (S6). In this case, send the release again after the answer.
         const isKept = this.acquisitions.whenAnswered(request.lease, () =>
           this.#send([request], (_, again) => tell(first + index, again)),
         );
@@ -106,9 +107,7 @@ export class Releases {
     this.#keep(lease);
     if (isRefusal(error)) {
       const { name, context } = this.node;
-      context.warnOnce(
-        `${name} refuses to release locks, which end with their ttl meanwhile: ${error.message}`,
-      );
+      context.warnOnce(`${name} refuses to release locks, so they end only with their ttl: ${error.message}`);
     }
     return error;
   }

@@ -3,7 +3,7 @@ export interface StoreContext {
   readonly keyPrefix: string;
   /** `true` if the restart guard is on: restarted nodes do not vote for some time (S12). */
   readonly guarded: boolean;
-  /** `true` if the application accepts that a restart forgets locks, so that there is no warning. */
+  /** `true` if the application accepts that a restart forgets locks, so the store does not warn about it. */
   readonly mayForget?: boolean;
   /** `true` if there are several nodes, which must agree on fencing tokens. */
   readonly several: boolean;

@@ -82,7 +82,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
       gateway.intercept = ({ path }) => (path === 'lease/keepalive' ? NO_LEASE : undefined);
-      await expect(extendOn(store, lease, TTL)).rejects.toThrow('says that it has no lease');
+      await expect(extendOn(store, lease, TTL)).rejects.toThrow('reports that it has no lease');
       gateway.intercept = undefined;
       expect(await extendOn(store, lease, TTL)).toBe(true);
       await releaseOn(store, lease);

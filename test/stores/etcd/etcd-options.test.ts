@@ -35,7 +35,7 @@ test.each([
     /Expected `endpoints` to be all http:\/\/ or all https:\/\/, got both/,
   ],
   [{ endpoints: 'http://app:secret@db:1' }, /without user and password; give `username` and `password`/],
-  [{ endpoints, tls: {} }, /Expected `endpoints` to begin with https:\/\/ where `tls` is given/],
+  [{ endpoints, tls: {} }, /Expected `endpoints` to begin with https:\/\/ when `tls` is given/],
   [{ endpoints: secure, tls: true }, /Expected `tls` to be an object such as \{ ca \}, got true/],
   [
     { endpoints, username: '', password: 'secret' },

@@ -35,7 +35,7 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
     [
       'a database that does not exist',
       async () => ({ connectionString: urlWith((url) => (url.pathname = '/other')) }),
-      /database "other" does not exist; create the database, or name one that is there/,
+      /database "other" does not exist; create the database, or name one that exists/,
     ],
     [
       'a server without TLS',

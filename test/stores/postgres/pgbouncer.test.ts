@@ -71,7 +71,7 @@ function throughPgBouncer(): void {
       const { redlock, store, warnings } = await open();
       expect(warnings).toEqual([
         expect.stringMatching(
-          /no messages arrive, as through a pooler in transaction mode.*listenConnectionString/,
+          /no messages arrive, as behind a pooler in transaction mode.*listenConnectionString/,
         ),
       ]);
       expect(store.subscribed).toBe(false);

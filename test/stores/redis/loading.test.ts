@@ -61,7 +61,7 @@ test('a store reports that its server is LOADING, not that it is disconnected', 
   for (const node of nodes) {
     const redlock = redlockOver([node], PATIENT);
     await until(async () => (await attempt(redlock)).includes(': LOADING '));
-    await expect(node.check(0)).rejects.toThrow(/^LOADING .*; wait until it has$/);
+    await expect(node.check(0)).rejects.toThrow(/^LOADING .*; wait until it has finished$/);
   }
 });
 

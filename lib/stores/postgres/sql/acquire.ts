@@ -5,23 +5,25 @@ import type { EntryPoint } from './sql-function.js';
  * Stores a lease under all its keys or under none, and gives it a fencing token. With `ordered` it refuses a lease
  * while an earlier caller waits, and adds a refused waiter to the queue.
  *
- * request  `id`, `keys`, `owner`, `mode`; `since`: the time of the request by the owner's clock, in milliseconds since 1970;
- *          `ttl` in milliseconds; `deadline`: the time on this server's clock, in milliseconds since 1970, after which nobody
- *          waits for the answer (S16); `ordered`;
- *          for permits `permits`; `wish`: slots to begin with, one for each key; `exactly`: those and no others;
+ * request  `id`, `keys`, `owner`, `mode`;
+ *          `since`: the time of the request by the owner's clock, in milliseconds since 1970;
+ *          `ttl` in milliseconds;
+ *          `deadline`: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the answer (S16);
+ *          `ordered`;
+ *          for permits `permits`; `wish`: the slots with which the search begins, one for each key; `exactly`: only these slots;
  *          for a tick `schedule` and `tick` (milliseconds since 1970);
  *          for several stores `proposal`, the least token;
- *          for a waiter `waiter`, `waiter_owner`, `channel`; `waited` milliseconds; `next`: milliseconds that the next waiter of its
- *          process has waited, which takes over its position
+ *          for a waiter `waiter`, `waiter_owner`, `channel`; `waited`: milliseconds that it has waited; `next`: milliseconds that
+ *          the next waiter of the same process has waited, if that one takes over the position in the queue
  * Returns  one of
  *          { token, slots, permits, waits, first }
- *                                             stored; slots and permits (the largest recent request of others) only
- *                                             with permits; waits: there are waiters; first: the next waiter of the process is the
- *                                             first of them
- *          { holder, others, permits }        refused by { id, owner, remaining, since, token, mode, slot }, or by the waiter
- *                                             whose turn it is: { id, owner, remaining }; permits: the largest recent request of
- *                                             others
- *          { ran }                            that tick or a later one has run, as { id, owner, remaining } describes
+ *                                             stored. Only with permits: slots, and permits if any lease has asked for another
+ *                                             number of them (the largest number). waits: there are waiters. first: the next
+ *                                             waiter of the process is the first of them
+ *          { holder, others, permits }        refused because of { id, owner, remaining, since, token, mode, slot }, or because of
+ *                                             the waiter whose turn it is: { id, owner, remaining }. permits: the largest number
+ *                                             that any lease has asked for
+ *          { ran }                            the tick or a later one has run: { id, owner, remaining }
  *          { late }                           the deadline had passed by so many milliseconds
  *          { error }
  *

@@ -1,10 +1,10 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Extends each lease that holds all its keys: they then live for at least its ttl from now.
+ * Extends each lease that holds all its keys: these keys are then held for at least its ttl from now.
  *
  * asked    an array of `{ id, keys, ttl, slots }`: ttl in milliseconds; slots only with permits, as far as they are known
- * Returns  an array with true for each lease that holds all its keys; null for none
+ * Returns  an array with true for each lease that holds all its keys, and false for each other; null if there are no leases
  *
  * Only a held lease is extended: a late extension must not restore a released or expired lease. A longer life is not
  * shortened: a delayed extension must not undo a later one. One statement extends all exclusive locks, and another one
@@ -21,7 +21,7 @@ begin
   if asked is null then
     return null;
   end if;
-  -- Free a slot that is not the agreed slot of the lease.
+  -- Free each slot that is not the agreed slot of its lease.
   for part in
     select k.key, a.id
     from jsonb_to_recordset(asked) as a(id text, keys text[], slots integer[])

@@ -1,6 +1,8 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** Removes a waiter that gives up from the queues, and passes its turn on if the key is free. */
+/**
+ * Removes a waiter, which gives up, from the queues of its keys. Begins the turn of the next waiter if the key is free.
+ */
 export const LEAVE: EntryPoint = {
   signature: 'leave(keys text[], who text)',
   returns: 'void',

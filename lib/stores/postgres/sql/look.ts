@@ -35,14 +35,15 @@ begin
 end`,
 };
 
-/** Lists the next held keys after a given key that begin with a prefix, in order. */
+/** Lists in order the held keys that begin with a prefix and come after a given key. */
 export const SCAN: EntryPoint = {
   signature: 'scan(prefix text, after text, page integer)',
   returns: 'text[]',
   body: `
 declare
   at constant timestamptz := clock_timestamp();
-  -- U+10FFFF is the largest character, and no key begins with the prefix and more than eight of it.
+  -- All keys with the prefix come before this text: U+10FFFF is the largest character, and no key has more than eight
+  -- of them after the prefix.
   last constant text := prefix || repeat(chr(1114111), 8);
 begin
   return array(

@@ -4,8 +4,8 @@ import type { EntryPoint } from './sql-function.js';
 const MARK_MS = 2_000;
 
 /**
- * Refuses later callers whose mode admits several holders, for a waiter in another mode. The mark of an earlier waiter
- * stays (S22).
+ * Sets the mark of a waiter: later callers in other modes are refused if their mode admits several holders. The mark of
+ * an earlier waiter stays (S22).
  *
  * Returns  true if the waiter's mark is set for each key
  */
@@ -37,7 +37,7 @@ begin
 end`,
 };
 
-/** Ends what `hold_back` began. */
+/** Removes the marks of a waiter that `hold_back` has set. */
 export const LET_PASS: EntryPoint = {
   signature: 'let_pass(keys text[], who text)',
   returns: 'void',

@@ -1,6 +1,6 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed. */
+/** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
 /** Milliseconds after which the waiters behind the first may try, because the process of the first may be dead. */
@@ -44,7 +44,7 @@ end`,
  * waiters behind it, in case the first does not react. Adjacent readers get a message together.
  *
  * after     milliseconds until the turn begins
- * released  the lease whose end begins it; null when there is none
+ * released  the lease whose end begins the turn; null when there is none
  */
 const WAKE: EntryPoint = {
   signature: 'wake(k text, after double precision, released text, at timestamptz)',
@@ -145,12 +145,15 @@ end`,
 };
 
 /**
- * Finds the first waiter of a key that would admit the caller, if the caller must not overtake that waiter. Returns
- * null if the caller may pass.
+ * Finds the waiter that the caller must not overtake: the first waiter of a key that would have room for the caller.
+ * Returns null if the caller may pass.
  *
- * mode     of the caller; `permits` and `who` null without, `came` infinity without a position
- * Returns  `{ id, owner, remaining }`: the milliseconds left of its turn, or until the last holder's end while
- *          holders exclude it from the key
+ * wanted   the mode of the caller
+ * n        the number of permits that the caller asks for; null in other modes
+ * who      the caller's name as a waiter; null if it is none
+ * came     the caller's arrival; infinity if it is no waiter
+ * Returns  `{ id, owner, remaining }`: the milliseconds left of the waiter's turn, or until the last holder's end while holders
+ *          exclude the waiter from the key
  */
 const AHEAD: EntryPoint = {
   signature: 'ahead(k text, wanted text, n integer, who text, came timestamptz, at timestamptz)',

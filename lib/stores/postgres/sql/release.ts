@@ -66,10 +66,10 @@ end`,
 };
 
 /**
- * Updates the row of a key after one of several holders was added, has ended or got another end. The row gets the end
- * of the last holder; without a holder it becomes free.
+ * Updates the row of a key after one of several holders has ended or got another end. The row gets the end of the last
+ * holder; without a holder it becomes free.
  *
- * released  the lease that has gone
+ * released  the id of the lease that was released; null if this lease may be requested again
  */
 export const SETTLE: EntryPoint = {
   signature: 'settle(k text, released text, at timestamptz)',
@@ -84,7 +84,7 @@ begin
 end`,
 };
 
-/** Ends the hold of a lease that may later ask again, for another slot. */
+/** Frees a key of a lease that may be requested again, with another slot. */
 export const GIVE_UP: EntryPoint = {
   signature: 'give_up(k text, lease text, at timestamptz)',
   returns: 'void',

@@ -12,7 +12,7 @@ const KEPT_FOR = '1 hour';
  * Removes rows that are no longer needed, up to a number in each table. Locked rows stay for the next sweep. Only one
  * process at a time sweeps.
  *
- * Returns  true if there are more
+ * Returns  true if there are more such rows
  */
 export const SWEEP: EntryPoint = {
   signature: 'sweep(most integer)',

@@ -4,7 +4,7 @@ import type { EntryPoint } from './sql-function.js';
  * Runs all requests of a process from one turn of its event loop in one statement, which is one transaction. Releases
  * come first, then extensions, then acquisitions, each in the order of the requests.
  *
- * keys     all keys of all of them; their rows are locked first, in one order for everybody
+ * keys     all keys of all requests; their rows are locked first, in an order that is the same in all processes
  * asked    `releases`: see `release_lease`; `extensions`: see `extend_leases`; `acquisitions`: see `acquire_lease`; each may
  *          be missing
  * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: for each lease true if

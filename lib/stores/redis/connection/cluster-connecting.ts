@@ -1,17 +1,17 @@
 import type { Cluster } from 'ioredis';
 
 /**
- * Time limit for a server to report the state of the Cluster, as a multiple of the client's own time limit for the
- * slots.
+ * Time limit for a master to report the state of the Cluster, as a multiple of `slotsRefreshTimeout`, the client's own
+ * time limit for the list of slots.
  */
 const PATIENCE = 2;
 
 /**
- * Makes the client of a Cluster connect again when the master that it asks hangs.
+ * Makes the client of a Cluster connect again if a master hangs while the client connects.
  *
- * Before it is ready, the client asks one random master for the state of the Cluster, and waits for the answer without
- * a limit. While that master hangs, no command reaches the other masters (seen with ioredis 5.11 and 6.0). ioredis
- * connects again when the master is unreachable or the Cluster is down, after the delay of `clusterRetryStrategy`.
+ * Before the client is ready, it asks one random master for the state of the Cluster, and waits for the answer without
+ * a limit. While that master hangs, no command reaches the other masters (seen with ioredis 5.11 and 6.0). If a master
+ * is unreachable or the Cluster is down, ioredis itself connects again, after the delay of `clusterRetryStrategy`.
  * After some attempts it asks another master.
  */
 export class ClusterConnecting {
@@ -22,19 +22,20 @@ export class ClusterConnecting {
     clearTimeout(this.#timer);
     // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
     // answer first.
-    this.#timer = setTimeout(setImmediate, limit, this.#beginAnew).unref();
+    this.#timer = setTimeout(setImmediate, limit, this.#connectAgain).unref();
   };
 
   readonly #end = (): void => clearTimeout(this.#timer);
 
-  readonly #beginAnew = (): void => {
+  readonly #connectAgain = (): void => {
     const { client } = this;
-    // The application has closed the client, or another module with the same client has reconnected it.
+    // The state has changed: the application has closed the client, or another module with the same client has
+    // reconnected it.
     if (client.status !== 'connect') return;
     const servers = client.nodes();
     client.disconnect(true);
-    // Destroy the sockets. A master that hangs does not close its side, and ioredis would wait for that
-    // (`disconnectTimeout`). Then ioredis would close its new connection to the same master instead of the old one.
+    // Destroy the sockets: a master that hangs does not close its side of a connection. ioredis would wait for that
+    // (`disconnectTimeout`), and would then close its new connection to the same master instead of the old one.
     for (const { stream } of servers) stream?.destroy();
   };
 

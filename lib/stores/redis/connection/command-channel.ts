@@ -9,16 +9,16 @@ import { StallDetector } from './stall-detector.js';
 const SILENT = new Error('has not answered for a while; check whether it hangs');
 
 const OLD_MASTER = new Error(
-  'the client that was passed in is still connected to a server that is no longer the master, according to a Sentinel; give ' +
-    'its options in `nodes` in place of the client, so that the connection is replaced at once',
+  'the client that was passed in is still connected to a server that, according to a Sentinel, is no longer the master; give ' +
+    'the options of the client in `nodes` instead of the client, so that the library can replace the connection at once',
 );
 
 const READS_DATA = new Error('LOADING the server is still reading its data into memory');
-const LOADING = new Error(`${READS_DATA.message}; wait until it has`, { cause: READS_DATA });
+const LOADING = new Error(`${READS_DATA.message}; wait until it has finished`, { cause: READS_DATA });
 
 /** The error of a client that the application did not connect, or has closed. */
 export const CLOSED = new Error(
-  'the client that was passed in as `nodes` is not open; connect it before the module starts, such as with ' +
+  'the client that was passed in as `nodes` is not open; connect it before the module starts, for example with ' +
     '`await client.connect()`, and close it after the module has shut down',
 );
 
@@ -32,7 +32,7 @@ export class CommandChannel {
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
   #lacksDatabase = false;
-  /** A connection of a passed-in client whose server is no longer the master. */
+  /** The socket of an application's client that still leads to a former master. */
   #left: Redis['stream'] | undefined;
   #isLoading = false;
   #loadingTimer: NodeJS.Timeout | undefined;
@@ -43,7 +43,7 @@ export class CommandChannel {
     private readonly opened: boolean,
   ) {
     this.#silence = new StallDetector(client, opened);
-    // A client of the application gets no listener here: it would hide the client's errors from the application.
+    // Add no listener to a client of the application: a listener would hide the client's errors from the application.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
       // ioredis adds the failed command with its arguments. The arguments of AUTH contain the password.
@@ -68,12 +68,12 @@ export class CommandChannel {
     );
   }
 
-  /** `true` if the server has no database of the connection's number. ioredis continues with database 0. */
+  /** `true` if the server does not have the database that the options name. ioredis continues with database 0. */
   get lacksDatabase(): boolean {
     return this.#lacksDatabase;
   }
 
-  /** `true` if only the application can reconnect the client. */
+  /** `true` if a client of the application is closed, so that only the application can connect it again. */
   get isClosed(): boolean {
     return !this.opened && this.client.status === 'end';
   }
@@ -112,7 +112,7 @@ export class CommandChannel {
     try {
       await this.client.connect();
     } catch (error) {
-      // ioredis reports only that the connection was closed; an earlier event contained the reason.
+      // The error of ioredis says only that the connection was closed. An earlier `error` event contained the reason.
       throw this.#lastError ?? error;
     }
   }
@@ -121,8 +121,8 @@ export class CommandChannel {
    * Runs a script by its hash. If the server does not know the script and the answer is still `wanted`, sends the text
    * of the script.
    *
-   * ioredis can send the text by itself. But it would also do so for a lease that was released since, and so store a
-   * lock that nobody holds (S15).
+   * ioredis can send the text by itself. But ioredis would also do so after the lease was released, and so store a lock
+   * that nobody holds (S15).
    */
   run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
     return this.send(
@@ -170,7 +170,7 @@ export class CommandChannel {
     const answered = (info: string): void => {
       this.#silence.answered();
       this.#isLoading = /^loading:1/m.test(info);
-      // Ask again, so that the server does not seem to hang.
+      // Ask again: each answer shows that the server does not hang.
       const again = (): void => this.#askWhetherLoading(client);
       if (this.#isLoading) this.#loadingTimer = setTimeout(again, LOADING_AGAIN_MS).unref();
     };
@@ -179,14 +179,14 @@ export class CommandChannel {
 
   readonly #answered = (reply: unknown): unknown => {
     this.#silence.answered();
-    // The new master may lack the effect of the command.
+    // The command ran on the old master, so the new master may lack its effect.
     if (this.leadsToOldMaster) throw OLD_MASTER;
     return reply;
   };
 
   /**
-   * Returns one error object for all commands that cannot be sent for the same reason: there can be thousands of
-   * commands a second.
+   * The reason why a command cannot be sent. Commands with the same reason share one error object, because there can be
+   * thousands of commands a second.
    */
   #unreachable(): Error {
     if (this.leadsToOldMaster) return OLD_MASTER;
@@ -211,7 +211,8 @@ export class CommandChannel {
         { cause: error },
       );
     }
-    // The server was a master before. After a fail-over a new connection to its address may lead to the new master.
+    // The server was a master, and became a replica in a fail-over. A new connection to its address may lead to the new
+    // master.
     if (error.message.startsWith('READONLY') && this.opened) this.client.stream?.destroy();
     return error;
   }
@@ -245,8 +246,8 @@ export function isNoScript(error: unknown): boolean {
 }
 
 /**
- * `true` if the server refused a command because of its keys, before it ran: the user has no right to them, or they are
- * in different slots.
+ * `true` if the server refused to run a command because of its keys: the user has no right to them, or they are in
+ * different hash slots.
  */
 export function isAboutKeys({ message, cause }: Error): boolean {
   return /^(NOPERM|CROSSSLOT)/.test(cause instanceof Error ? cause.message : message);

@@ -19,16 +19,16 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/ENOTFOUND|EAI_AGAIN/, 'check the name of the host'],
   [
     /ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|no answer/,
-    'check that the host is up, the firewalls on the way, and that it speaks TLS if the URL says so (rediss://)',
+    'check that the host is up, that no firewall blocks the port, and that the server uses TLS if the URL is rediss://',
   ],
   [/WRONGPASS|NOAUTH|invalid password|without any password/i, 'check the user and the password in the URL'],
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority as `tls: { ca }`, and the host by the name that is in its certificate',
+    'give the certificate authority as `tls: { ca }`, and use the host name in the certificate',
   ],
   [
     /wrong version number|packet length|ECONNRESET|socket disconnected|Connection is closed/i,
     'check whether the server wants TLS (rediss://) or not (redis://)',
   ],
-  [/Unknown RESP type|Protocol error/i, 'check that it is Redis that listens there'],
+  [/Unknown RESP type|Protocol error/i, 'check that the server at that address is Redis'],
 ];

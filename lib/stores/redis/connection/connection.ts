@@ -25,8 +25,8 @@ const FORCED: RedisOptions = {
 const PREFERRED: RedisOptions = {
   connectionName: 'nestjs-redlock',
   connectTimeout: 2_000,
-  // Time that a closed client waits for the other side. Its timer keeps the process alive, even if there is no
-  // connection. Written commands are sent in any case.
+  // Milliseconds for which a closed client waits until the server closes its side. The timer keeps the process alive,
+  // even if there is no connection. Commands that were written before are sent in any case.
   disconnectTimeout: 100,
   retryStrategy: (times) => Math.min(times * 50, 1_000),
 };

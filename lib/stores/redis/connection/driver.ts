@@ -7,7 +7,7 @@ export interface ServerAddress {
   readonly port: number;
 }
 
-/** The options of a client that the library reads; the names are those of ioredis. */
+/** The options of a client that the library reads, with their names in ioredis. */
 export interface DriverOptions {
   readonly host?: string | undefined;
   readonly port?: number | undefined;
@@ -44,9 +44,9 @@ export interface Server {
 }
 
 /**
- * The methods that a store needs of a client. A client of ioredis or iovalkey already has them; an adapter would cost
- * time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and `close` for a
- * connection, and `refresh` for the masters of a Cluster.
+ * The methods that a store needs of a client. A client of ioredis or iovalkey already has them, and an adapter would
+ * only cost time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and `close`
+ * for a connection, and `refresh` for the masters of a Cluster.
  */
 export interface Driver extends Emitter {
   /** `ready` when commands are written immediately; `wait` before the first connect; `end` after it was closed. */
@@ -62,7 +62,7 @@ export interface Driver extends Emitter {
 
   /** The masters, if the driver is not a server itself. */
   nodes?(role: 'master'): readonly Server[];
-  /** The address for messages, if it differs from that of the options. */
+  /** The address in logs and errors, if it differs from the address in the options. */
   readonly address?: string;
   /** The reason why the client is not connected, if the client shows it to the library. */
   readonly lastError?: Error | undefined;

@@ -12,7 +12,7 @@ import type { MasterAddress } from './master-address.js';
  */
 const ASK_EVERY_MS = 500;
 
-/** A Sentinel, and the last address of the master from it. */
+/** A Sentinel, and the address of the master that it named last. */
 interface Sentinel {
   readonly client: Redis;
   readonly channel: CommandChannel;
@@ -21,11 +21,12 @@ interface Sentinel {
 
 /**
  * Asks the Sentinels of a client which server is the master. The client itself asks only when it connects. But after a
- * requested fail-over the old master stays a master for ten seconds, and renews locks that expire on the new master.
+ * requested fail-over (`SENTINEL FAILOVER`) the old master remains a master for ten seconds. A client that is still
+ * connected to it extends locks there, while they expire on the new master.
  *
  * All Sentinels are asked: they learn of the fail-over at different times, and the client may have asked a Sentinel
- * that did not know of it yet. Only a change counts: a Sentinel without contact to the others names the old master for
- * ever, and must not end each new connection.
+ * that did not know of it yet. Only a change of a Sentinel's answer counts: a Sentinel without contact to the others
+ * names the old master for ever, and must not end each new connection.
  *
  * The `failoverDetector` of ioredis waits for the message `+switch-master`. The detector misses a message that is sent
  * while it is not connected. A message that arrives while the client connects ends the client for good (seen with

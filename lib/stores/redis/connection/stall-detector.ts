@@ -13,7 +13,7 @@ const HUNG_AFTER_MS = 5_000;
  * Largest number of unanswered commands to a silent Cluster. The number is not 0, because one master may hang while the
  * others answer.
  */
-const CLUSTER_MAY_OWE = 1_000;
+const MOST_UNANSWERED_OF_CLUSTER = 1_000;
 
 /**
  * Notices when a client gets no answers: a server hangs, or a connection loses its packets.
@@ -21,9 +21,9 @@ const CLUSTER_MAY_OWE = 1_000;
  * Further commands would only fill the memory of this process, and their callers would wait without success. Earlier
  * commands are still under way, so their answers show when the server works again.
  *
- * A connection that the library made is replaced after some time, also when it hangs in its handshake (S15). The
- * `socketTimeout` of ioredis cannot do that: its timer stays when the connection ends, then ends the next connection,
- * and keeps the process alive (seen with 5.11).
+ * A connection that the library made is replaced after {@link HUNG_AFTER_MS}, also when it hangs in its handshake
+ * (S15). The `socketTimeout` of ioredis cannot do that (seen with 5.11): its timer continues after the connection has
+ * ended, then ends the next connection, and keeps the process alive.
  */
 export class StallDetector {
   #unanswered = 0;
@@ -31,7 +31,8 @@ export class StallDetector {
   /** The start of the present silence, by the monotonic clock. */
   #since: number | undefined;
   /**
-   * The timer stays when the answer arrives: a new timer for each command would cost more than the rest of this class.
+   * The timer. It continues after an answer, because a new timer for each command would cost more than the rest of this
+   * class.
    */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;
@@ -53,7 +54,7 @@ export class StallDetector {
 
   /** `true` if the server has been silent for so long that it gets no further commands. */
   get isSilent(): boolean {
-    return this.#silent && this.#unanswered > (this.client.isCluster ? CLUSTER_MAY_OWE : 0);
+    return this.#silent && this.#unanswered > (this.client.isCluster ? MOST_UNANSWERED_OF_CLUSTER : 0);
   }
 
   /** Records a sent command that must be answered. */

@@ -11,10 +11,13 @@ import { type ServerReport, parseInfo } from './server-report.js';
 import { BIRTH } from '../scripts/birth.js';
 import { adviceOnKinds, PROBE_KINDS } from '../scripts/probe-kinds.js';
 
-/** Milliseconds until a server that was not fit is asked again. */
+/** Milliseconds until a server that was not fit is checked again. */
 const UNFIT_FOR_MS = 1_000;
 
-/** Milliseconds within which each master of a Cluster must answer; after that the Cluster may vote without it. */
+/**
+ * Milliseconds within which each master of a Cluster must answer a check. After that time the Cluster may vote without
+ * the answer.
+ */
 const MASTER_LIMIT_MS = 2_000;
 
 /** The report of one server, with its run id. */
@@ -26,8 +29,8 @@ interface Answer {
 }
 
 /**
- * Checks every new connection of a node before the node votes: if its server is fit for locks (S17), its uptime (S12),
- * and its clock (S16).
+ * Checks every new connection of a node before the node votes: whether its server is fit for locks (S17), its uptime
+ * (S12), and its clock (S16).
  *
  * One check for each connection is enough, because a server that restarts ends its connections. The masters of a
  * Cluster can change without a new connection of the client. The Cluster is then checked again, and still votes during
@@ -35,7 +38,7 @@ interface Answer {
  */
 export class ServerProbe {
   readonly clock = new ServerClock();
-  /** Counts the connections of the node, one after the other. */
+  /** The number of connections of the node so far, which identifies the present connection. */
   connection = 0;
   /** Weak settings that the last check found. */
   weaknesses: readonly string[] = [];
@@ -56,7 +59,7 @@ export class ServerProbe {
 
   /**
    * `true` if the restart guard applies to the node. It cannot apply to a Cluster, where the marker and the keys are in
-   * different slots.
+   * different hash slots.
    */
   get guarded(): boolean {
     return this.context.guarded && !this.channel.client.isCluster;
@@ -91,8 +94,8 @@ export class ServerProbe {
   }
 
   /**
-   * Waits for the current check. A server that was not fit is checked again after a second: without a new connection, a
-   * replica may have been promoted, or memory was freed.
+   * Waits for the current check. A server that was not fit is checked again after a second, even on the same
+   * connection: meanwhile a replica may have been promoted, or memory was freed.
    *
    * @throws the reason why the node must not vote
    */
@@ -140,7 +143,7 @@ export class ServerProbe {
   async #tryKinds(): Promise<void> {
     const key = probeKey(this.context.keyPrefix);
     const advice = await this.channel.run(PROBE_KINDS, [1, key]).then(adviceOnKinds, (error: unknown) => {
-      // Ignore an error that affects every script: an acquisition will report it.
+      // Ignore an error of the server that affects every script: an acquisition will report it.
       if (isRefusal(error)) return undefined;
       throw error;
     });
@@ -214,8 +217,8 @@ export class ServerProbe {
     const known = answers.filter((answer) => answer !== undefined);
     for (const { which, report } of known) {
       this.#uptime = { least: report.uptime, at: performance.now() };
-      // The client of a Cluster finds the masters, so their mode and role need no check. The check that no other node
-      // has the same server remains.
+      // The client of a Cluster itself finds the masters, so their mode and role need no check. The check that no other
+      // node has the same server is still needed.
       const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
       // Some servers that speak the Redis protocol have no run id.
       const unsafe = unsafeBecause(fit, report.runId === '' ? undefined : runIds.get(report.runId));
@@ -247,7 +250,7 @@ export class ServerProbe {
   }
 }
 
-/** `true` if INFO is forbidden or renamed. Other errors are temporary, such as those of a busy server. */
+/** `true` if INFO is forbidden or renamed. Other errors, such as the errors of a busy server, are temporary. */
 function isDenied(error: unknown): boolean {
   return isRefusal(error) && /^NOPERM|unknown command/i.test(error.message);
 }

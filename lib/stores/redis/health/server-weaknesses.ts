@@ -16,7 +16,7 @@ export function unsafeBecause({ mode, role }: ServerReport, twin: string | undef
     return 'it is a replica, which loses locks that its master has granted; give the master instead';
   }
   if (twin !== undefined) {
-    return `it is the same server as ${twin}, so two votes would be one; name each server once`;
+    return `it is the same server as ${twin}, so one server would have two votes; list each server once`;
   }
   return undefined;
 }
@@ -29,30 +29,28 @@ export function untoldBy({ mode, role }: ServerReport): string[] {
   const untold: string[] = [];
   if (mode === undefined) {
     untold.push(
-      'INFO has no redis_mode, so it goes unnoticed whether it is a node of a Redis Cluster, which keeps only some of ' +
-        'the keys; make sure that it is not',
+      'INFO has no redis_mode, so the library cannot tell whether the server is a node of a Redis Cluster, which keeps ' +
+        'only some of the keys; make sure that it is not',
     );
   }
   if (role === undefined) {
     untold.push(
-      'INFO has no role, so it goes unnoticed whether it is a replica, which loses locks; make sure that it is not',
+      'INFO has no role, so the library cannot tell whether the server is a replica, which loses locks; make sure ' +
+        'that it is not',
     );
   }
   return untold;
 }
 
-/**
- * The reason when the database of a node does not exist. The node does not vote, because its locks would be in database
- * 0.
- */
+/** The reason why a node does not vote if its database does not exist: its locks would be in database 0. */
 export const NO_SUCH_DATABASE =
-  'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
+  'it has no database of that number; give a number that exists (0 to 15, unless its setting `databases` differs)';
 
 /**
  * Settings that make locks on a node less safe (S13, S14), each with its remedy.
  *
- * @param mayForget - `true` if a restart may forget locks: the node then does not vote for a while, or the application
- * accepts it
+ * @param mayForget - `true` if a restart may forget locks: because the node then does not vote for a while, or because
+ * the application accepts it
  */
 export function weakBecause(
   { mode, evictionPolicy, appendOnly }: ServerReport,
@@ -70,7 +68,7 @@ export function weakBecause(
       'a restart can forget locks that are held; set appendonly to yes and appendfsync to always' +
         (mode === 'cluster'
           ? ''
-          : ', or set `restartGuard`; on one or two nodes, `restartGuard: false` accepts it'),
+          : ', or set `restartGuard`; on one or two nodes, `restartGuard: false` accepts this risk'),
     );
   }
   return weaknesses;

@@ -1,7 +1,7 @@
 import type { EventEmitter } from 'node:events';
 
-// Structural types for the members of node-redis 5 and 6 that this package uses. node-redis is a package of the
-// application, and no peer dependency.
+// Structural types for the members of node-redis 5 and 6 that this package uses. They replace the types of node-redis,
+// which is a package of the application and no peer dependency.
 
 export type Listener = (message: string, channel: string) => void;
 

@@ -17,8 +17,8 @@ export class ClusterDriver extends NodeRedisDriver {
   readonly options: DriverOptions & { readonly natMap: (address: string) => ServerAddress | undefined };
   readonly address: string;
   /**
-   * The server object of each master, with the number of its connection at that time: a new connection can lead to
-   * another server.
+   * The server object of each master, with the number of the connection for which it was made. A new connection gets a
+   * new object, because it can lead to another server.
    */
   readonly #servers = new WeakMap<ClusterMaster, { readonly epoch: number; readonly server: Server }>();
   #wasReady = false;
@@ -58,7 +58,7 @@ export class ClusterDriver extends NodeRedisDriver {
     for (const event of EVENTS) this.client.on(event, this.#look);
     this.client.on('node-ready', this.#onNodeReady);
     this.client.on('node-error', this.#onError);
-    // A listener of another kind would hide the errors of the client from the application.
+    // Use `errorMonitor`: a listener for `error` would hide the client's errors from the application.
     this.client.on(errorMonitor, this.#onError);
   }
 

@@ -54,7 +54,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   }
 }
 
-/** Gives errors of a server the error name of ioredis, also errors inside an answer. */
+/** Gives the errors of a server the error name of ioredis, including errors inside an answer. */
 export function likeIoredis<T>(answer: Promise<T>): Promise<T> {
   return answer.then(
     (reply) => {

@@ -6,8 +6,9 @@ import { PLAINLY, type SingleClient } from './client-types.js';
 const CONNECT_LIMIT_MS = 5_000;
 
 /**
- * A connection for messages, with the settings of a client of node-redis. After a lost connection there is a new
- * client: when a server hangs, the connection must be ended here, and node-redis can only end a client for good.
+ * A connection for messages, with the settings of the application's client of node-redis. After a lost connection this
+ * class makes a new client. A connection to a server that hangs must be ended here, and node-redis can only end a
+ * client for good.
  */
 export class NodeRedisMessages extends EventEmitter implements MessageConnection {
   #client: SingleClient | undefined;
@@ -41,7 +42,7 @@ export class NodeRedisMessages extends EventEmitter implements MessageConnection
   }
 
   /**
-   * Subscribes to a channel. For a repeated subscription node-redis sends nothing, so this method sends the command.
+   * Subscribes to a channel. For a repeated subscription node-redis sends nothing, so this method then sends a PING.
    */
   subscribe(channel: string): Promise<unknown> {
     return this.#confirm(channel, (client) => client.subscribe(channel, this.#receive));
@@ -118,7 +119,7 @@ export class NodeRedisMessages extends EventEmitter implements MessageConnection
 
 function copyOf(client: SingleClient, at: ServerAddress | undefined): SingleClient {
   return client.duplicate({
-    // The URL would override the address below. The options already contain its other settings.
+    // The URL would override the address below. The options already contain the other settings of the URL.
     url: undefined,
     name: 'nestjs-redlock-messages',
     disableOfflineQueue: true,

@@ -4,21 +4,22 @@ import { PLAINLY, type SentinelClient } from './client-types.js';
 import { NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisServer } from './node-redis-server.js';
 
-/** Milliseconds between two checks of a copy that is not connected. */
+/** Milliseconds between two checks of whether the copy of the client is connected. */
 const LOOK_MS = 50;
 
 /**
- * Milliseconds between two commands to a copy that is not connected. Such a command makes the copy look for the master.
+ * Milliseconds between two PINGs to a copy of the client that is not connected. A PING makes the copy look for the
+ * master.
  */
 const ASK_MS = 1_000;
 
 /**
- * The driver for a client from `createSentinel` of node-redis. Commands go through a copy of the client, which has
- * another connection.
+ * The driver for a client from `createSentinel` of node-redis. Commands go through a copy of the client, which has its
+ * own connection.
  *
- * The client itself would not do. When several commands begin at the same time, it gives its connection to one after
- * the other, and new commands overtake a waiting one again and again (seen with 6.3). It also reports a replaced
- * connection only to a listener of the errors of its parts.
+ * The client itself has two defects. When several commands begin at the same time, one after the other uses its
+ * connection, and new commands overtake a waiting command again and again (seen with 6.3). And the client reports a
+ * replaced connection only as an error of one of its parts, which needs the option `passthroughClientErrorEvents`.
  */
 export class SentinelDriver extends NodeRedisDriver {
   readonly isCluster = false;
@@ -120,7 +121,8 @@ export class SentinelDriver extends NodeRedisDriver {
   };
 
   /**
-   * Called after an error. There will be a new connection, or the old one continues: the client does not report which.
+   * Called after an error or a change of the master. The copy then gets a new connection or continues with the old one,
+   * and does not report which. So its state is checked again and again.
    */
   #lost(): void {
     if (this.#isReady) {
@@ -153,15 +155,17 @@ export class SentinelDriver extends NodeRedisDriver {
 }
 
 /**
- * Receives messages through the copy, which has a connection for messages to the present master. That connection
- * accepts only subscriptions, so a subscription to an extra channel shows that it works.
+ * Receives messages through the copy of the client, which has a connection for messages to the present master. That
+ * connection accepts only subscriptions. So its heartbeat subscribes to an extra channel and unsubscribes from it in
+ * turn: an answer shows that the connection works.
  */
 class SentinelMessages extends EventEmitter implements MessageConnection {
-  /** The channels of the copy that was asked last. */
+  /** The channels to which this object has subscribed through the present copy. */
   readonly #channels = new Set<string>();
   /**
-   * Channels that the server has confirmed on this connection. A subscription that is under way when the master dies
-   * never settles: the client goes on connecting to that master, beside its connection to the new one (seen with 6.3).
+   * Channels that the server has confirmed on this connection. A channel is not added earlier: if the master dies
+   * during a subscription, that subscription never settles. The client goes on connecting to that master, beside its
+   * connection to the new one (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;
@@ -176,8 +180,8 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   }
 
   /**
-   * A substitute for the socket. `destroy` does not end the connection: messages are expected to arrive again after the
-   * next answer.
+   * A substitute for the socket. `destroy` cannot end the connection. It reports that messages have stopped, and
+   * reports that they arrive again when the present heartbeat has settled.
    */
   get stream(): MessageConnection['stream'] {
     return {
@@ -217,7 +221,8 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   async #confirm(channel: string): Promise<void> {
     this.#channels.add(channel);
     await this.#of(channel, 'subscribe');
-    // After a new connection the client already knows the channel, and resolves without a command to the server.
+    // After a new connection the client already knows the channel, and resolves without a command to the server. So
+    // send a heartbeat, too.
     await this.#beat(channel);
     this.#confirmed.add(channel);
   }
@@ -229,7 +234,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
     return beating;
   }
 
-  /** Subscribes to a sharded channel, which only a Cluster has. */
+  /** Subscribes to an ordinary channel: only a Cluster has sharded channels. */
   ssubscribe(channel: string): Promise<unknown> {
     return this.subscribe(channel);
   }

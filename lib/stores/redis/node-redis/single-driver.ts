@@ -42,7 +42,7 @@ export class SingleDriver extends NodeRedisDriver {
   attach(): void {
     this.client.on('ready', this.#onReady);
     this.client.on('end', this.#onEnd);
-    // A listener of another kind would hide the errors of the client from the application.
+    // Use `errorMonitor`: a listener for `error` would hide the client's errors from the application.
     this.client.on(errorMonitor, this.#onError);
   }
 
@@ -65,7 +65,7 @@ export class SingleDriver extends NodeRedisDriver {
     this.emit('close');
   };
 
-  /** Records an error. Some errors do not end the connection. */
+  /** Records an error that has ended the connection. Other errors are ignored. */
   readonly #onError = (error: Error): void => {
     if (this.client.isReady) return;
     this.lastError = error;

@@ -5,16 +5,16 @@ import type { Subscription } from '../../../core/ports.js';
 import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
 /**
- * Receives messages from a Cluster with sharded pub/sub: a channel belongs to the server that has the slot of its name.
- * While no messages of a channel arrive, waiters poll.
+ * Receives messages from a Cluster with sharded pub/sub: a channel belongs to the server that has the hash slot of its
+ * name. While no messages of a channel arrive, waiters poll.
  *
- * Opens its own connections and does not use the sharded subscriber of ioredis. That one reconnects after it was
- * closed, and never gets an answer to a subscription at the wrong server (both seen with 5.11).
+ * Opens its own connections and does not use the sharded subscriber of ioredis. That subscriber connects again after it
+ * was closed. It also never gets an answer to a subscription at the wrong server (both seen with 5.11).
  */
 export class ClusterSubscriber {
   readonly #servers = new Map<string, Subscriber>();
 
-  /** `false`, because no single connection serves all channels. */
+  /** Always `false`, because no single connection serves all channels. */
   readonly subscribed = false;
 
   constructor(
@@ -31,7 +31,7 @@ export class ClusterSubscriber {
       at = server.listen(channel, listener);
       if (at.ready) listener.ready(true);
     };
-    // Without messages the waiter polls.
+    // Ignore an error: without messages the waiter polls.
     begin().catch(() => undefined);
     return {
       get ready() {
@@ -50,8 +50,8 @@ export class ClusterSubscriber {
   }
 
   /**
-   * Finds the server of a channel. Asks any server for a key in the channel's slot; the server answers with the right
-   * address.
+   * Finds the server of a channel. Asks one master for a key in the hash slot of the channel; a master without that
+   * slot answers with the address of the right one (MOVED).
    */
   async #serverOf(channel: string): Promise<Subscriber | undefined> {
     const [master] = mastersOf(this.client);

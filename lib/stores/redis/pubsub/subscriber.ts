@@ -200,7 +200,7 @@ export function copyForMessages(server: Server, at?: ServerAddress): MessageConn
   if (server.messages) return server.messages(at);
   return (server as Redis).duplicate({
     ...at,
-    // ioredis would add the prefix to the names of sharded channels.
+    // ioredis would add its `keyPrefix` to the names of sharded channels, which already contain it.
     keyPrefix: '',
     lazyConnect: true,
     readOnly: false,

@@ -5,17 +5,19 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
 
 /**
- * The beginning of every command that stores leases, and the straight path. All acquire scripts use both.
+ * The beginning of the command of every acquire script.
  *
- * KEYS     the node's marker, if it has one; then those of the leases
- * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and no further details: then it has one
- *          argument; `o` at the node that keeps the queue; `m` when KEYS begins with the marker, `c` when there is none but
- *          ARGV[5] and ARGV[6] are given
- * ARGV[2]  the life of the records in milliseconds: ttl and linger
- * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
+ * KEYS     the node's marker, if it has one; then the KEYS of the leases
+ * ARGV[1]  three characters, each a letter or `-`:
+ *          - `p` when every lease is plain: with one key and no further details, so that it has only one argument
+ *          - `o` at the node that keeps the queue
+ *          - `m` when KEYS begins with the marker; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
+ * ARGV[2]  the life of the records in milliseconds: ttl plus linger
+ * ARGV[3]  the deadline: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the
+ *          answer (S16)
  * ARGV[4]  the prefix of channel names; empty on a Cluster
- * ARGV[5]  if nodes agree on a token or there is a marker: guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  likewise: the proposed token, which the nodes give if theirs need not be larger
+ * ARGV[5]  only with `m` or `c`: the guard in milliseconds, or 0 for none (S12)
+ * ARGV[6]  only with `m` or `c`: the proposed token, which the nodes give if their own token need not be larger
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;
@@ -32,7 +34,7 @@ export interface AcquireCommand {
 }
 
 /**
- * Number of arguments before those of the leases. `LONG_HEADER` is the number for several nodes, which agree on a
+ * Number of arguments before the arguments of the leases. `LONG_HEADER` is the number with a guard and a proposed
  * token.
  */
 const HEADER = 4;
@@ -41,7 +43,7 @@ const LONG_HEADER = 6;
 /** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
 
-/** Steps by which a token must be ahead of the node's clock to raise the node's marker. */
+/** Steps by which a token must be ahead of the node's clock before it is stored in the node's marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
 /** Lua text that reads the beginning of a command, and the marker. */
@@ -69,7 +71,7 @@ if byte(ARGV[1], 3) == ${codeOf('m')} then
     born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0
   end
   if not mark or born > now then
-    -- Replace a birth in the future: the clock was set back after it.
+    -- The time in the marker is in the future, because the clock was set back. Replace it.
     born = math.floor(now)
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))
   end
@@ -80,25 +82,28 @@ if byte(ARGV[1], 3) == ${codeOf('m')} then
 end
 `;
 
-/** The differences between the modes on the straight path. */
+/** The parts of {@link straightPath} that differ between the modes. */
 interface StraightPath {
-  /** The number of KEYS of a lease, without its marks, at the node that keeps the queue and at other nodes. */
+  /**
+   * The number of Redis keys (KEYS) of a lease, without its marks: at the node that keeps the queue, and at other
+   * nodes.
+   */
   readonly keys: readonly [ordered: number, unordered: number];
   /** The state of the record, see `STATE`. */
   readonly state: string;
   /**
-   * `true` if marks can exclude the lease ({@link readMarks}). They never exclude a lease that wants a free key for
-   * itself.
+   * `true` if a mark can exclude a lease of this mode ({@link readMarks}). No mark excludes an exclusive lease from a
+   * free key.
    */
   readonly marked?: boolean;
   /**
-   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record before the lease,
-   * or false.
+   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record that the key had
+   * before, or false.
    */
   readonly end?: string;
   /**
-   * Lua text for the answer when other leases of the command were refused. It can use `i`, the position of the lease in
-   * the command.
+   * Lua text for the answer to a lease that took the straight path, when a later lease of the command did not. It can
+   * use `i`, the position of the lease in the command.
    */
   readonly answer?: string;
 }
@@ -107,17 +112,17 @@ interface StraightPath {
  * Lua text that sets three locals: `marks` (the number of KEYS before the first mark), `marked` (true if any mark
  * exists), and `key` (the number of KEYS before the other KEYS of the leases).
  *
- * All marks come first, so that one EXISTS checks them. With 64 in flight that takes 0.1 us for each mark, and a GET
- * for each takes 0.4 us (CPU time of a server that does nothing else).
+ * The marks of all leases come first in KEYS, so that one EXISTS checks them. With 64 leases in flight, EXISTS takes
+ * 0.1 us for each mark, and a GET would take 0.4 us (CPU time of a server that does nothing else).
  *
- * @param keys - the number of KEYS of a lease for each of its keys, without its mark, at the node that keeps the queue
- * and at other nodes
+ * @param keys - the number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that
+ * keeps the queue, and at other nodes
  */
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
--- Check mark by mark if there are more marks than Lua can unpack, or if the user has no right to EXISTS, so that the
--- error is reported.
+-- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, such as for a user
+-- without the right to it: then each GET reports its own error.
 local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
 `;
 
@@ -131,9 +136,8 @@ local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key
 export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
   return `
 local answers, first, seen = {}, header + 1
--- The straight path, for keys without a record, or with a free record without waiters. It ends at the first held record
--- or other exception, and the general path continues. With 64 in flight the straight path takes 2.8 us for each lease,
--- and the script without it 3.7 to 4.2 us (bench -- server-time).
+-- With 64 leases in flight the straight path takes 2.8 us for each lease, and the script without it 3.7 to 4.2 us
+-- (bench -- server-time).
 if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) and least <= ahead
   and least <= ${Number.MAX_SAFE_INTEGER} then
   local head, step = nil, ordered and ${keys[0]} or ${keys[1]}
@@ -167,10 +171,10 @@ end
 }
 
 /**
- * Lua text that raises the marker for a token that runs ahead of the clock. Later tokens must still be larger after the
- * record has expired.
+ * Lua text that stores a token in the marker if the token is ahead of the clock. Later tokens must still be larger
+ * after the record has expired.
  *
- * Needs the locals of {@link BEGIN_ACQUIRE}, `token` and `answer`. Sets `answer` to an error.
+ * Needs the locals of {@link BEGIN_ACQUIRE}, `token` and `answer`. If there is an error, sets `answer` to it.
  */
 export const LIFT_MARKER = `
     if token > ${Number.MAX_SAFE_INTEGER} then
@@ -190,14 +194,14 @@ export const ADD_ANSWER = `
   if type(answer) == 'table' and answer.err then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
+      -- Return this error as the reply to the whole command: clients look for it there (\`reconnectOnError\`).
       return answer
     end
   end
   answers[#answers + 1] = answer
 `;
 
-/** Packs the arguments of a command before those of the leases. */
+/** Packs the arguments of a command that come before the arguments of the leases. */
 export function packBegin(
   requests: readonly AcquireRequest[],
   { base, ordered, marker, deadline, guard }: AcquireCommand,

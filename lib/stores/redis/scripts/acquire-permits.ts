@@ -32,20 +32,20 @@ import { GO_OUT_OF_LINE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
-/** Digits of a token in the answer for a stored lease; `SLOT_DIGITS` is the same for a slot. */
+/** Number of digits of a token in the answer for a stored lease. `SLOT_DIGITS` is the number for a slot. */
 const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
 /**
- * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at other
- * nodes.
+ * The number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that keeps the queue,
+ * and at other nodes.
  */
 const COUNTS = [4, 3] as const;
 
-/** Lua text for the floor of a phase that begins with a lease on a free key. */
+/** Lua text for the floor (see {@link PERMITS}) of a phase that begins with a lease on a free key. */
 const FLOOR = ` .. (seen and sub(seen, ${RECORD.token.join(', ')}) or '${'0'.repeat(TOKEN_DIGITS)}')`;
 
-/** Lua text for the answer to a lease on a free key, which gets its wanted slot. */
+/** Lua text for the answer to a lease on a free key, which gets the slot that it requests. */
 const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE.slot}, ${LEASE.slot + SLOT_DIGITS - 1})`;
 
 /**
@@ -54,38 +54,39 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *
  * A slot behaves like a separate lock with its own sequence of tokens (S20). The next token of a slot is larger than
  * its last token and than the floor of the phase; grants of other slots do not raise it. The record has the largest
- * token of all slots. The next exclusive or shared phase, and the next phase of permits, begins above it. A lease of
- * several keys has one token for all its slots.
+ * token of all slots. The next phase begins above that token, whether it is exclusive, shared or again of permits. A
+ * lease of several keys has one token for all its slots.
  *
- * Order: a lease is refused if there are as many earlier waiters for permits as free slots. While permits are held, a
- * waiter in another mode excludes later callers only by its mark (S22): a mark expires when the process of its waiter
- * dies, and an entry in the queue does not. The lease that begins a phase sets the mark for the first waiter in another
- * mode.
+ * Order: a lease is refused if there are at least as many earlier waiters for permits as free slots. While permits are
+ * held, a waiter in another mode excludes later callers only by its mark (S22): a mark expires when the process of its
+ * waiter dies, and an entry in the queue does not. The lease that begins a phase sets the mark for the first waiter in
+ * another mode.
  *
- * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
- *          and n hashes of their details; at the node that keeps the queue their n queues
- * ARGV     how a command begins, see {@link AcquireCommand}
- * ARGV     the number of permits of each of the keys, as far as these leases know
+ * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
+ *          holders, n hashes of their details, and at the node that keeps the queue their n queues
+ * ARGV     the beginning of a command, see {@link AcquireCommand}
+ * ARGV     the number of permits of each key, the same for all these leases
  * ARGV     for each lease:
- *          - as it stands in the record, from its id on, see {@link LEASE}
+ *          - its part of the record, from its id on, see {@link LEASE}
  *          - n
- *          - for a waiter its name in the queue, else empty
- *          - milliseconds that it has waited; empty without a waiter
- *          - milliseconds that the next waiter of its process has waited, which takes over its position; empty for none
- *          - 1 for the slots that follow and no others, 0 for the next free ones from there on, empty for the next free one from the
- *            slot on that the lease names
- *          - for each key a slot, unless that is empty
- * Returns  when every lease took the straight path, the clock as in ACQUIRE: each has the slot that it asked for. Else
+ *          - the name of its waiter in the queue; empty for none
+ *          - milliseconds that this waiter has waited; empty for none
+ *          - milliseconds that the next waiter of the same process has waited, if that one takes over the position in the queue;
+ *            empty for none
+ *          - 1 for exactly the slots that follow; 0 for the next free slot of each key, counted from the slots that follow; empty
+ *            for the next free slot, counted from the slot in the lease's part of the record
+ *          - for each key a slot; nothing if the argument before is empty
+ * Returns  if every lease took the straight path, the clock as in ACQUIRE: each lease then has the slot that it requested. Else
  *          an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
- *          a string                           stored: 16 digits of the token, and 4 of the slot of each key; a list with both
- *                                             takes the client 1 us more
- *          {0, that string, waiting, most}    stored, and there are waiters, with waiting as in ACQUIRE, or 0; most is the largest
- *                                             recent request of others for permits, if it is larger
- *          {i, record, pttl}                  the i-th key is held in another mode, or by the one holder that the record names
+ *          a string                           stored: 16 digits of the token, and 4 of the slot of each key. A list of both
+ *                                             would take the client 1 us more
+ *          {0, that string, waiting, most}    stored; waiting is as in ACQUIRE, or 0 without waiters; most is the largest number
+ *                                             of permits that any lease of the phase asked for, if it is larger than ARGV's
+ *          {i, record, pttl}                  the i-th key is held in another mode, or by a single holder, which the record names
  *          {i, {id, details, left, ...}, most}
- *                                             all slots of the i-th key are taken: the first ten holders to end, or the holder of the
- *                                             one requested slot, each with the milliseconds left; and the largest recent request of
- *                                             others for permits
+ *                                             all slots of the i-th key are taken: the ten holders that end first, or the holder
+ *                                             of the exactly requested slot, each with the milliseconds left; most is the
+ *                                             largest number of permits that any lease of the phase asked for
  *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark lasts for so long
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
@@ -94,10 +95,11 @@ local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
--- Values for each key of one lease. From the record: the record itself, the milliseconds left, true with several
--- holders, the number of permits, and the taken slots. Further the lease's new slot, and the expiry of both other keys.
+-- Values for each key of one lease. From its record: the record itself, the milliseconds left of it, true with several
+-- holders, the number of permits, and the taken slots. Then the lease's new slot, and the expiry of the set and the
+-- hash.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
--- The lease's new slots as digits.
+-- The four digits of each slot that this command has granted.
 local numbers = {}
 local at = first
 while ARGV[at] do
@@ -135,7 +137,7 @@ ${GIVE_UP_SLOTS}
       end
       if state == ${RECORD.permits} then
         ${COUNT_OF_RECORD}
-        -- The holders have their own ends, so a record without expiry does not make the lock eternal.
+        -- The holders have their own ends, so a record without an expiry does not mean that the lock is held for ever.
         left = left == math.huge and 1e12 or left
       end
       if not last or not held then
@@ -319,7 +321,7 @@ const MARKS = new LeaseNames([markKey]);
 const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
 const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
 
-/** `true` if the slot in the lease's text is the whole wish, so that no further arguments are needed. */
+/** `true` if the lease's text contains all that the request asks for, so that no further arguments are needed. */
 function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {
   return !exactly && slot < permits;
 }
@@ -330,7 +332,7 @@ function inDigits(slot: number): string {
 
 type Grant = Extract<AcquireReply, { granted: true }>;
 
-/** The slot of a first holder without a wish. */
+/** The slot of the first holder, if the request names no slot. */
 const FIRST = [0];
 
 /**
@@ -341,7 +343,7 @@ const FIRST = [0];
  */
 export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
   if (answer instanceof Error) return answer;
-  // On the straight path all leases have the same token, and each lease has its wanted slot.
+  // On the straight path all leases have the same token, and each lease has the slot that it requested.
   if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
   if (!Array.isArray(answer)) return grantIn(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];
@@ -381,6 +383,6 @@ function grantIn(text: string): Grant | Error {
 function grant(token: number, slots: readonly number[]): Grant | Error {
   if (Number.isSafeInteger(token) && token > 0 && slots.length > 0) return { granted: true, token, slots };
   return new Error(
-    `answered a token of ${token} and ${slots.length} slots, in place of a fencing token and its slots`,
+    `answered the token ${token} and ${slots.length} slots instead of a fencing token and a slot of each key`,
   );
 }

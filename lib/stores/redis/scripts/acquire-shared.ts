@@ -27,8 +27,8 @@ const MOST_CLEARED = 500;
 const MOST_WAITERS = 64;
 
 /**
- * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at other
- * nodes.
+ * The number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that keeps the queue,
+ * and at other nodes.
  */
 const COUNTS = [4, 3] as const;
 
@@ -36,21 +36,22 @@ const COUNTS = [4, 3] as const;
  * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. All else is as in
  * {@link ACQUIRE}.
  *
- * A reader that joins other readers gets their token, also when the client proposes another one; the first reader of a
- * phase gets a new token (S21). On every node the mark of an earlier waiter in another mode excludes the reader (S22).
+ * A phase lasts from the first reader to the end of the last. The first reader of a phase gets a new token. A reader
+ * that joins gets the token of the phase, also when the client proposes another one (S21). On every node the mark of an
+ * earlier waiter in another mode excludes the reader (S22).
  *
  * While readers hold the lock, only that mark keeps the order: a mark expires when its waiter dies, and an entry in the
  * queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another mode. A reader
  * that begins a phase sets the mark for the first such waiter, which could not set the mark itself before.
  *
- * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
- *          and n hashes of their details; at the node that keeps the queue their n queues
- * ARGV     how a command begins, see {@link AcquireCommand}
+ * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
+ *          holders, n hashes of their details, and at the node that keeps the queue their n queues
+ * ARGV     the beginning of a command, see {@link AcquireCommand}
  * ARGV     for each lease:
- *          - its id, time and owner, as they stand in the record
+ *          - its id, time and owner, as they are in the record
  *          - n
- *          - for a waiter its name in the queue, else empty
- *          - milliseconds that it has waited
+ *          - the name of its waiter in the queue; empty for none
+ *          - milliseconds that this waiter has waited
  * Returns  as {@link ACQUIRE}
  *
  * The record names the reader that ends last, and the other readers are in the set and the hash. So a single reader,
@@ -65,8 +66,8 @@ export const ACQUIRE_SHARED =
 marks = marks + first - header - 1
 life = tonumber(life)
 local ttl = life - ${LINGER_MS}
--- Values for each key of a lease: the milliseconds left to readers, the record, true with further readers, true with
--- remains of an earlier phase, the present mark, and the mark to set.
+-- Values for each key of a lease: the milliseconds left of the readers' record, the record, true with further readers,
+-- true with remains of an earlier phase, the present mark, and the mark to set.
 local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
 for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
@@ -224,7 +225,7 @@ ${STAND_IN_LINE}
               call('SETRANGE', name, ${RECORD.beside - 1}, '+')
             end
             if token > tonumber(sub(record, ${RECORD.token.join(', ')})) then
-              -- The reader that the record names until now keeps its token, in the hash.
+              -- The reader that the record has named until now keeps its token, in the hash.
               call('HSETNX', details, sub(record, ${RECORD.id.join(', ')}), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. sub(record, ${RECORD.beside + 1}))
               call('SETRANGE', name, ${RECORD.token[0] - 1}, sub(digits, 1, 16))
             end

@@ -31,27 +31,28 @@ export const TURN_OF_ANOTHER = -4;
  * Stores leases, each under all its keys or under none, and gives each a fencing token. The node that keeps the queue
  * also keeps the order: it refuses a lease while an earlier caller waits, and adds a refused waiter to the queue.
  *
- * KEYS     the node's marker, if it has one; then for each lease its n records; at the node that keeps the queue their
- *          n queues and, unless all is plain, their n marks (S22); for a tick of a schedule the key of the last one that ran
- * ARGV     how a command begins, see {@link AcquireCommand}
+ * KEYS     the node's marker, if it has one; then for each lease: its n records; at the node that keeps the queue their n queues,
+ *          and, unless all leases are plain, their n marks (S22); for a tick of a schedule, the key of the last tick that ran
+ * ARGV     the beginning of a command, see {@link AcquireCommand}
  * ARGV     for each lease:
- *          - its id, time and owner, as they stand in the record
+ *          - its id, time and owner, as they are in the record
  *          - n
  *          - its tick, in milliseconds since 1970; empty for none
- *          - for a waiter its name in the queue, else empty
- *          - milliseconds that it has waited
- *          - milliseconds that the next waiter of its process has waited, which takes over its position; empty for none
- * Returns  when every lease took the straight path, the clock of this server as a token alone: each has that token or the
- *          proposal, whichever is larger. Else an answer for each lease, and then the time in microseconds on this server's
- *          clock. An answer is one of
+ *          - the name of its waiter in the queue; empty for none
+ *          - milliseconds that this waiter has waited
+ *          - milliseconds that the next waiter of the same process has waited, if that one takes over the position in the queue;
+ *            empty for none
+ * Returns  if every lease took the straight path, only the clock of this server, in the form of a token: each lease then has
+ *          that token or the proposed one, whichever is larger. Else an answer for each lease, and then the time in
+ *          microseconds on this server's clock. An answer is one of
  *          token                       stored
  *          {0, token, waiting}         stored, and there are waiters; waiting is 2 if the next waiter of the process is the first
  *                                      of them, else 1
  *          {i, record, pttl}           the i-th key is held by another lease for pttl milliseconds more; -1 for ever
  *          {-1, milliseconds late}     the deadline had passed (S16)
  *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
- *          {-3, mark, pttl}            that tick or a later one has run, which is remembered for pttl milliseconds more
- *          {-4, waiter, milliseconds}  it is free, but it is the turn of that waiter for so long
+ *          {-3, value, pttl}           the tick or a later one has run: the value of its key, which lasts pttl milliseconds more
+ *          {-4, waiter, milliseconds}  the lock is free, but it is the turn of that waiter for so long
  *          an error
  *
  * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,
@@ -59,10 +60,9 @@ export const TURN_OF_ANOTHER = -4;
  * duplicate is refused because of the record, and later because of its deadline, which passes before the record
  * expires.
  *
- * An error does not undo the writes before it, so the write that can fail comes first. When memory is short, that is
- * the write of the marker, and then of the first record. After the first write of a script, later writes cannot fail.
- * The removal of a waiter from the queue is also a write, so a lock with waiters may be granted although memory is
- * short.
+ * An error does not undo the writes before it, so the write that can fail comes first: the write of the marker, or else
+ * of the first record, fails when memory is short. After the first write of a script, later writes cannot fail. The
+ * removal of a waiter from the queue is also a write, so a lock with waiters may be granted although memory is short.
  */
 export const ACQUIRE = script(`${BEGIN_ACQUIRE}${straightPath({ keys: [2, 1], state: STATE.held })}
 for at = first, #ARGV, plain and 1 or 6 do
@@ -178,7 +178,7 @@ answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
-/** `true` if the request consists of one key and the lease, so that no further arguments are needed. */
+/** `true` if the request has one key, no tick and no position in the queue, so that the lease is its only argument. */
 export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): boolean {
   return lease.keys.length === 1 && !lease.tick && !(ordered && position);
 }
@@ -232,7 +232,10 @@ export function tooYoungFor(answer: unknown): number | undefined {
   return Array.isArray(answer) && Number(answer[0]) === TOO_YOUNG ? Number(answer[1]) : undefined;
 }
 
-/** Reads any other answer about one lease. Numbers may be strings from a passed-in client (`stringNumbers`). */
+/**
+ * Reads an answer about one lease, other than {@link TOO_YOUNG}. Numbers may be strings from a passed-in client
+ * (`stringNumbers`).
+ */
 export function readAcquireReply(answer: unknown): AcquireReply | Error {
   if (answer instanceof Error) return answer;
   if (!Array.isArray(answer)) return grant(answer);
@@ -256,7 +259,7 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
 function grant(token: unknown): { readonly granted: true; readonly token: number } | Error {
   const number = Number(token);
   if (Number.isSafeInteger(number) && number > 0) return { granted: true, token: number };
-  return new Error(`answered ${String(token)} in place of a fencing token`);
+  return new Error(`answered ${String(token)} instead of a fencing token`);
 }
 
 /** `true` if there were waiters for the lock at the time of the answer. */

@@ -1,11 +1,12 @@
 import { script } from './script.js';
 
 /**
- * Runs once on each new connection: reads the server's clock, and sets a marker with the time of the first contact. A
- * server that loses its data loses the marker, too (S12).
+ * Runs once on each new connection: reads the server's clock, and sets a missing marker to the time of this first
+ * contact. A server that loses its data loses the marker, too (S12).
  *
  * KEYS     the marker, or none
- * Returns  microseconds since 1970 on this server's clock, and the milliseconds at the first contact, or -1
+ * Returns  microseconds since 1970 on this server's clock, and the milliseconds since 1970 at the first contact, or -1 without a
+ *          marker
  *
  * The marker has 16 digits of the milliseconds since 1970 at the first contact, a colon, and 16 digits of the largest
  * token that was ahead of the server's clock.
@@ -15,7 +16,7 @@ local time, born = redis.call('TIME'), -1
 if KEYS[1] then
   local mark = redis.call('GET', KEYS[1])
   if not mark then
-    -- Write only a missing or invalid marker: a write fails when memory is short.
+    -- Write only a missing marker: a write fails when memory is short.
     mark = string.format('%016.0f:%016.0f', time[1] * 1000 + math.floor(time[2] / 1000), 0)
     redis.call('SET', KEYS[1], mark)
   end

@@ -7,16 +7,16 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * Extends each lease that holds a slot of each of its keys: its slots then end at the earliest one ttl from now. The
- * ends of other holders stay (S23). The result for one lease does not affect the others.
+ * Extends each lease that holds a slot of each of its keys: it then ends no earlier than one ttl from now. The ends of
+ * other holders stay (S23). The result for one lease does not affect the others.
  *
- * A lease whose agreed slots are known, and which has another slot on this node, does not hold the key here. The script
- * then frees that slot, does not extend the lease, and wakes the first waiter.
+ * If the nodes have agreed on the slots of a lease, and the lease has another slot of a key on this node, it does not
+ * hold the key here. The script then frees that slot, does not extend the lease, and wakes the first waiter.
  *
  * KEYS     for each lease its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  ttl in milliseconds
  * ARGV[2]  the prefix of channel names; empty on a Cluster
- * ARGV     for each lease its id, n, and the slot of each key, all of them empty if they are not known
+ * ARGV     for each lease its id, n, and the agreed slot of each key, all of them empty if the slots are not known
  * Returns  a string with 1 for each lease that holds a slot of each of its keys, and 0 for each other
  *
  * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other write fails

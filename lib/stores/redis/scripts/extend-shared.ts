@@ -6,12 +6,12 @@ import { expiryOf, KEEP_READERS } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Extends each lease of a reader that holds all its keys: it then ends at the earliest one ttl from now. The ends of
- * other readers stay (S23). The record names the reader that ends last. If that is the extended reader, it replaces the
- * reader that the record named before.
+ * Extends each lease of a reader that holds all its keys: it then ends no earlier than one ttl from now. The ends of
+ * other readers stay (S23). The record names the reader that ends last. If that is now the extended reader, it takes
+ * the place of the reader that the record named before.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
- * ARGV[1]  ttl and linger in milliseconds
+ * ARGV[1]  ttl plus linger in milliseconds
  * ARGV     for each lease its id and n
  * Returns  as {@link EXTEND}
  *

@@ -8,15 +8,15 @@ import { script } from './script.js';
 
 /**
  * Ends the holders of a lock that have one of the ids, and wakes the waiters. The caller need not own the lock. The
- * last token stays for the linger.
+ * last token of the key is kept for the linger.
  *
  * KEYS     the record, its queue, the set of its holders, and the hash of their details
  * ARGV[1]  the prefix of channel names; empty on a Cluster
- * ARGV     then the ids that were seen on any node
- * Returns  the positions of the ids that it ended
+ * ARGV     then the ids of the holders to end, which the caller has read from any node
+ * Returns  the positions of the ids that were ended
  *
- * The ids prevent that a delayed or repeated request ends the next holder. Writes that need no memory come first: after
- * the first write of a script no other write fails because of memory.
+ * The ids prevent a delayed or repeated request from ending the next holder. Writes that need no memory come first:
+ * after the first write of a script no other write fails because of memory.
  */
 export const FORCE_RELEASE = script(`
 local call, base, name, queue, holders, details = redis.call, ARGV[1], KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -9,12 +9,12 @@ import { script } from './script.js';
 export const MARK_MS = 2_000;
 
 /**
- * Sets the mark of a waiter at its keys (S22), unless an earlier waiter has a mark there.
+ * Sets the mark of a waiter for its keys (S22), unless an earlier waiter has a mark there.
  *
  * KEYS     the marks
- * ARGV[1]  the waiter
- * ARGV[2]  milliseconds that it has waited
- * Returns  1 if its mark is set at all of them, else 0
+ * ARGV[1]  the name of the waiter
+ * ARGV[2]  milliseconds that the waiter has waited
+ * Returns  1 if the mark of this waiter is now set for all its keys, else 0
  */
 export const HOLD_BACK = script(`
 local time = redis.call('TIME')

@@ -8,12 +8,12 @@ import { script } from './script.js';
 import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
- * Removes a waiter from the queues, and its mark. Passes the turn on if the lock is free, or if the next waiter can
- * join the holders. Such a waiter is a reader behind a removed waiter in another mode, or a waiter for permits while a
- * permit is free.
+ * Removes a waiter from the queues of its keys, and deletes its marks. Then begins the turn of the next waiter if the
+ * lock is free, or if that waiter can join the holders. A reader can join after the removal of a waiter in another
+ * mode, and a waiter for permits while a permit is free.
  *
  * KEYS     n records, their n queues, n marks and n sets of holders
- * ARGV[1]  the waiter
+ * ARGV[1]  the name of the waiter
  * ARGV[2]  the prefix of channel names; empty on a Cluster
  */
 export const LEAVE = script(`

@@ -5,10 +5,10 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Deletes the marks of a former waiter, and no others.
+ * Deletes the marks of a waiter, and no marks of others.
  *
  * KEYS     the marks
- * ARGV[1]  the waiter
+ * ARGV[1]  the name of the waiter
  */
 export const LET_PASS = script(`
 for i = 1, #KEYS do

@@ -35,7 +35,7 @@ export interface ModeScripts {
     readonly script: Script;
     readonly pack: (requests: readonly ReleaseRequest[], keyPrefix: string, base: string) => Packed;
   };
-  /** Raises the tokens of a lease. Returns 1 when the lease is held and has the tokens, else 0. */
+  /** Raises the tokens of a lease. Returns 1 when the lease is held and has the token now, else 0. */
   readonly raise: {
     readonly script: Script;
     readonly pack: (lease: Lease, token: number, keyPrefix: string, marker: string | undefined) => Packed;

@@ -2,8 +2,8 @@ import { PERMITS } from './permits.js';
 import { findFree, freeSlot, isTaken } from './slot-map.js';
 
 /**
- * Largest number of expired holders that are removed at a time, until there is a free slot: the removal of a thousand
- * took 4 ms.
+ * Largest number of expired holders that are removed at a time, until a slot is free. The removal of a thousand at a
+ * time took 4 ms.
  */
 const MOST_CLEARED = 100;
 
@@ -11,9 +11,10 @@ const MOST_CLEARED = 100;
  * Lua text that looks for a free slot of one key. Removes expired holders if there is no free slot, or if there are
  * waiters.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `slot` (nil when all slots are taken) and `row`.
- * If the key has several holders, it also sets `told`: the details of this lease, the tokens of the slot, and the
- * expiry of the set and the hash. It keeps `record` and `taken` up to date, and sets `answer` to an error.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `slot` (nil when all slots are taken). If the key
+ * has several holders, it also sets `told` to three values of the hash: the details of this lease, the entry of the
+ * slot, and the expiry of the set and the hash. It sets `row` to the entry of the slot, keeps `record` and `taken` up
+ * to date, and if there is an error, sets `answer` to it.
  */
 export const CHOOSE_SLOT = `      local cleared = false
       while true do

@@ -7,11 +7,11 @@ import { COUNT_FREE } from './slot-map.js';
 const MOST_WAITERS = 64;
 
 /**
- * Lua text that refuses a lease while there are as many earlier waiters for permits as free slots, and while nobody
- * holds the key and an earlier waiter wants another mode.
+ * Lua text that refuses a lease in two cases. There are at least as many earlier waiters for permits as free slots. Or
+ * nobody holds the key, and an earlier waiter wants another mode.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` and `refused` for a refused lease, and
- * `behind` to the marks that must be set for the first waiter in another mode, by the position of the key.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` and `refused` for a refused lease. It
+ * sets `behind` to the marks that must be set for the first waiter in another mode, by the position of the key.
  */
 export const WAIT_FOR_TURN = `  local behind
   if waits and ordered and not answer then
@@ -34,7 +34,7 @@ export const WAIT_FOR_TURN = `  local behind
             break
           elseif line[j] == waiter or tonumber(line[j + 1]) > came then
             if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
-              -- Set the mark for this waiter, which has not asked since permits are held.
+              -- This waiter has sent no request since permits are held, so set its mark for it.
               behind = behind or {}
               behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
               break

@@ -8,28 +8,28 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  *
  * | position | field |
  * | --- | --- |
- * | 67-70 | the slot of the named lease |
+ * | 67-70 | the slot of the lease that the record names |
  * | 71-74 | n, the largest number of permits that any lease of this phase asked for |
- * | 75 | `1` when the named lease is the only one, `K` when `minHold` keeps that one after its release, `+` when there are several |
- * | 76- | when there are several, the taken slots: a character for six of n (scripts/slot-map.ts) |
- * | then | a colon, and the owner's name; for people |
- * | last 17 | a colon, and the floor: the last token before this phase; that of each slot is larger |
+ * | 75 | `1` when that lease is the only one, `K` when `minHold` keeps the slot of the only one after its release, `+` for several |
+ * | 76- | only with several leases, the taken slots: a character for six of the n slots (scripts/slot-map.ts) |
+ * | then | a colon, and the owner's name; only shown to people |
+ * | last 17 | a colon, and the floor: the last token before this phase; the tokens of all slots are larger |
  *
  * The floor is the last field, because only the server knows it and appends it to the client's text.
  *
  * A phase begins with the first holder and ends with the last. While there is only one holder at a time, the record has
- * all data. A permit then costs the same as an exclusive lock: two commands each for acquire and release. With a set of
- * holders and a hash they would be a dozen (bench: throughput). The second holder creates two more keys:
+ * all data. A permit then costs the same as an exclusive lock: two commands each for acquire and release. A set of
+ * holders and a hash would need a dozen (bench: throughput). The second holder creates two more keys:
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;
- * - `:s`, a hash. Under each id it has the token in 16 digits, a colon, the slot in 4 digits, a colon, the time
- *   of the request in 13 digits, a colon, and the owner. The first colon is a `K` when `minHold` keeps the slot. Under
+ * - `:s`, a hash. Under each id it has the token in 16 digits, a colon, the slot in 4 digits, a colon, the time of
+ *   the request in 13 digits, a colon, and the owner. The first colon is a `K` when `minHold` keeps the slot. Under
  *   each slot of this phase it has the last token in 16 digits, a colon, and the id of the last holder. Under `e` it
  *   has the expiry of both keys, which is never earlier than that of the record.
  *
- * Both keys are deleted when the phase ends. The record stays, with the largest token of all slots: the floor of the
- * next phase, and the last token for a lock in another mode.
+ * Both keys are deleted when the phase ends. The record stays, with the largest token of all slots. This token is the
+ * floor of the next phase, and the last token for a lock in another mode.
  */
 export const PERMITS = {
   slot: [67, 70],
@@ -64,8 +64,8 @@ export function ownerAt(record: string, count: string): string {
 }
 
 /**
- * Lua text for the part of the local `record` that is the same for every named holder: from n to the colon before the
- * owner.
+ * Lua text for the part of the local `record` that does not depend on the holder that it names: from the number of
+ * permits to the colon before the owner.
  */
 const COMMON = `string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + ${luaWidthOf(`string.sub(record, ${PERMITS.count.join(', ')})`)})`;
 
@@ -113,7 +113,7 @@ end
  * when no holder is left), `record` (its present value) and `failed` (an error, or nil).
  *
  * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
- * of memory (S9). A record alone has no set; there PEXPIRE does the same, if SET fails. SET is needed in any case: with
+ * of memory (S9). A single holder has no set: then PEXPIRE comes first, if SET fails. SET is needed in any case: with
  * PEXPIRE alone, a clock that steps back would make the record held again.
  */
 export const END_PERMIT = `
@@ -132,7 +132,7 @@ if several then
 end
 if over then
   record = 'F' .. string.sub(record, 2)
-  -- A text and not a number, as in RELEASE.
+  -- Pass the time as a text: a number takes longer, as in RELEASE.
   local freed = redis.pcall('SET', name, record, 'PX', '${LINGER_MS}')
   if freed.err and string.find(freed.err, 'OOM', 1, true) then
     call('PEXPIRE', name, ${LINGER_MS})

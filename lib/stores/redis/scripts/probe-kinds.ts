@@ -5,7 +5,7 @@ import { script } from './script.js';
  * commands that the user may not run. The script stores nothing. It does not report other errors, such as a lack of
  * memory.
  *
- * KEYS     a key that is never there
+ * KEYS     a key that never exists
  * Returns  the names of those commands
  */
 export const PROBE_KINDS = script(`

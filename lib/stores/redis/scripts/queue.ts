@@ -1,11 +1,9 @@
 import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
-/** Milliseconds for the first waiter to take a released lock. After that, the waiter is removed from the queue. */
+/** Milliseconds for the first waiter to take a released lock. After that time, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
-/**
- * Latest time at which the next two waiters try, in milliseconds after the start of a turn. The turn has ended by then.
- */
+/** Milliseconds from the start of a turn until the next two waiters try. The turn has ended by then. */
 const STANDBY_MS = 200;
 
 /** Largest number of readers that get a message together. */
@@ -20,20 +18,21 @@ export const QUEUE_LIFE_MS = 60_000;
  * - waiters; the score is the time of their arrival, in milliseconds by the server's clock;
  * - the turn, before all waiters, with the score -1: `!`, the end of the turn in 16 digits, and the waiter whose turn
  *   it is;
- * - the standbys, after all waiters: `?` and the waiters that were told to stand by. The score is 1e13 plus the time of
- *   that message.
+ * - the standbys, after all waiters: `?` and the waiters that were told to stand by. The score is 1e13 plus the time
+ *   at which they were told.
  *
- * A message goes to the first waiter, and to the next two in case the first does not take its turn: to two, because one
- * of them may hang as well. Adjacent readers at the front get a message together, because they can hold the lock
- * together. With a new holder every millisecond, messages to standbys would cost more than all else. So a waiter that
- * was told to stand by in the last 50 ms is not told again: it will try after the end of the turn that begins now.
+ * A message goes to the first waiter, and to the next two waiters (the standbys) in case the first does not take its
+ * turn. There are two standbys, because one of them may hang as well. Adjacent readers at the front get a message
+ * together, because they can hold the lock together. With a new holder every millisecond, messages to standbys would
+ * cost more than all else. So a waiter that was told to stand by in the last 50 ms is not told again: it will try after
+ * the end of the turn that begins now.
  *
  * A message to a dead process reaches no client, so its waiters are removed immediately. PUBLISH comes last and only as
- * `pcall`, because a user may have no right to the channel (S7). The same holds for ZADD, which fails when memory is
- * short: the queue is only a hint, and a lost order only costs time.
+ * `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as `pcall`, because it fails when
+ * memory is short: the queue is only a hint, and a lost order only costs time.
  *
- * The text is inserted into the scripts and is no Lua function: to make functions took a tenth of the time of a script
- * that grants.
+ * The text is inserted into the scripts and is no Lua function: making functions took a tenth of the time of a script
+ * that grants a lease.
  */
 
 /**
@@ -131,10 +130,10 @@ end
 `;
 
 /**
- * Deletes the mark of a granted waiter (S22). Another process may have set the mark for the waiter, and it would
- * exclude others from a free lock.
+ * Deletes the mark of a waiter that was granted the lock (S22). Another process may have set the mark for this waiter.
+ * If the mark remained, it would exclude others from a free lock.
  *
- * Needs the locals `mark` (its Redis key) and `waiter`.
+ * Needs the locals `mark` (the mark's Redis key) and `waiter`.
  */
 const DROP_MARK = `
 local text = redis.pcall('GET', mark)
@@ -169,12 +168,13 @@ export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 
 `;
 
 /**
- * Skips the turn of the first waiter if it came before the caller and the turn has ended; begins the turn if there is
- * none. The text belongs into a loop over the members of a queue, and ends the loop when the turn cannot be stored.
+ * Lua text about the first waiter of a queue, which came before the caller. Begins the turn of this waiter if it has
+ * none. Refuses the caller while the turn lasts, and removes the waiter when the turn has ended. The text belongs in a
+ * loop over the members of the queue, and ends the loop when the turn cannot be stored.
  *
- * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the earlier
- * waiters), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while the
- * turn lasts.
+ * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the waiter that a
+ * refusal names), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while
+ * the turn lasts.
  */
 export const passTurn = (outcome: number): string => `
         if not turn or sub(turn, 18) ~= first then
@@ -197,11 +197,12 @@ export const passTurn = (outcome: number): string => `
 `;
 
 /**
- * Removes a granted waiter from the queues of its keys, together with its marks.
+ * Removes a granted waiter from the queues of its keys, and deletes its marks.
  *
  * Needs the locals `call`, `waits` (the positions of the keys with waiters, or nil), `ordered`, `answer`, `waiter`,
- * `queues` and `marks` (the number of KEYS before them) and `others`. Sets each value in `waits`
- * to true if others still wait for that key, else to false. Sets `others` to 1 if others wait for any of the keys.
+ * `queues` and `marks` (the number of KEYS before the queues and before the marks) and `others`. Sets each value in
+ * `waits` to true if others still wait for that key, else to false. Sets `others` to 1 if others wait for any of the
+ * keys.
  */
 export const GO_OUT_OF_LINE = `
     if waits and ordered and not answer then

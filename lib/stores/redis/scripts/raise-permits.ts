@@ -8,16 +8,17 @@ import { script } from './script.js';
 
 /**
  * Raises the tokens of the slots of a lease to the token on which the nodes agree, if the lease holds a slot of each of
- * its keys. It raises nothing if one of these slots has a larger token. RAISE does the same for the token of a record; here each slot
- * has its own token (S20). The tokens of other slots do not matter and do not change. The record has the largest token.
+ * its keys. It raises nothing if one of these slots has a larger token. RAISE does the same for the token of a record;
+ * here each slot has its own token (S20). The tokens of other slots do not matter and do not change. The record has the
+ * largest token.
  *
  * KEYS     n records, their n sets of holders and n hashes of their details, and the marker, if the node has one
  * ARGV[1]  n
  * ARGV[2]  the id of the lease
  * ARGV[3]  the token
  * ARGV     then the slot of each key, or empty if it is not known
- * Returns  1 when all slots have the token now, else 0; also 0 for a token ahead of the clock if the node has no marker to
- *          remember it
+ * Returns  1 when all these slots have the token now, else 0. Also 0 for a token ahead of the clock if the node has no marker
+ *          to store it
  */
 export const RAISE_PERMITS = script(`
 local call = redis.call

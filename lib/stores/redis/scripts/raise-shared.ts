@@ -7,17 +7,18 @@ import { script } from './script.js';
 
 /**
  * Raises the tokens of a reader's lease to the token on which the nodes agree, if the lease holds all its keys and
- * itself has no larger token. (It has a larger one if it was granted again since.) A larger token of the phase does not
- * prevent the raise and does not change: otherwise readers could prevent each other's agreement (S21, test/model).
+ * itself has no larger token. (The lease has a larger one if it was granted again meanwhile.) A larger token of the
+ * phase does not prevent the raise and does not change. Otherwise readers could prevent each other's agreement (S21,
+ * test/model).
  *
- * A token that is ahead of this node's clock raises the marker first, as in {@link RAISE}.
+ * A token that is ahead of this node's clock is first stored in the marker, as in {@link RAISE}.
  *
  * KEYS     n records, their n sets of holders and n hashes of their details, and the marker, if the node has one
  * ARGV[1]  n
  * ARGV[2]  the id of the lease
  * ARGV[3]  the token
- * Returns  1 when all its tokens have at least this value now, else 0; also 0 for a token ahead of the clock if the node has
- *          no marker to remember it
+ * Returns  1 when all tokens of the lease have at least this value now, else 0. Also 0 for a token ahead of the clock if the
+ *          node has no marker to store it
  */
 export const RAISE_SHARED = script(`
 local call = redis.call

@@ -10,15 +10,15 @@ import { script } from './script.js';
  * them has a larger token. Both conditions are needed: only then is the token larger than every earlier token when a
  * quorum of nodes has raised it. Without one of them the result is wrong when a message is executed twice (test/model).
  *
- * A token that is ahead of this node's clock raises the marker first: later tokens must still be larger after the
+ * A token that is ahead of this node's clock is first stored in the marker: later tokens must still be larger after the
  * record has expired.
  *
  * KEYS     n records, and the marker, if the node has one
  * ARGV[1]  n
  * ARGV[2]  the id of the lease
  * ARGV[3]  the token
- * Returns  1 when all records have the token now, else 0; also 0 for a token ahead of the clock if the node has no marker
- *          to remember it
+ * Returns  1 when all records have the token now, else 0. Also 0 for a token ahead of the clock if the node has no marker to
+ *          store it
  */
 export const RAISE = script(`
 local call = redis.call

@@ -21,14 +21,15 @@ export const BEGINNING = '0';
  *
  * KEYS     for each lock its record, the set of its holders, and the hash of their details
  * ARGV[1]  the cursor among the readers of the first lock; 0 from the beginning
- * Returns  for each lock, in this order, as far as it came:
- *          {}                  nobody
- *          {record, pttl}      for pttl milliseconds more; -1 for ever
- *          {error}             it is of another type, or has a value that is not a record
+ * Returns  for each lock, in the order of KEYS, until the script stops, one of
+ *          {}                  no holder
+ *          {record, pttl}      one holder, for pttl milliseconds more; -1 for ever
+ *          {error}             the key is of another type, or has a value that is not a record
  *          {record, pttl, next, id, left, details, ...}
- *                              with several holders: the next cursor, 0 after the last one; and the id, the milliseconds left and
- *                              the details of each holder. Of permits all, first to end first. Of readers some
- *                              more each time, in any order, and not the one that the record names, which ends last
+ *                              several holders: the next cursor, 0 after the last holder; then the id, the milliseconds left and
+ *                              the details of each holder. For permits these are all holders, the first to end first. For
+ *                              readers these are some holders at a time, in any order, without the reader that the record
+ *                              names, which ends last
  *
  * ZSCAN returns every reader that is in the set from the first page to the last, perhaps twice. A reader can move
  * between the set and the record: when it is extended, or when a reader with a later end comes. Each page also has the

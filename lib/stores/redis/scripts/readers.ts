@@ -1,12 +1,15 @@
 import { LINGER_MS, RECORD } from '../record.js';
 
 /**
- * Step of the expiry of the keys `:h` and `:s`, in milliseconds: both expire at a multiple of it, and at least that
- * long after the record. So most readers that join or are renewed need not renew the expiry.
+ * Step of the expiry of the keys `:h` and `:s`, in milliseconds: both expire at a multiple of this step, and at least
+ * one step after the record. So most readers that join or are extended need not renew the expiry.
  */
 export const ROUND_MS = 10_000;
 
-/** Milliseconds, more than any difference between the requested life of a record and the life that is read later. */
+/**
+ * Tolerance in milliseconds, larger than any difference between the life that was set for a record and the life that is
+ * read later.
+ */
 const CLOSE_MS = 100;
 
 /**
@@ -20,9 +23,9 @@ export function expiryOf(ends: string): string {
 /**
  * Lua text that makes the keys `:h` and `:s` outlive a record that will end at `ends`, unless they already do.
  *
- * Needs the local `call`, and `holders` and `details` (their Redis keys). Also needs, in milliseconds since 1970,
- * `ends` and `ended`: the present end of the record, or 0 if the two keys are new. Sets the local `renewed` when it
- * changed the expiry.
+ * Needs the local `call`, and `holders` and `details` (their Redis keys). Also needs two times in milliseconds since
+ * 1970: `ends`, and `ended` (the present end of the record, or 0 if the two keys are new). Sets the local `renewed`
+ * when it changed the expiry.
  */
 export const KEEP_READERS = `
 local renewed = ${expiryOf('ends')} > ${expiryOf(`ended - ${2 * CLOSE_MS}`)}
@@ -34,13 +37,13 @@ end
 `;
 
 /**
- * Lua text that ends one reader's lease of a key. If the record names that reader, the last of the other readers
+ * Lua text that ends one reader's lease of a key. If the record names that reader, the other reader that ends last
  * replaces it in the record.
  *
  * Needs the locals `call`, `id` and these:
  *
- * - `name` and `record`: the Redis key of the record, and the record, which shows that readers hold the lock or held it
- *   last;
+ * - `name` and `record`: the Redis key of the record, and the record, which shows that readers hold the lock or held
+ *   it last;
  * - `holders` and `details`: the Redis keys of the set and the hash.
  *
  * Sets the locals `ended` (1 when the reader held the lock, else 0, or an error), `over` (true when no reader is left)

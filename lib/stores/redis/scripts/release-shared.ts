@@ -13,7 +13,7 @@ import { script } from './script.js';
  *
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  the prefix of channel names; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and no further details: then it has one argument, else three
+ * ARGV[2]  1 when every lease has one key and no further details: then each has one argument, else three
  * ARGV     for each lease its id, n, and the milliseconds after which the first waiter may try; 0 for no pause
  * Returns  as {@link RELEASE}
  */
@@ -44,7 +44,7 @@ for at = 3, #ARGV, plain and 1 or 3 do
   if answer then
     ${CODE_FIRST}
     if string.sub(answer.err, 1, 8) == 'READONLY' then
-      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
+      -- Return this error as the reply to the whole command: clients look for it there (\`reconnectOnError\`).
       return answer
     end
   end

@@ -14,18 +14,19 @@ import { script } from './script.js';
  * another lease holds the keys, because it has run. Writes that work when memory is short come first, then the messages
  * (S7), and last the writes that can fail.
  *
- * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last one that ran
+ * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last tick that ran
  * ARGV[1]  the prefix of channel names; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and no further details: then it has one argument, else six
+ * ARGV[2]  1 when every lease has one key and no further details: then each has one argument, else six
  * ARGV     for each lease:
  *          - its id
  *          - n
- *          - milliseconds for which the records are kept still (minHold), longer or shorter than their present life; 0 to
- *            free them
+ *          - milliseconds for which the records are kept (minHold), even if their lease would end earlier or later; 0 to free
+ *            them
  *          - milliseconds after which the first waiter may try; 0 for no pause
  *          - milliseconds for which the tick is remembered; empty for none
- *          - the value to store: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for none
- * Returns  for each lease the number of waiters that were told, or an error; a single 0 when that is so for all of them
+ *          - the value to store for the tick: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty
+ *            for none
+ * Returns  for each lease the number of waiters that were told, or an error. A single 0 if the answers for all leases are 0
  *
  * SET is needed: with PEXPIRE alone, a clock that steps back would make the record held again for as long as the step.
  * When memory is short, PEXPIRE comes first (S9): after the first write of a script no other write fails because of
@@ -46,7 +47,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
     if record and record.err then
       answer = record
     elseif record and byte(record, 1) == ${RECORD.held} and sub(record, ${RECORD.id.join(', ')}) == id then
-      -- A text and not a number, for which Redis takes 0.5 us longer (commandstats of a script with one SET).
+      -- Pass the time as a text: with a number, Redis takes 0.5 us longer (commandstats of a script with one SET).
       local state, left = 'F', '${LINGER_MS}'
       if keep > 0 then
         state, left = 'K', keep + ${LINGER_MS}
@@ -81,7 +82,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
   if answer then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
+      -- Return this error as the reply to the whole command: clients look for it there (\`reconnectOnError\`).
       return answer
     end
   end

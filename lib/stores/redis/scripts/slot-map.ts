@@ -8,7 +8,7 @@
 const SIX = 6;
 const NONE = '?'.charCodeAt(0);
 
-/** The first free slot and the number of taken slots, by the sum of a character. */
+/** The first free slot and the number of taken slots, for each possible sum: the code of a character, minus 63. */
 const SUMS = Array.from({ length: 2 ** SIX }, (_, sum) =>
   [...sum.toString(2).padStart(SIX, '0')].toReversed(),
 );
@@ -49,7 +49,7 @@ end
 export const isTaken = (slot: string): string =>
   `math.floor(((string.byte(taken, math.floor(${slot} / ${SIX}) + 1) or ${NONE}) - ${NONE}) / 2 ^ (${slot} % ${SIX})) % 2 == 1`;
 
-/** Lua text that takes the free `slot` in the map `taken`. */
+/** Lua text that marks the free `slot` as taken in the map `taken`. */
 export const TAKE_SLOT = `
 do
   local low = slot % ${SIX}

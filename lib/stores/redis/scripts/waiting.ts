@@ -5,8 +5,8 @@ import { parseWaiter } from '../record.js';
 import { script } from './script.js';
 
 /**
- * Largest number of waiters that are read of each queue, so that the command takes a few milliseconds also for long
- * queues.
+ * Largest number of waiters that are read from each queue, so that the command takes only a few milliseconds even for
+ * long queues.
  */
 const MOST_OF_QUEUE = 100;
 

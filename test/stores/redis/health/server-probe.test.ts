@@ -99,7 +99,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
-    expect(failures[0]).toMatch(/UnfitStoreError.*the same server as .*name each server once/);
+    expect(failures[0]).toMatch(/UnfitStoreError.*the same server as .*list each server once/);
     await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
   });
 
@@ -162,7 +162,7 @@ test.each([
   const client = await readyClientOf(await newServer(DURABLE));
   const { ready, warnings } = connectOver(rewriteInfo(client, (info) => info.replace(fields, '')));
   await ready;
-  expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
+  expect(warnings).toEqual([expect.stringContaining(`cannot tell whether the server is ${unnoticed}`)]);
 });
 
 test('a node whose first check failed (OOM) votes when a later check succeeds', async () => {
