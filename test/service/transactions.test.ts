@@ -467,11 +467,6 @@ describe('a lock with transaction hooks', () => {
       /`inTransaction` failed: expected `inTransaction` to return .*, got a Promise\./,
     ],
     [
-      'gives something else',
-      () => 'yes',
-      /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,
-    ],
-    [
       'returns a string',
       () => 'yes',
       /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,

@@ -29,12 +29,19 @@ export class Accounts implements OnModuleInit, OnModuleDestroy {
   @WithLock((id: string) => `account:${id}`)
   async deposit(id: string, amount: number): Promise<void> {
     const lock = currentLock();
-    if (lock) await this.write(lock, id, (await this.balance(id)) + amount);
+    if (lock) await this.add(lock, id, amount);
   }
 
-  /** Rejects with StaleTokenError after a later holder of the key has written. */
-  async write(lock: LockHandle, id: string, balance: number): Promise<void> {
+  /**
+   * Reads the balance after the check of the token: an older holder can no longer write between the read and the write.
+   * Rejects with StaleTokenError after a later holder of the key has written.
+   */
+  async add(lock: LockHandle, id: string, amount: number): Promise<void> {
     await this.register.transaction(this.pool, lock, async (client) => {
+      const { rows } = await client.query<{ balance: number }>('select balance from accounts where id = $1', [
+        id,
+      ]);
+      const balance = (rows[0]?.balance ?? 0) + amount;
       await client.query('update accounts set balance = $2 where id = $1', [id, balance]);
     });
   }

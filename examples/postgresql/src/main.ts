@@ -14,11 +14,10 @@ console.log(`20 deposits of 1 at the same time: the balance is ${await accounts.
 
 // This holder stands for a process that is paused until its lock has ended and a later holder has written.
 const late = await app.get(LockService).acquire('account:ada');
-const read = await accounts.balance('ada');
 await late.release();
 await accounts.deposit('ada', 1);
 try {
-  await accounts.write(late, 'ada', read + 1);
+  await accounts.add(late, 'ada', 1);
 } catch (error) {
   if (!(error instanceof StaleTokenError)) throw error;
   console.log(`the late write was refused: ${error.code}`);
