@@ -13,7 +13,7 @@ import {
   checkOptionNames,
   optionsLike,
 } from '../core/checks.js';
-import { nobodyTellsOfCommit } from '../service/transactions.js';
+import { noHookForCommit } from '../service/transactions.js';
 import type { DeclaredLocks } from '../core/declared-lock.js';
 import { checkLocks, checkOverrides, type LockOverrides } from '../core/lock-override.js';
 import { MOST_NODES } from '../redlock/node-set.js';
@@ -274,5 +274,5 @@ function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: Re
       '`afterTransaction` is called only in an open transaction: also set `inTransaction`, which reports one',
     );
   }
-  if (defaults?.release === 'afterCommit' && !afterTransaction) throw nobodyTellsOfCommit();
+  if (defaults?.release === 'afterCommit' && !afterTransaction) throw noHookForCommit();
 }

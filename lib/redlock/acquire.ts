@@ -129,7 +129,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
-  #hasMended = false;
+  #hasAskedForSlots = false;
   #completions = 0;
   #cutShort = false;
   readonly #nodeLimit: number;
@@ -272,7 +272,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   #decide(): void {
     const tally = this.#tally;
-    if (tally.isSplitInSlots && !tally.ran && !this.#hasMended) return this.#mend();
+    if (tally.isSplitInSlots && !tally.ran && !this.#hasAskedForSlots) return this.#agreeOnSlots();
     if (this.#mayAskAgain()) return this.#askAgain();
     if (!tally.isWon || tally.ran) return this.#undo();
     if (tally.slots) this.lease.slots = tally.slots;
@@ -284,9 +284,9 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
    * Asks the nodes that granted other slots for the slots of the majority. That costs one more round trip, so it
    * happens only once (S20).
    */
-  #mend(): void {
+  #agreeOnSlots(): void {
     const { granted, together } = this.#tally;
-    this.#hasMended = true;
+    this.#hasAskedForSlots = true;
     this.stopWaiting();
     this.#askExactly(granted & ~together);
   }
@@ -395,7 +395,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const tally = this.#tally;
     this.#end();
     this.#giveBack();
-    if (late === undefined && this.#mayBeginAnew()) return this.#beginAnew();
+    if (late === undefined && this.#mayStartOver()) return this.#startOver();
     const { ran } = tally;
     const shut = this.#phase === 'queue-node';
     const outcome = ran
@@ -413,20 +413,20 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
    * of these slots, so its refusal does not show that all permits are taken.
    */
   get #isHeld(): boolean {
-    return !this.#hasMended && this.#tally.isHeld;
+    return !this.#hasAskedForSlots && this.#tally.isHeld;
   }
 
   /** `true` if the attempt may begin again, because another caller took the slot first and another slot may be free. */
-  #mayBeginAnew(): boolean {
+  #mayStartOver(): boolean {
     return (
-      this.#hasMended &&
+      this.#hasAskedForSlots &&
       this.beginnings < MOST_BEGINNINGS &&
       elapsedSince(this.sent) < Math.min(this.plan.left, this.#nodeLimit)
     );
   }
 
   /** Begins again with a new lease (S5). The requests for the new lease are sent after the release of the old lease. */
-  #beginAnew(): void {
+  #startOver(): void {
     const { lease, request, context, caller, beginnings } = this;
     const plan = { ...this.plan, left: this.plan.left - elapsedSince(this.sent) };
     new Attempt(lease.keys, request, plan, context, caller, beginnings + 1);

@@ -179,10 +179,10 @@ export class Redlock {
   }
 
   #wait(call: Call, made: MadeAttempt | undefined): void {
-    this.#waitInLine(call, made).then(call.resolve, (error: unknown) => call.fail(error));
+    this.#waitInQueue(call, made).then(call.resolve, (error: unknown) => call.fail(error));
   }
 
-  async #waitInLine({ name, keys, kind, options }: Call, made: MadeAttempt | undefined): Promise<HeldLock> {
+  async #waitInQueue({ name, keys, kind, options }: Call, made: MadeAttempt | undefined): Promise<HeldLock> {
     const { retry, ttl, signals } = options;
     const queue = this.#queues.get(name) ?? this.#newQueue(name, keys, kind);
     try {

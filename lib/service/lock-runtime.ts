@@ -15,7 +15,7 @@ import type { AcquireOptions, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
 import type { Tick } from '../core/tick.js';
-import { nobodyTellsOfCommit, type Transactions } from './transactions.js';
+import { noHookForCommit, type Transactions } from './transactions.js';
 
 /**
  * Acquires locks for one module instance. Keeps a list of the methods and tasks that run under these locks, so that a
@@ -101,7 +101,7 @@ export class LockRuntime {
   }
 
   #foresee(what: string, { ttl, release }: Partial<Pick<LockSite, 'ttl' | 'release'>>): void {
-    if (release === 'afterCommit' && !this.tellsOfCommit) throw nobodyTellsOfCommit(`${what}: `);
+    if (release === 'afterCommit' && !this.tellsOfCommit) throw noHookForCommit(`${what}: `);
     if (ttl === undefined) return;
     try {
       this.redlock.foresee(ttl);
@@ -142,7 +142,7 @@ export class LockRuntime {
    */
   resolve(options: GivenLockOptions): ResolvedLockOptions {
     const resolved = this.#options.of(options);
-    if (resolved.release === 'afterCommit' && !this.tellsOfCommit) throw nobodyTellsOfCommit();
+    if (resolved.release === 'afterCommit' && !this.tellsOfCommit) throw noHookForCommit();
     return resolved;
   }
 

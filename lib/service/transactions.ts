@@ -200,7 +200,7 @@ function ignoreRejection(promise: PromiseLike<unknown>): void {
 }
 
 /** @param whose - the start of the message */
-export function nobodyTellsOfCommit(whose = ''): TypeError {
+export function noHookForCommit(whose = ''): TypeError {
   return new TypeError(
     `${whose}\`release: 'afterCommit'\` needs \`RedlockModule.forRoot({ inTransaction, afterTransaction })\`, with which the ` +
       'database library reports a transaction and its end. Give both; or leave out `release`, and put the lock around ' +

@@ -172,11 +172,11 @@ export class LocalQueue {
 
   /** Records the result of an attempt. */
   note({ queueNode, position }: AttemptPlan, { outcome, atQueueNode, nextIsFirst }: AttemptResult): void {
-    const inLine =
+    const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
-    this.#queuedIn = inLine ? queueNode : undefined;
+    this.#queuedIn = isQueued ? queueNode : undefined;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
-    if (atQueueNode === 'granted' && !inLine) this.#queuedAt.delete(queueNode);
+    if (atQueueNode === 'granted' && !isQueued) this.#queuedAt.delete(queueNode);
     const held = outcome instanceof HeldLock;
     if (held) {
       this.#before = this.#last;

@@ -1,6 +1,6 @@
 import { now } from '../../core/clock.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
-import { type Asked, type PlaceAt, type Round, timeLeft, transactionOf, whyNot } from './attempt.js';
+import { type Asked, type QueueEntry, type Round, timeLeft, transactionOf, whyNot } from './attempt.js';
 import type { Bases } from './bases.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { didNothing, GatewayError } from './gateway.js';
@@ -18,11 +18,11 @@ const MOST_ROUNDS = 16;
  * Time to live of queue entries, in seconds: the entries of a dead process stay for so long. Other waiters skip such
  * entries much earlier.
  */
-const PLACE_SECONDS = 60;
+const QUEUE_SECONDS = 60;
 
 export interface AcquireContext extends RefusalContext {
   /** The etcd leases of queue entries, separate from the etcd leases of locks. */
-  readonly placeLeases: EtcdLeases;
+  readonly queueLeases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;
   readonly releases: Releases;
@@ -69,7 +69,7 @@ export class Acquisitions {
   }
 
   async #insist(asked: Asked, first: EtcdLease): Promise<AcquireReply> {
-    const { bases, leases, places, hints } = this.context;
+    const { bases, leases, queueEntries, hints } = this.context;
     const { request, ordered, keys } = asked;
     const { lease, position, wish } = request;
     const { kind } = lease;
@@ -91,14 +91,17 @@ export class Acquisitions {
           collided: looks > 0,
           passes,
           names: keys.map((key, index) => holderName(key, kind.mode, lease.id, slots[index])),
-          place: ordered && position ? await this.#place(asked, position) : undefined,
-          next: position && places.nextAt(keys[0] ?? '', position),
+          entry: ordered && position ? await this.#entryFor(asked, position) : undefined,
+          next: position && queueEntries.nextAt(keys[0] ?? '', position),
         };
         // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
         if (lease.ended) throw new Error('the attempt ended before the request was sent');
         let reply: TxnReply;
         try {
-          reply = await this.context.transactions.run(transactionOf(asked, round, places), timeLeft(asked));
+          reply = await this.context.transactions.run(
+            transactionOf(asked, round, queueEntries),
+            timeLeft(asked),
+          );
         } catch (error) {
           isUnused = didNothing(error);
           if (!isUnused) this.context.releases.doubt(lease, etcdLease, round.names);
@@ -112,7 +115,7 @@ export class Acquisitions {
             if (hinted) hints.got(key, hinted[index] ?? 0, slots[index] ?? 0, looks <= 1);
           return await this.#granted(asked, round, reply);
         }
-        if (round.place && position) places.stands(round.place.name, position.waiter);
+        if (round.entry && position) queueEntries.setName(round.entry.name, position.waiter);
         const refusal = await this.#refusals.of(asked, round, reply);
         if ('granted' in refusal) return refusal;
         if (refusal.slots) {
@@ -133,18 +136,18 @@ export class Acquisitions {
   }
 
   /** The queue entry of a refused waiter: its present entry, or a new entry at the first key. */
-  async #place(asked: Asked, { waiter }: QueuePosition): Promise<PlaceAt> {
-    const { places, placeLeases } = this.context;
+  async #entryFor(asked: Asked, { waiter }: QueuePosition): Promise<QueueEntry> {
+    const { queueEntries, queueLeases } = this.context;
     const { keys, came } = asked;
-    const standing = places.all(waiter);
-    const key = keys.find((each) => standing.some((name) => name.startsWith(`${each}\0`))) ?? keys[0] ?? '';
-    const name = places.nameFor(key, waiter, came);
-    places.mayStand(name, waiter);
-    return { name, etcdLease: await placeLeases.shared(PLACE_SECONDS, timeLeft(asked)) };
+    const queued = queueEntries.all(waiter);
+    const key = keys.find((each) => queued.some((name) => name.startsWith(`${each}\0`))) ?? keys[0] ?? '';
+    const name = queueEntries.nameFor(key, waiter, came);
+    queueEntries.addName(name, waiter);
+    return { name, etcdLease: await queueLeases.shared(QUEUE_SECONDS, timeLeft(asked)) };
   }
 
   async #granted(asked: Asked, round: Round, reply: TxnReply): Promise<AcquireReply> {
-    const { holds, places, waiters } = this.context;
+    const { holds, queueEntries, waiters } = this.context;
     const { request, ordered } = asked;
     const { base, etcdLease, names, slots, next } = round;
     const { lease, position } = request;
@@ -155,7 +158,7 @@ export class Acquisitions {
       throw new Error(
         'fencing token out of range: the clock was wrong when the first lock was made in this etcd',
       );
-    if (position) places.granted(position.waiter, next);
+    if (position) queueEntries.granted(position.waiter, next);
     const [first] = ordered ? entriesAt(reply, (reply.responses?.length ?? 0) - 1) : [];
     if (first && first.key !== next?.name) waiters.note(lease.keys);
     if (!etcdLease.shared && etcdLease.confirmed.monotonic < asked.since.monotonic)
@@ -201,16 +204,16 @@ export class Acquisitions {
    * Replaces the etcd lease that no longer exists. It is the lease of the lock or of the queue entry, and etcd does not
    * report which, so this method reads the remaining time of both.
    */
-  async #replaced(asked: Asked, { etcdLease, place }: Round): Promise<EtcdLease> {
-    const { leases, placeLeases } = this.context;
+  async #replaced(asked: Asked, { etcdLease, entry }: Round): Promise<EtcdLease> {
+    const { leases, queueLeases } = this.context;
     const { lease, renewed } = asked.request;
-    const both = [etcdLease, ...(place ? [place.etcdLease] : [])];
+    const both = [etcdLease, ...(entry ? [entry.etcdLease] : [])];
     const left = await leases.left(
       both.map(({ id }) => id),
       timeLeft(asked),
     );
     for (const each of both) if (left.get(each.id) === 0) each.gone = true;
-    if (place?.etcdLease.gone) await placeLeases.shared(PLACE_SECONDS, timeLeft(asked));
+    if (entry?.etcdLease.gone) await queueLeases.shared(QUEUE_SECONDS, timeLeft(asked));
     if (!etcdLease.gone) return etcdLease;
     const seconds = secondsOf(lease.ttl);
     return renewed === true ? leases.shared(seconds, timeLeft(asked)) : leases.own(seconds, timeLeft(asked));

@@ -3,9 +3,9 @@ import { NoTimeError } from '../../core/errors.js';
 import type { AcquireRequest } from '../../core/ports.js';
 import type { Base } from './bases.js';
 import type { EtcdLease } from './etcd-leases.js';
-import { holderValue, permitsOf, placeValue, type SlotOf } from './key-view.js';
-import { placesOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js';
-import type { Next, Places } from './places.js';
+import { holderValue, permitsOf, waiterValue, type SlotOf } from './key-view.js';
+import { queueOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js';
+import type { Next, QueueEntries } from './queue-entries.js';
 import { absent, get, modifiedAt, MOST_OPERATIONS, put, remove, type Txn } from './protocol.js';
 
 /** One request, and the facts that its rounds need. */
@@ -35,21 +35,21 @@ export interface Round {
    * or the request is not ordered.
    */
   readonly passes: boolean;
-  readonly place: PlaceAt | undefined;
+  readonly entry: QueueEntry | undefined;
   readonly next: Next | undefined;
 }
 
 /** The position of a refused waiter in the queue, and the etcd lease with which it expires. */
-export interface PlaceAt {
+export interface QueueEntry {
   readonly name: string;
   readonly etcdLease: EtcdLease;
 }
 
 /** Stores the lease if its keys are free. Otherwise reads their holders, and adds the waiter to the queue. */
-export function transactionOf(asked: Asked, round: Round, places: Places): Txn {
+export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEntries): Txn {
   const { request, ordered, keys } = asked;
   const { lease, since, position } = request;
-  const { base, etcdLease, slots, names, passes, place, next } = round;
+  const { base, etcdLease, slots, names, passes, entry, next } = round;
   const { kind, tick, owner } = lease;
   const compare = [modifiedAt(base.name, base.revision)];
   if (etcdLease.shared) compare.push(modifiedAt(etcdLease.fenceName, etcdLease.fence));
@@ -58,24 +58,24 @@ export function transactionOf(asked: Asked, round: Round, places: Places): Txn {
   for (const [index, key] of keys.entries()) {
     compare.push(...rivalsOf(key, kind, slots[index] ?? 0).map(absent));
     if (passes) continue;
-    const [first, end] = placesOf(key);
-    compare.push(absent([first, position ? places.nameFor(key, position.waiter, asked.came) : end]));
+    const [first, end] = queueOf(key);
+    compare.push(absent([first, position ? queueEntries.nameFor(key, position.waiter, asked.came) : end]));
   }
   const value = holderValue(wellFormed(owner), since, permitsOf(kind));
   const success = names.map((name) => put(name, value, etcdLease.id));
   const failure = keys.map((key) => get(viewRange(key)));
   failure.push(get([base.name], { keys_only: true }), get([etcdLease.fenceName], { keys_only: true }));
   if (ticks) failure.push(get(ticks));
-  if (ordered && position && place) {
-    const standing = places.all(position.waiter);
+  if (ordered && position && entry) {
+    const queued = queueEntries.all(position.waiter);
     const { waiter } = position;
-    success.push(...standing.filter((name) => name !== next?.name).map(remove));
-    if (next) success.push(put(next.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
-    failure.push(...standing.filter((name) => name !== place.name).map(remove));
-    failure.push(put(place.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
+    success.push(...queued.filter((name) => name !== next?.name).map(remove));
+    if (next) success.push(put(next.name, waiterValue(wellFormed(waiter.owner), kind), entry.etcdLease.id));
+    failure.push(...queued.filter((name) => name !== entry.name).map(remove));
+    failure.push(put(entry.name, waiterValue(wellFormed(waiter.owner), kind), entry.etcdLease.id));
   }
   // This read must be the last, because `#granted` takes the last response.
-  if (ordered) success.push(get(placesOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
+  if (ordered) success.push(get(queueOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
   return { compare, success, failure };
 }
 

@@ -2,7 +2,7 @@ import type { HeldKey, KeyState, KeyWaiter } from '../../core/ports.js';
 import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import { type KeyView, viewOf } from './key-view.js';
-import { holdersOf, type Names, parsePlaceName, placesOf } from './names.js';
+import { holdersOf, type Names, parseEntryName, queueOf } from './names.js';
 import { deletedAt, entriesAt, get, remove } from './protocol.js';
 import { asKeyHolder } from './refusals.js';
 import type { Transactions } from './transactions.js';
@@ -52,12 +52,12 @@ export class Directory {
     const queues: KeyWaiter[][] = [];
     for (let start = 0; start < keys.length; start += PAGE) {
       const page = keys.slice(start, start + PAGE).map((key) => names.of(key));
-      const ranges = page.map((key) => get(placesOf(key), { limit: MOST_OF_QUEUE }));
+      const ranges = page.map((key) => get(queueOf(key), { limit: MOST_OF_QUEUE }));
       const reply = await transactions.run({ success: ranges }, LIMIT_MS);
       page.forEach((key, index) => {
-        const { places } = viewOf(key, entriesAt(reply, index));
+        const { waiters } = viewOf(key, entriesAt(reply, index));
         queues.push(
-          places.map(({ name, owner, kind: { mode } }) => ({ ...parsePlaceName(key, name), owner, mode })),
+          waiters.map(({ name, owner, kind: { mode } }) => ({ ...parseEntryName(key, name), owner, mode })),
         );
       });
     }

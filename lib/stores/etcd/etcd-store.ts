@@ -31,7 +31,7 @@ import { checkMembers, openOrUnfit } from './fitness.js';
 import { Gateway } from './gateway.js';
 import { Holds } from './holds.js';
 import { Names } from './names.js';
-import { Places } from './places.js';
+import { QueueEntries } from './queue-entries.js';
 import { remove } from './protocol.js';
 import { Releases } from './releases.js';
 import { SlotHints } from './slot-hints.js';
@@ -65,7 +65,7 @@ export class EtcdStore
   readonly subscribed = false;
   readonly #gateway: Gateway;
   readonly #leases: EtcdLeases;
-  readonly #placeLeases: EtcdLeases;
+  readonly #queueLeases: EtcdLeases;
   readonly #transactions: Transactions;
   readonly #bases: Bases;
   readonly #hints = new SlotHints();
@@ -73,7 +73,7 @@ export class EtcdStore
   readonly #releases: Releases;
   readonly #extensions: Extensions;
   readonly #acquisitions: Acquisitions;
-  readonly #places: Places;
+  readonly #queueEntries: QueueEntries;
   readonly #watches: Watches;
   readonly #directory: Directory;
   readonly #waiters = new RecentWaiters();
@@ -98,20 +98,20 @@ export class EtcdStore
     const transactions = new Transactions(gateway, arrivals);
     const bases = new Bases(transactions, names.base);
     const leases = new EtcdLeases(gateway, names);
-    const placeLeases = new EtcdLeases(gateway, names);
-    const places = new Places(arrivals);
+    const queueLeases = new EtcdLeases(gateway, names);
+    const queueEntries = new QueueEntries(arrivals);
     const releases = new Releases({ transactions, leases, names, holds });
     this.#gateway = gateway;
     this.#transactions = transactions;
     this.#bases = bases;
     this.#leases = leases;
-    this.#placeLeases = placeLeases;
-    this.#places = places;
+    this.#queueLeases = queueLeases;
+    this.#queueEntries = queueEntries;
     this.#releases = releases;
     this.#extensions = new Extensions({ transactions, leases, holds, releases });
     const turns = new Turns();
     this.#acquisitions = new Acquisitions({
-      ...{ transactions, leases, placeLeases, names, holds, releases, bases, places, turns },
+      ...{ transactions, leases, queueLeases, names, holds, releases, bases, queueEntries, turns },
       ...{ waiters: this.#waiters, hints: this.#hints },
     });
     this.#watches = new Watches(gateway, transactions, names);
@@ -165,8 +165,8 @@ export class EtcdStore
   }
 
   async leave(waiter: WaiterId): Promise<void> {
-    const names = this.#places.all(waiter);
-    this.#places.forget(waiter);
+    const names = this.#queueEntries.all(waiter);
+    this.#queueEntries.forget(waiter);
     if (names.length > 0) await this.#transactions.run({ success: names.map(remove) }, LEAVE_LIMIT_MS);
   }
 
@@ -194,7 +194,7 @@ export class EtcdStore
     this.#releases.close();
     this.#watches.close();
     if (this.#gateway.available)
-      await Promise.all([this.#leases.close(LEAVE_LIMIT_MS), this.#placeLeases.close(LEAVE_LIMIT_MS)]);
+      await Promise.all([this.#leases.close(LEAVE_LIMIT_MS), this.#queueLeases.close(LEAVE_LIMIT_MS)]);
     this.#gateway.close();
   }
 }

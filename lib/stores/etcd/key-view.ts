@@ -1,5 +1,5 @@
 import { canHoldTogether, type LockKind, type LockMode } from '../../core/lock-mode.js';
-import { parseHolderName, waiterOfPlace } from './names.js';
+import { parseHolderName, waiterOfEntry } from './names.js';
 import type { Entry } from './protocol.js';
 
 /** A holder of a key. */
@@ -20,7 +20,7 @@ export interface FoundHolder {
 }
 
 /** The queue entry of the waiters of one process. */
-export interface FoundPlace {
+export interface FoundWaiter {
   readonly name: string;
   readonly waiter: string;
   readonly owner: string;
@@ -33,7 +33,7 @@ export interface FoundPlace {
  */
 export interface KeyView {
   readonly holders: readonly FoundHolder[];
-  readonly places: readonly FoundPlace[];
+  readonly waiters: readonly FoundWaiter[];
 }
 
 /**
@@ -47,7 +47,7 @@ interface HolderValue {
   readonly r?: number;
 }
 
-interface PlaceValue {
+interface WaiterValue {
   readonly o: string;
   readonly m: LockMode;
   readonly n: number;
@@ -63,8 +63,8 @@ export function holderValue(owner: string, since: number, permits: number, revis
   return JSON.stringify(value);
 }
 
-export function placeValue(owner: string, kind: LockKind): string {
-  const value: PlaceValue = { o: owner, m: kind.mode, n: permitsOf(kind) };
+export function waiterValue(owner: string, kind: LockKind): string {
+  const value: WaiterValue = { o: owner, m: kind.mode, n: permitsOf(kind) };
   return JSON.stringify(value);
 }
 
@@ -74,19 +74,19 @@ export function permitsOf(kind: LockKind): number {
 
 export function viewOf(key: string, entries: readonly Entry[]): KeyView {
   const holders: FoundHolder[] = [];
-  const places: FoundPlace[] = [];
+  const waiters: FoundWaiter[] = [];
   for (const { key: name, value, created, lease } of entries) {
     const parsed = parseHolderName(key, name);
     if (parsed) {
       const { o, s, n, r = created } = JSON.parse(value) as HolderValue;
       holders.push({ ...parsed, name, owner: o, since: s, permits: n, revision: r, etcdLease: lease });
     } else {
-      const { o, m, n } = JSON.parse(value) as PlaceValue;
+      const { o, m, n } = JSON.parse(value) as WaiterValue;
       const kind: LockKind = m === 'permits' ? { mode: m, permits: n } : { mode: m };
-      places.push({ name, waiter: waiterOfPlace(key, name), owner: o, kind });
+      waiters.push({ name, waiter: waiterOfEntry(key, name), owner: o, kind });
     }
   }
-  return { holders, places };
+  return { holders, waiters };
 }
 
 /** The slot that a caller requests on a key with permits. */
@@ -127,17 +127,17 @@ export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly
 }
 
 /**
- * The first waiter that the lease must not overtake. `place` is the name of a queue entry: only waiters before that
- * entry count. Without a `place`, all waiters count.
+ * The first waiter that the lease must not overtake. `entry` is the name of a queue entry: only waiters before that
+ * entry count. Without `entry`, all waiters count.
  */
 export function ahead(
   view: KeyView,
   kind: LockKind,
   waiter: string | undefined,
-  place: string | undefined,
-): FoundPlace | undefined {
-  const inFront = view.places.filter(
-    ({ name, waiter: other }) => other !== waiter && (place === undefined || name < place),
+  entry: string | undefined,
+): FoundWaiter | undefined {
+  const inFront = view.waiters.filter(
+    ({ name, waiter: other }) => other !== waiter && (entry === undefined || name < entry),
   );
   const isTogether = inFront.every((each) => canHoldTogether(each.kind.mode, kind.mode));
   const taken = view.holders.filter(({ slot = 0 }) => slot < permitsOf(kind)).length;

@@ -1,5 +1,5 @@
 import type { Gateway, OpenStream } from './gateway.js';
-import { type FoundPlace, inTheWay, ahead, type KeyView, viewOf } from './key-view.js';
+import { type FoundWaiter, inTheWay, ahead, type KeyView, viewOf } from './key-view.js';
 import { parseHolderName, viewRange } from './names.js';
 import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
@@ -140,11 +140,11 @@ export class KeyWatch {
 
 /** The next step of a waiter, from the known state. */
 function stateOf(view: KeyView, waiter: string): Watcher['last'] {
-  const place = view.places.find((each) => each.waiter === waiter);
-  if (!place) return 'wait';
-  const { kind } = place;
-  const head: FoundPlace | undefined = ahead(view, kind, waiter, place.name);
+  const entry = view.waiters.find((each) => each.waiter === waiter);
+  if (!entry) return 'wait';
+  const { kind } = entry;
+  const head: FoundWaiter | undefined = ahead(view, kind, waiter, entry.name);
   if (!head) return inTheWay(view, kind).length === 0 ? 'try' : 'wait';
-  const isSecond = view.places.findIndex(({ name }) => name === place.name) === 1;
+  const isSecond = view.waiters.findIndex(({ name }) => name === entry.name) === 1;
   return isSecond && inTheWay(view, head.kind).length === 0 ? 'stand by' : 'wait';
 }

@@ -71,7 +71,7 @@ export function holdersOf(key: string): KeyRange {
 }
 
 /** The range of the waiters for a key. */
-export function placesOf(key: string): KeyRange {
+export function queueOf(key: string): KeyRange {
   return [`${key}\0q\0`, `${key}\0q\x01`];
 }
 
@@ -119,7 +119,7 @@ export function parseHolderName(key: string, name: string): HolderName | undefin
 }
 
 /** @param order - the result of `Arrivals.orderOf` */
-export function placeName(key: string, order: string, waiter: WaiterId): string {
+export function entryName(key: string, order: string, waiter: WaiterId): string {
   return `${key}\0q\0${order}${waiterName(waiter)}`;
 }
 
@@ -128,14 +128,14 @@ export function waiterName({ process, number }: WaiterId): string {
 }
 
 /** The waiter of a queue entry. */
-export function waiterOfPlace(key: string, name: string): string {
+export function waiterOfEntry(key: string, name: string): string {
   return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
 }
 
 /** Reads the waiter and the time of its arrival from the name of its queue entry. */
-export function parsePlaceName(key: string, name: string): Pick<KeyWaiter, 'process' | 'number' | 'since'> {
+export function parseEntryName(key: string, name: string): Pick<KeyWaiter, 'process' | 'number' | 'since'> {
   const time = name.slice(key.length + 3 + NUMBER_LENGTH).slice(0, NUMBER_LENGTH);
-  const [process = '', number] = waiterOfPlace(key, name).split(':');
+  const [process = '', number] = waiterOfEntry(key, name).split(':');
   return { process, number: Number(number), since: Number(time) };
 }
 

@@ -9,16 +9,16 @@ import {
   ahead,
   anyFreeSlot,
   type FoundHolder,
-  type FoundPlace,
+  type FoundWaiter,
   inTheWay,
   type KeyView,
-  placeValue,
+  waiterValue,
   ranTickOf,
   slotFor,
   viewOf,
 } from './key-view.js';
 import { tickOf, waiterName, wellFormed } from './names.js';
-import type { Places } from './places.js';
+import type { QueueEntries } from './queue-entries.js';
 import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 import type { Turns } from './turns.js';
@@ -33,7 +33,7 @@ export interface RefusalContext {
   readonly transactions: Transactions;
   readonly leases: EtcdLeases;
   readonly bases: Bases;
-  readonly places: Places;
+  readonly queueEntries: QueueEntries;
   readonly turns: Turns;
   readonly waiters: RecentWaiters;
 }
@@ -43,7 +43,7 @@ export class Refusals {
   constructor(private readonly context: RefusalContext) {}
 
   async of(asked: Asked, round: Round, reply: TxnReply): Promise<Refusal> {
-    const { bases, turns, transactions, places } = this.context;
+    const { bases, turns, transactions, queueEntries } = this.context;
     const { request, ordered, keys } = asked;
     const { lease, position, wish } = request;
     const { kind, tick } = lease;
@@ -67,12 +67,12 @@ export class Refusals {
       if (rivals.length === 0) continue;
       turns.end(key);
       this.#noteOthers(asked, view);
-      await this.#standAt(key, asked, round);
+      await this.#queueAt(key, asked, round);
       return this.#heldBy(rivals, lease, base, view);
     }
     for (const [index, key] of ordered ? keys.entries() : []) {
       const view = views[index] as KeyView;
-      const mine = position && places.nameFor(key, position.waiter, asked.came);
+      const mine = position && queueEntries.nameFor(key, position.waiter, asked.came);
       const head = ahead(view, kind, position && waiterName(position.waiter), mine);
       if (!head) continue;
       const rivals = inTheWay(view, head.kind);
@@ -83,7 +83,7 @@ export class Refusals {
         return { again: true };
       }
       this.#noteOthers(asked, view);
-      await this.#standAt(key, asked, round);
+      await this.#queueAt(key, asked, round);
       return { granted: false, holder: await this.#turnOf(head, rivals, left) };
     }
     const slots = views.map((view, index) =>
@@ -111,26 +111,26 @@ export class Refusals {
     return { granted: false, ran: true, holder: { id: `${tickOf(key)}:${owner}`, owner, remaining } };
   }
 
-  #noteOthers({ request }: Asked, { places }: KeyView): void {
+  #noteOthers({ request }: Asked, { waiters }: KeyView): void {
     const mine = request.position && waiterName(request.position.waiter);
-    if (places.some(({ waiter }) => waiter !== mine)) this.context.waiters.note(request.lease.keys);
+    if (waiters.some(({ waiter }) => waiter !== mine)) this.context.waiters.note(request.lease.keys);
   }
 
   /**
    * Adds a waiter to the queue of the key that refused it, and to no other queue: it must not delay callers for a free
    * key.
    */
-  async #standAt(key: string, asked: Asked, { place }: Round): Promise<void> {
-    const { transactions, places } = this.context;
+  async #queueAt(key: string, asked: Asked, { entry }: Round): Promise<void> {
+    const { transactions, queueEntries } = this.context;
     const { position, lease } = asked.request;
-    if (!position || !place || place.name.startsWith(`${key}\0`)) return;
-    const name = places.nameFor(key, position.waiter, asked.came);
-    places.mayStand(name, position.waiter);
-    const value = placeValue(wellFormed(position.waiter.owner), lease.kind);
-    const success = [remove(place.name), put(name, value, place.etcdLease.id)];
+    if (!position || !entry || entry.name.startsWith(`${key}\0`)) return;
+    const name = queueEntries.nameFor(key, position.waiter, asked.came);
+    queueEntries.addName(name, position.waiter);
+    const value = waiterValue(wellFormed(position.waiter.owner), lease.kind);
+    const success = [remove(entry.name), put(name, value, entry.etcdLease.id)];
     try {
       await transactions.run({ success }, timeLeft(asked));
-      places.stands(name, position.waiter);
+      queueEntries.setName(name, position.waiter);
     } catch {
       // The waiter is not in the queue now. Its next request will add it.
     }
@@ -156,7 +156,11 @@ export class Refusals {
   }
 
   /** Describes a waiter as a holder that the caller waits for. */
-  async #turnOf(head: FoundPlace, rivals: readonly FoundHolder[], left: number | undefined): Promise<Holder> {
+  async #turnOf(
+    head: FoundWaiter,
+    rivals: readonly FoundHolder[],
+    left: number | undefined,
+  ): Promise<Holder> {
     const { waiter: id, owner } = head;
     if (left !== undefined) return { id, owner, remaining: left };
     const ends = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));

@@ -5,7 +5,7 @@ const TURN_MS = 150;
 const MOST = 1_000;
 
 interface Turn {
-  readonly place: string;
+  readonly entry: string;
   readonly since: number;
 }
 
@@ -14,10 +14,10 @@ export class Turns {
   readonly #turns = new Map<string, Turn>();
 
   /** Milliseconds that the waiter has left to take the free key. */
-  left(key: string, place: string): number {
+  left(key: string, entry: string): number {
     let turn = this.#turns.get(key);
-    if (turn?.place !== place) {
-      turn = { place, since: performance.now() };
+    if (turn?.entry !== entry) {
+      turn = { entry, since: performance.now() };
       this.#turns.set(key, turn);
       for (const oldest of this.#turns.keys()) {
         if (this.#turns.size <= MOST) break;

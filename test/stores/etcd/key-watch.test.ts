@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { Lease } from '../../../lib/core/lease.js';
 import type { Gateway } from '../../../lib/stores/etcd/gateway.js';
-import { holderValue, placeValue } from '../../../lib/stores/etcd/key-view.js';
+import { holderValue, waiterValue } from '../../../lib/stores/etcd/key-view.js';
 import { KeyWatch, type Watcher } from '../../../lib/stores/etcd/key-watch.js';
 import { holderName } from '../../../lib/stores/etcd/names.js';
 import { base64 } from '../../../lib/stores/etcd/protocol.js';
@@ -35,9 +35,9 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   const watch = new KeyWatch(KEY, gateway, transactions);
   watch.watchers.add(watcher);
   await until(() => message !== undefined);
-  const place = `${KEY}\0q\0${'0'.repeat(32)}${WAITER}`;
+  const entry = `${KEY}\0q\0${'0'.repeat(32)}${WAITER}`;
   message?.({ result: { created: true } });
-  message?.({ result: { events: [put(place, placeValue('me', { mode: 'exclusive' }))] } });
+  message?.({ result: { events: [put(entry, waiterValue('me', { mode: 'exclusive' }))] } });
   expect(told).toEqual([undefined]);
   const { id } = new Lease([KEY], 'other', 2_000);
   const name = holderName(KEY, 'exclusive', id);

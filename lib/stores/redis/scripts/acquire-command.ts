@@ -176,7 +176,7 @@ end
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}, `token` and `answer`. If there is an error, sets `answer` to it.
  */
-export const LIFT_MARKER = `
+export const RAISE_MARKER = `
     if token > ${Number.MAX_SAFE_INTEGER} then
       answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
     elseif marker and token > math.max(high, clock + ${LEAD}) then

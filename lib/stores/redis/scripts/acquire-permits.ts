@@ -9,7 +9,7 @@ import {
   ADD_ANSWER,
   type AcquireCommand,
   BEGIN_ACQUIRE,
-  LIFT_MARKER,
+  RAISE_MARKER,
   packBegin,
   readMarks,
   straightPath,
@@ -28,7 +28,7 @@ import {
   PERMITS,
   permitsOfRecord,
 } from './permits.js';
-import { GO_OUT_OF_LINE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
+import { LEAVE_QUEUES, QUEUE_LIFE_MS, ADD_TO_QUEUE, WAKE } from './queue.js';
 import { script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
@@ -232,10 +232,10 @@ ${TELL_HOLDERS}
 
 ${WAIT_FOR_TURN}
 
-${STAND_IN_LINE}
+${ADD_TO_QUEUE}
   if not answer then
     local others = 0
-    ${LIFT_MARKER}${GO_OUT_OF_LINE}
+    ${RAISE_MARKER}${LEAVE_QUEUES}
     if next and not answer then
       waits = waits or {}
       pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)

@@ -9,14 +9,14 @@ import {
   ADD_ANSWER,
   type AcquireCommand,
   BEGIN_ACQUIRE,
-  LIFT_MARKER,
+  RAISE_MARKER,
   packBegin,
   readMarks,
   straightPath,
 } from './acquire-command.js';
 import { MARK_MS } from './hold-back.js';
 import { digitsOf, FOREIGN, tokenOf } from './lua.js';
-import { GO_OUT_OF_LINE, passTurn, STAND_IN_LINE } from './queue.js';
+import { LEAVE_QUEUES, passTurn, ADD_TO_QUEUE } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
 import { script } from './script.js';
 
@@ -185,10 +185,10 @@ for at = first, #ARGV, plain and 1 or 4 do
     end
   end
 
-${STAND_IN_LINE}
+${ADD_TO_QUEUE}
   if not answer then
     local others = 0
-    ${LIFT_MARKER}${GO_OUT_OF_LINE}
+    ${RAISE_MARKER}${LEAVE_QUEUES}
     local digits = not answer and ${digitsOf('token')} .. ':'
     for i = 1, answer and 0 or n do
       local name, holders, details, left = KEYS[key + i], KEYS[holders + i], KEYS[details + i], lefts[i]

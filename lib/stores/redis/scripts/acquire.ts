@@ -8,12 +8,12 @@ import {
   ADD_ANSWER,
   type AcquireCommand,
   BEGIN_ACQUIRE,
-  LIFT_MARKER,
+  RAISE_MARKER,
   packBegin,
   straightPath,
 } from './acquire-command.js';
 import { digitsOf, tokenOf } from './lua.js';
-import { GO_OUT_OF_LINE, passTurn, QUEUE_LIFE_MS, STAND_IN_LINE } from './queue.js';
+import { LEAVE_QUEUES, passTurn, QUEUE_LIFE_MS, ADD_TO_QUEUE } from './queue.js';
 import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
@@ -151,9 +151,9 @@ for at = first, #ARGV, plain and 1 or 6 do
     end
   end
 
-${STAND_IN_LINE}
+${ADD_TO_QUEUE}
   if not answer then
-    local others = 0${LIFT_MARKER}${GO_OUT_OF_LINE}
+    local others = 0${RAISE_MARKER}${LEAVE_QUEUES}
     if next and not answer then
       waits = waits or {}
       pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)

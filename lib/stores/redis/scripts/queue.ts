@@ -152,7 +152,7 @@ end
  * - `came`: the time of its arrival, by this server's clock;
  * - `key` and `queues`: the number of KEYS before the records and the queues.
  */
-export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 then
+export const ADD_TO_QUEUE = `  if refused and waiter and ordered and late <= 0 then
     -- Keep the waiter only in the queue of the key that refused it.
     for i = 1, n do
       local queue = KEYS[queues + i]
@@ -204,7 +204,7 @@ export const passTurn = (outcome: number): string => `
  * `waits` to true if others still wait for that key, else to false. Sets `others` to 1 if others wait for any of the
  * keys.
  */
-export const GO_OUT_OF_LINE = `
+export const LEAVE_QUEUES = `
     if waits and ordered and not answer then
       for i in pairs(waits) do
         local queue, waiter = KEYS[queues + i], waiter or ''

@@ -1,13 +1,13 @@
 import type { QueuePosition } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import type { Arrivals } from './arrivals.js';
-import { placeName, waiterName } from './names.js';
+import { entryName, waiterName } from './names.js';
 
 /** Calls that began less than this many milliseconds apart count as the same call. */
 const SAME_CALL_MS = 5;
 
 /** A waiter's queue entry, and the start of the call that it represents. */
-interface Standing {
+interface Queued {
   names: Set<string>;
   order: string;
   came: number;
@@ -16,12 +16,12 @@ interface Standing {
 /** The queue entry of the call that takes over the position of a granted call. */
 export interface Next {
   readonly name: string;
-  readonly standing: Standing;
+  readonly queued: Queued;
 }
 
 /** The queue entries of this process's waiters. */
-export class Places {
-  readonly #standing = new Map<string, Standing>();
+export class QueueEntries {
+  readonly #queued = new Map<string, Queued>();
 
   constructor(private readonly arrivals: Arrivals) {}
 
@@ -31,20 +31,20 @@ export class Places {
    * @param came - time at which the call arrived, by the monotonic clock
    */
   nameFor(key: string, waiter: WaiterId, came: number): string {
-    return placeName(key, this.#of(waiter, came).order, waiter);
+    return entryName(key, this.#of(waiter, came).order, waiter);
   }
 
-  #of(waiter: WaiterId, came: number): Standing {
+  #of(waiter: WaiterId, came: number): Queued {
     const name = waiterName(waiter);
-    let standing = this.#standing.get(name);
-    if (!standing) {
-      standing = { names: new Set<string>(), order: this.arrivals.orderOf(came), came };
-      this.#standing.set(name, standing);
-    } else if (Math.abs(standing.came - came) > SAME_CALL_MS) {
-      standing.order = this.arrivals.orderOf(came);
-      standing.came = came;
+    let queued = this.#queued.get(name);
+    if (!queued) {
+      queued = { names: new Set<string>(), order: this.arrivals.orderOf(came), came };
+      this.#queued.set(name, queued);
+    } else if (Math.abs(queued.came - came) > SAME_CALL_MS) {
+      queued.order = this.arrivals.orderOf(came);
+      queued.came = came;
     }
-    return standing;
+    return queued;
   }
 
   /**
@@ -52,17 +52,17 @@ export class Places {
    * lost.
    */
   all(waiter: WaiterId): readonly string[] {
-    return [...(this.#standing.get(waiterName(waiter))?.names ?? [])];
+    return [...(this.#queued.get(waiterName(waiter))?.names ?? [])];
   }
 
-  mayStand(name: string, waiter: WaiterId): void {
-    this.#standing.get(waiterName(waiter))?.names.add(name);
+  addName(name: string, waiter: WaiterId): void {
+    this.#queued.get(waiterName(waiter))?.names.add(name);
   }
 
   /** Records the only queue entry of the waiter. */
-  stands(name: string, waiter: WaiterId): void {
-    const standing = this.#standing.get(waiterName(waiter));
-    if (standing) standing.names = new Set([name]);
+  setName(name: string, waiter: WaiterId): void {
+    const queued = this.#queued.get(waiterName(waiter));
+    if (queued) queued.names = new Set([name]);
   }
 
   /**
@@ -73,17 +73,17 @@ export class Places {
     if (next === undefined) return undefined;
     const came = performance.now() - next;
     const order = this.arrivals.orderOf(came);
-    const name = placeName(key, order, waiter);
-    return { name, standing: { names: new Set([name]), order, came } };
+    const name = entryName(key, order, waiter);
+    return { name, queued: { names: new Set([name]), order, came } };
   }
 
   /** Records that the waiter got its lock, and that the next call, if there is one, has taken over. */
   granted(waiter: WaiterId, next: Next | undefined): void {
-    if (next) this.#standing.set(waiterName(waiter), next.standing);
+    if (next) this.#queued.set(waiterName(waiter), next.queued);
     else this.forget(waiter);
   }
 
   forget(waiter: WaiterId): void {
-    this.#standing.delete(waiterName(waiter));
+    this.#queued.delete(waiterName(waiter));
   }
 }
