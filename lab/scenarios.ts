@@ -84,7 +84,9 @@ const tellFine = ({ pushes, refused, unavailable, skips }: Outcome): string =>
     .filter(Boolean)
     .join('; ');
 
-/** Each failing situation with the lock that fails in it. Scenario 10 tries `@WithLock` with the same settings. */
+// Each run from `noLock` to `starved` shows a situation in which a method without `@WithLock` fails. Scenarios 10 and 15
+// repeat these situations with `@WithLock`.
+
 const noLock: DispatchRun = {
   title: 'no lock',
   plan: plan('none', { work: 600 }),

@@ -56,7 +56,7 @@ export function checkBoardOptions(options: RedlockBoardOptions): void {
     typeof guard === 'function' ||
     (typeof guard === 'object' && guard !== null && typeof (guard as CanActivate).canActivate === 'function');
   if (!Array.isArray(guards) || !guards.every(isGuard))
-    throw badOption('guards', 'an array of guards, classes or instances', guards);
+    throw badOption('guards', 'an array of guards, each a class or an object with `canActivate`', guards);
   if (isPublic !== undefined) checkBoolean('public', isPublic);
   if (allowForceRelease !== undefined) checkBoolean('allowForceRelease', allowForceRelease);
   if (actor !== undefined && typeof actor !== 'function')

@@ -83,8 +83,8 @@ export class Watchdog {
   constructor(private readonly nodeTimeout: number | undefined) {}
 
   /**
-   * Plans the next call of the lock, in `delay` milliseconds or a little sooner. Returns the lock's batch, for {@link
-   * cancel}.
+   * Plans the next call of `renew` or `lapses` on the lock, in `delay` milliseconds or a little sooner. Returns the
+   * lock's batch, for {@link cancel}.
    *
    * @param renews - `true` to call `renew`, `false` to call `lapses`
    */
@@ -103,7 +103,7 @@ export class Watchdog {
     return batch;
   }
 
-  /** Cancels the planned call of the lock. */
+  /** Cancels the planned call of `renew` or `lapses` on the lock. */
   cancel(lock: Renewable, batch: Batch): void {
     batch.locks.delete(lock);
     if (batch.locks.size === 0) this.#forget([batch]);

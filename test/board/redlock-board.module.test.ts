@@ -90,7 +90,7 @@ describe('RedlockBoardModule.forRoot throws', () => {
     ['RedlockBoardModule has no `guards`', { public: false }],
     ['RedlockBoardModule has both `guards` and `public: true`', { public: true, guards: [AdminGuard] }],
     [
-      "Expected `guards` to be an array of guards, classes or instances, got [ 'admin' ]",
+      "Expected `guards` to be an array of guards, each a class or an object with `canActivate`, got [ 'admin' ]",
       { guards: ['admin'] },
     ],
     ['Expected `path` to be a path that is not empty', { public: true, path: '/' }],

@@ -106,7 +106,7 @@ export class Stage {
     return proxy;
   }
 
-  /** Starts client processes; resolves when all are connected. They begin with the command `go`. */
+  /** Starts client processes; resolves when all are connected. They ask for locks when the command `go` tells them to. */
   async startClients(
     count: number,
     { module, retry, ...options }: ClientOptions = {},

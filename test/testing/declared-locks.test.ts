@@ -57,7 +57,7 @@ test.each([[{}], [{ declared: locks, strict: true }]])(
   },
 );
 
-test('hold takes one permit of a declared lock', async () => {
+test('TestLocks.hold takes one permit of a declared lock', async () => {
   const service = (await compile()).get(LockService);
   await held.hold(locks['tenant:report'].for('acme'));
   await using lock = await service.acquire(locks['tenant:report'], 'acme');

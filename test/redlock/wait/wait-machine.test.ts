@@ -134,7 +134,7 @@ describe('a refused caller', () => {
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('splits each pause into several attempts while nodes keep other callers out, over the same total time', () => {
+  test('asks more often, over the same total time, while nodes refuse other callers for it', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;

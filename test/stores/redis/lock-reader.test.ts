@@ -97,7 +97,10 @@ describe('a lock with many readers', () => {
     });
   }
 
-  /** A node to read, and one over which others acquire and release locks after each page that is read. */
+  /**
+   * Opens two stores on one server: `node`, which is read, and `other`. After each page that is read, `afterPage` can
+   * acquire and release locks through `other`.
+   */
   async function nodeAndOther(
     afterPage: (other: RedisStore, page: number, ids: readonly string[]) => Promise<void>,
   ) {

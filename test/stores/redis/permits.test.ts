@@ -892,7 +892,7 @@ describe('the EXTEND_PERMITS script', () => {
     expect(await remainingOf(a)).toBeGreaterThan(2 * TTL - PATIENCE);
   });
 
-  test('revives no lease that was released, is kept, has lapsed, or is in another slot', async () => {
+  test('revives no lease that was released, is kept for minHold, has lapsed, or has another permit slot', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcd') await hold(key, { ttl: 2 * TTL });
