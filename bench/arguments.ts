@@ -67,7 +67,7 @@ function parse(args: readonly string[]) {
       },
     });
   } catch (error) {
-    // Node adds advice about a group whose name begins with a dash; the message leaves it out.
+    // For an unknown option Node adds how to pass an argument that begins with a dash. No group has such a name.
     const [what] = (error as Error).message.split(/[.\n]/);
     throw new Error(`${what}; npm run bench -- --help lists the options`, { cause: error });
   }

@@ -121,7 +121,10 @@ function filesIn(folder: string): string[] {
   });
 }
 
-/** Loads a library as an application in CommonJS; our package also as one in ECMAScript modules. */
+/**
+ * Loads a library with `require`, as a CommonJS application does. Our package is also loaded with `import`, and with a
+ * `require` that cannot load ECMAScript modules.
+ */
 function loaders({ name, packages: [library = ''] }: Contender): readonly Runner[] {
   const requiring = (each: string): string => `require(${JSON.stringify(each)})`;
   const importing = (each: string): string => `await import(${JSON.stringify(each)})`;

@@ -153,7 +153,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     taken.inc(subject, sign * event.keys.length);
   };
   const refusals = { held: busy, unavailable, aborted: undefined };
-  /** The counted holds. A hold that began before the collection is not counted. */
+  /** The counted holds. A hold that began before the call of `collectLockMetrics` is not counted. */
   const counted = new WeakSet<LockHoldEvent>();
 
   const handlers: [channel: string, handler: (message: never) => void][] = [

@@ -176,8 +176,8 @@ export class Transactions {
     const order =
       method === undefined
         ? 'Acquire it before the transaction begins, and release it after the commit'
-        : 'Put the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins it';
-    const keep = `${method === undefined ? 'use `withLock` with' : 'give it'} \`release: 'afterCommit'\``;
+        : 'Put the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins the transaction';
+    const keep = `${method === undefined ? 'use `withLock` with' : 'give `@WithLock` the option'} \`release: 'afterCommit'\``;
     const hook = this.tellEnds ? '' : ', and give the module `afterTransaction`';
     return (
       'inside an open transaction. When it is released before the commit, the next holder does not see the writes of this ' +
@@ -187,8 +187,8 @@ export class Transactions {
 }
 
 const TOO_LATE =
-  'in a transaction that has already ended, so the lock is released when the method ends. Await the call inside the transaction; or, if ' +
-  'this is another transaction, let `inTransaction` return another object for it.';
+  'in a transaction that has already ended, so the lock is released when its method or callback ends. Await the call inside the ' +
+  'transaction; or, if the call is in a new transaction, let `inTransaction` return a different object for each transaction.';
 
 function isThenable(answer: unknown): answer is PromiseLike<unknown> {
   return Object(answer) === answer && typeof (answer as PromiseLike<unknown>).then === 'function';

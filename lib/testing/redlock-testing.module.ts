@@ -8,7 +8,7 @@ import { TestLocks } from './test-locks.js';
 
 /**
  * Options of {@link RedlockTestingModule.forRoot}: the options of `RedlockModule.forRoot` without `nodes`, and with
- * another meaning of `locks`. Without `inTransaction` and `afterTransaction`, no call is in a transaction.
+ * another meaning of `locks`. If neither `inTransaction` nor `afterTransaction` is given, no call is in a transaction.
  */
 export interface RedlockTestingOptions
   extends Omit<RedlockModuleOptions, 'nodes' | 'locks'>, RedlockModuleExtras {

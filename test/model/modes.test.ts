@@ -31,7 +31,10 @@ const REDIS_MESSAGES = 1_500;
 /** Limit of messages until an error in the rules shows. Most errors show within a few hundred messages. */
 const MOST_MESSAGES = 8_000;
 const LONG_MS = 60_000;
-/** The test waits for an end that is closer than this, because a message could come before or after it. */
+/**
+ * The test waits while a hold ends within this time, because the store could read the next message before or after that
+ * end.
+ */
 const CLOSE = steps(4);
 const RULES: ModeRules = { ...RIGHT_MODES, linger: steps(LINGER_MS) };
 

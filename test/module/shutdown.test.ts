@@ -321,7 +321,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('keeps released keys until minHold has passed', async () => {
+  test('does not wait for minHold: Redis keeps the keys until it has passed', async () => {
     await start();
     const locks = app.get(LockService);
     await locks.acquire('held', { ttl: 60_000, minHold: 30_000 });

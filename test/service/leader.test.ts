@@ -335,7 +335,7 @@ describe('@OnlyLeader', () => {
   });
 });
 
-test('a method with @OnlyLeader that resigns at the end of the term does not deadlock', async () => {
+test('resign() in a method with @OnlyLeader does not deadlock while another resign() waits for that method', async () => {
   await start('a');
   const first = await leader();
   const ends = gate();

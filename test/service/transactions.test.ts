@@ -424,7 +424,7 @@ describe('a lock with transaction hooks', () => {
     expect(lines.of('warn')).toEqual([
       'Plain.run locks "plain" inside an open transaction. When it is released before the commit, the next holder does not ' +
         'see the writes of this holder. Put the lock around the transaction: `@WithLock` above `@Transactional`, on the ' +
-        "method that begins it; or give it `release: 'afterCommit'`.",
+        "method that begins the transaction; or give `@WithLock` the option `release: 'afterCommit'`.",
     ]);
     await database.run(() => plain.nested());
     expect(lines.of('warn')).toHaveLength(2);
@@ -558,8 +558,9 @@ test('a call in a transaction that has already ended releases its lock at its ow
   await plain.run();
   expect(ends).toHaveLength(1);
   expect(lines.of('warn')).toEqual([
-    'Orders.add locks "order" in a transaction that has already ended, so the lock is released when the method ends. Await the call ' +
-      'inside the transaction; or, if this is another transaction, let `inTransaction` return another object for it.',
+    'Orders.add locks "order" in a transaction that has already ended, so the lock is released when its method or callback ends. Await the call ' +
+      'inside the transaction; or, if the call is in a new transaction, let `inTransaction` return a different object for ' +
+      'each transaction.',
   ]);
 });
 

@@ -103,7 +103,7 @@ describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales',
 describe('with @nestjs-cls/transactional and an adapter that has commit hooks', () => {
   beforeEach(() => start({ TELLS_ENDS: '1' }));
 
-  test("no update of two sales is lost with release: 'afterCommit'", async () => {
+  test("two concurrent sales lose no update with release: 'afterCommit'", async () => {
     await expect(sellTwice('kept')).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);

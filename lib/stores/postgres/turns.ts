@@ -25,7 +25,9 @@ const MOST_LEASES = 500;
 const EXTENDING_MS = 100;
 const LEAST_EXTENSIONS = 25;
 
-const REPLACED = new Error('a newer request to extend the lock replaced the request before it was sent');
+const REPLACED = new Error(
+  'this request to extend the lock was not sent, because a newer request replaced it',
+);
 
 interface Release {
   readonly request: ReleaseRequest;

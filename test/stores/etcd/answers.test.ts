@@ -184,7 +184,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       expect([spare, again.size]).toEqual([expect.any(String), 0]);
     });
 
-    test('is revoked after a refused attempt if a spare lease is ready for later attempts', async () => {
+    test('is revoked after a refused attempt if another etcd lease is kept for later attempts', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);

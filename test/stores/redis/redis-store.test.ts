@@ -162,7 +162,7 @@ describe('no key is left', () => {
     await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 
-  test('by a release while the server was down', async () => {
+  test('after a release without a connection, once the node is connected again', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
@@ -205,7 +205,7 @@ describe('no key is left', () => {
     },
   );
 
-  test('by a release while the server was down, though the wall clock jumps forward (S6)', async () => {
+  test('after a release without a connection, once the node is connected again, though the wall clock jumps forward (S6)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });

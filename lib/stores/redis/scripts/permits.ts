@@ -37,8 +37,8 @@ export const PERMITS = {
   kind: 75,
   bits: 76,
   /**
-   * The end of the owner's name. Negative positions count from the end of the record, as in Lua; `floor` is the
-   * beginning of the floor.
+   * The last character of the owner's name. `floor` is the first digit of the last token before this phase. Negative positions count
+   * from the end of the record, as in Lua.
    */
   ownerEnd: -18,
   floor: -16,

@@ -8,11 +8,13 @@
 const SIX = 6;
 const NONE = '?'.charCodeAt(0);
 
-/** The first free slot and the number of taken slots, for each possible sum: the code of a character, minus 63. */
+/** The six bits of each possible sum, the first slot first. A sum is the code of a character, minus 63. */
 const SUMS = Array.from({ length: 2 ** SIX }, (_, sum) =>
   [...sum.toString(2).padStart(SIX, '0')].toReversed(),
 );
+/** A digit for each sum: its first free slot, or 6 if none is free. */
 const FREE = SUMS.map((bits) => (bits.includes('0') ? bits.indexOf('0') : SIX)).join('');
+/** A digit for each sum: its number of taken slots. */
 const TAKEN = SUMS.map((bits) => bits.filter((bit) => bit === '1').length).join('');
 
 /** The number of characters in a map of `slots` slots. */
