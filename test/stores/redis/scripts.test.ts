@@ -540,7 +540,21 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test('is not granted when it must raise the marker and Redis is out of memory', async () => {
+  test('is granted to no lease of a command when Redis has no memory to raise the marker', async () => {
+    const last = tokenAhead();
+    await writeMarker(Date.now() - TTL);
+    await write('a', { state: 'F', token: last });
+    await write('b', { state: 'F', token: last - 5 });
+    const before = await redis.mget(MARKER, 'lock:{a}', 'lock:{b}');
+    await withoutMemory(async () => {
+      const requests = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
+      const failed = expect.objectContaining({ message: expect.stringContaining('OOM') as unknown });
+      await expect(acquireAll(requests, { marked: true })).resolves.toEqual([failed, failed]);
+      await expect(redis.mget(MARKER, 'lock:{a}', 'lock:{b}')).resolves.toEqual(before);
+    });
+  });
+
+  test('does not exceed the marker even if Redis could not raise it for an earlier lease of the command', async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -548,6 +562,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await write('a', { state: 'F', token: last });
     await write('b', { state: 'F', token: last - 5 });
     await withoutMemory(async () => {
+      // Redis accepts all further writes of a script after the first one, which is here that of the waiter.
       const requests = [leaseFor('a'), leaseFor('waited'), leaseFor('b')].map((lease) =>
         requestFor(lease, lease.keys[0] === 'waited' ? { waiter, waited: 5 } : {}),
       );
