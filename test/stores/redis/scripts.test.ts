@@ -1450,16 +1450,27 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('contains a waiter for several keys at only one key at a time', async () => {
-    const both = waiterOf('a', 'a', 'b');
+  test('contains a waiter for several keys at only one key at a time, without a turn at the other keys', async () => {
+    const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
-    await wait(both, 900);
-    await expect(queue('b')).resolves.toEqual([waiterName(both)]);
-    await holding('a');
-    await release(holder);
-    await wait(both, 900);
-    await expect(queue('a')).resolves.toEqual([waiterName(both)]);
+    await wait(both.waiter, 900);
+    await wait(other.waiter, 500);
+    await expect(queue('b')).resolves.toEqual([both.name, other.name]);
+    const inTheWay = await holding('a');
+    const [told, refused, answer] = await together(() => [
+      release(holder),
+      wait(both.waiter, 950),
+      wait(other.waiter, 550),
+    ]);
+    expect(told).toBe(2);
+    expect(refused).toEqual([1, expect.stringContaining(inTheWay.id), expect.any(Number)]);
+    // The turn at the key b has ended with the refusal at the key a.
+    expect(answer).toEqual(expect.any(Number));
+    expect(await toldTo([both, other])).toEqual([[message(0, holder, both)], [message(200, holder, other)]]);
+    await expect(queue('a')).resolves.toEqual([both.name]);
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
+    both.stop();
+    other.stop();
   });
 
   test('drops a granted waiter at all of its keys, and keeps the flag `w` for other waiters', async () => {
