@@ -1592,28 +1592,21 @@ describe('a single number as the reply to a command', () => {
     }
   });
 
+  /** The reply as the script gives it. */
+  function replyTo(requests: readonly AcquireRequest[], marker?: string): Promise<unknown> {
+    const deadline = Date.now() + PATIENCE;
+    const command = { keyPrefix: PREFIX, base: BASE, ordered: false, marker, deadline, guard: 0 };
+    return run(ACQUIRE, packAcquire(requests, command));
+  }
+
   test.each([0, 1_000])(
     'gives each lease the token in its record (proposal ahead by %d ms)',
     async (ahead) => {
       const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
-      const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
-      const packed = packAcquire(
-        leases.map((lease) => requestFor(lease, terms)),
-        {
-          keyPrefix: PREFIX,
-          base: BASE,
-          ordered: false,
-          marker: undefined,
-          deadline: Date.now() + PATIENCE,
-          guard: 0,
-        },
-      );
-      const reply = await run(ACQUIRE, packed);
+      const requests = ['a', 'b', 'c'].map((key) => requestFor(leaseFor(key), terms));
+      const reply = await replyTo(requests);
       expect(reply).toEqual(expect.any(Number));
-      const answers = acquireAnswers(
-        reply,
-        leases.map((lease) => requestFor(lease, terms)),
-      );
+      const answers = acquireAnswers(reply, requests);
       expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
       expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
     },
@@ -1630,11 +1623,19 @@ describe('a single number as the reply to a command', () => {
     ]);
   });
 
-  test('is not used when the token comes from the marker, which is raised', async () => {
-    const high = tokenAhead();
+  test.each([
+    ['is not used when the marker gives the token', LEAD_MS - 100, -1, false],
+    ['is not used when the token raises the marker', 3_600_000, 1, false],
+    ['is used when the proposal is above the marker and does not raise it', LEAD_MS - 100, 1, true],
+  ])('%s', async (_name, ahead, above, isUsed) => {
+    const high = tokenAhead(ahead);
     await writeMarker(Date.now() - TTL, high);
-    await expect(acquire(leaseFor('k'), { marked: true, proposal: high + 1 })).resolves.toBe(high + 1);
-    await expect(readMarker()).resolves.toMatchObject({ high: high + 1 });
+    const requests = [requestFor(leaseFor('k'), { proposal: high + above })];
+    const reply = await replyTo(requests, MARKER);
+    expect(reply).toEqual(isUsed ? expect.any(Number) : [high + 1, expect.any(Number)]);
+    expect(acquireAnswers(reply, requests)[0]).toBe(high + 1);
+    await expect(tokenOf('k')).resolves.toBe(high + 1);
+    await expect(readMarker()).resolves.toMatchObject({ high: ahead > LEAD_MS ? high + 1 : high });
   });
 
   test('reports for releases that no waiter was notified', async () => {
