@@ -1624,16 +1624,16 @@ describe('a single number as the reply to a command', () => {
   });
 
   test.each([
-    ['is not used when the marker gives the token', LEAD_MS - 100, -1, false],
-    ['is not used when the token raises the marker', 3_600_000, 1, false],
-    ['is used when the proposal is above the marker and does not raise it', LEAD_MS - 100, 1, true],
-  ])('%s', async (_name, ahead, above, isUsed) => {
+    ['is not used when the marker gives the token', LEAD_MS - 100, -1, 'object'],
+    ['is not used when the token raises the marker', 3_600_000, 1, 'object'],
+    ['is used when the proposal is above the marker and does not raise it', LEAD_MS - 100, 1, 'number'],
+  ])('%s', async (_name, ahead, above, form) => {
     const high = tokenAhead(ahead);
     await writeMarker(Date.now() - TTL, high);
     const requests = [requestFor(leaseFor('k'), { proposal: high + above })];
     const reply = await replyTo(requests, MARKER);
-    expect(reply).toEqual(isUsed ? expect.any(Number) : [high + 1, expect.any(Number)]);
-    expect(acquireAnswers(reply, requests)[0]).toBe(high + 1);
+    expect(typeof reply).toBe(form);
+    expect(acquireAnswers(reply, requests)).toEqual([high + 1, expect.any(Number)]);
     await expect(tokenOf('k')).resolves.toBe(high + 1);
     await expect(readMarker()).resolves.toMatchObject({ high: ahead > LEAD_MS ? high + 1 : high });
   });
