@@ -283,7 +283,8 @@ async function startLateGateway(server: EtcdServer) {
       const unrenewed = new Lease(keys, 'me', 3_000);
       await acquireOn(dying, unrenewed, { renewed: true });
       const next = new Lease(keys, 'you', TTL);
-      const ask = () => acquireOn(store, next, { ordered: true, position: { waiter, waited: 0 } });
+      const ask = () =>
+        acquireOn(store, next, { ordered: true, position: { waiter, waited: 0, next: undefined } });
       await expect(ask()).resolves.toMatchObject({ granted: false });
       // The waiter does not ask again, so only the end of the etcd lease can cause the message.
       const released = [0, true, unrenewed.id];
