@@ -182,7 +182,7 @@ describe('a client of createCluster', () => {
     expect(performance.now() - start).toBeLessThan(PATIENCE / 4);
   });
 
-  test('keeps replicated locks when a master dies and its replica takes over', async () => {
+  test('refuses the keys of a dead master until its replica takes over with the replicated locks', async () => {
     const [master] = masters as [RedisServer];
     const keys: string[] = [];
     for (let i = 0; keys.length < 2; i++) {
@@ -194,8 +194,12 @@ describe('a client of createCluster', () => {
     const looker = replica.client();
     await looker.readonly();
     await until(async () => (await countLocks(looker)) === 1);
+    // The replica must not become the master before the refusals.
+    await looker.config('SET', 'cluster-replica-no-failover', 'yes');
     await master.kill();
-    // This takes over at once, without an election by the other masters.
+    for (const each of [locks, others])
+      await expect(each.tryAcquire(other)).rejects.toBeInstanceOf(LockUnavailableError);
+    // The replica now takes over at once, without an election by the other masters.
     await looker.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
     for (const each of [locks, others])
       await until(() => succeeds(each.acquire(other, once).then((lock) => lock.release())), PATIENCE);

@@ -2,6 +2,7 @@ import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { createServer } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { LockLostError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
@@ -195,17 +196,23 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   describe('an etcd lease', () => {
-    test('ends its lock with LockLostError when another client revokes it; the key is then free', async () => {
+    test('ends its lock with LockLostError when another client revokes it; the next lock gets a new lease', async () => {
       const redlock = await newProcess(server);
       const key = freshKey();
-      const lock = await redlock.acquire([key], { ...waiting, ttl: 6_000 });
+      const options: AcquireOptions = { ...once, ttl: 6_000 };
+      const leaseOf = async (): Promise<string> =>
+        (await server.keys()).find((each) => each.key.startsWith(`nestjs-redlock/lock/lock:${key}\0h\0`))!
+          .lease;
+      const lock = await redlock.acquire([key], options);
       const { signal } = lock;
-      const { lease } = (await server.keys()).find((each) => each.key.includes(key))!;
-      await server.call('lease/revoke', { ID: lease });
+      const revoked = await leaseOf();
+      await server.call('lease/revoke', { ID: revoked });
       await until(() => signal.aborted);
       expect(signal.reason).toBeInstanceOf(LockLostError);
-      const next = await redlock.acquire([key], { ...waiting, ttl: 6_000 });
+      // There is only one attempt, so it must not fail because of the revoked lease.
+      const next = await redlock.acquire([key], options);
       expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+      expect(await leaseOf()).not.toBe(revoked);
       await next.release();
       await redlock.close();
     });
@@ -266,15 +273,25 @@ async function startLateGateway(server: EtcdServer) {
       await releaseOn(store, leases[1]!);
     });
 
-    test('expires when nobody renews it, and a waiter then acquires the lock', async () => {
-      const dying = await openStore(proxy);
-      const key = freshKey();
-      await acquireOn(dying, new Lease([key], 'me', 2_000), { renewed: true });
-      const redlock = await newProcess(server);
-      const next = await redlock.acquire([key], waiting);
-      expect(next.isHeld()).toBe(true);
-      await next.release();
-      await redlock.close();
+    test('expires when nobody renews it: a waiter is notified, and acquires the lock', async () => {
+      const [dying, store] = [await openStore(server), await openStore(server)];
+      const keys = [freshKey()];
+      const waiter = { keys, mode: 'exclusive', process: 'f'.repeat(16), number: 1, owner: 'you' } as const;
+      const told: unknown[] = [];
+      const subscription = store.listen(waiter, (...message) => void told.push(message));
+      await until(() => subscription.ready);
+      const unrenewed = new Lease(keys, 'me', 3_000);
+      await acquireOn(dying, unrenewed, { renewed: true });
+      const next = new Lease(keys, 'you', TTL);
+      const ask = () =>
+        acquireOn(store, next, { ordered: true, position: { waiter, waited: 0, next: undefined } });
+      await expect(ask()).resolves.toMatchObject({ granted: false });
+      // The waiter does not ask again, so only the end of the etcd lease can cause the message.
+      const released = [0, true, unrenewed.id];
+      await until(() => told.some((message) => isDeepStrictEqual(message, released)), RELEASED_WITHIN);
+      await expect(ask()).resolves.toMatchObject({ granted: true });
+      subscription.stop();
+      await releaseOn(store, next);
     });
   });
 

@@ -330,8 +330,12 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('adds a set and a hash for several holders, and deletes both with the last release', async () => {
-    const [a, b] = [await hold(), await hold()];
+  test('stores a single holder in the record alone, and several also in a set and a hash until the last release', async () => {
+    const a = await hold();
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    await expect(takenOf()).resolves.toBe('100');
+    await expect(acquireAlone(alone())).resolves.toMatchObject({ granted: false, holder: { id: a.id } });
+    const b = await hold();
     await expect(redis.dbsize()).resolves.toBe(3);
     await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
     for (const key of [holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k')])
@@ -385,6 +389,28 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
     await lapseAll();
     await granted(leaseFor());
+  });
+
+  test('grants the slot of a lapsed lease after its own ttl, which shortens no other lease (S23)', async () => {
+    const permits = 2;
+    const long = await hold('k', { permits });
+    const began = Date.now();
+    const short = await hold('k', { permits, ttl: 3_000 });
+    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
+    const next = leaseFor('k', { permits, ttl: 10_000 });
+    const { holder } = await refused(next);
+    expect(holder.id).toBe(short.id);
+    let reply: AcquireReply | Error;
+    await until(async () => {
+      reply = await acquire(next);
+      return 'granted' in reply && reply.granted;
+    });
+    expect(Date.now() - began).toBeGreaterThanOrEqual(3_000);
+    expect(reply!).toMatchObject({ slots: [1] });
+    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
+    expect(await remainingOf(long)).toBeGreaterThan(TTL - PATIENCE);
+    await expect(extend(TTL, long, short)).resolves.toBe('10');
+    await refused(leaseFor('k', { permits }));
   });
 
   test('keeps the slot of a held lease while other leases are granted and released', async () => {
@@ -992,23 +1018,6 @@ describe('the RELEASE_PERMITS script', () => {
     await hold();
     await release(a);
     await expect(takenOf()).resolves.toBe('110');
-  });
-
-  test('is not needed for a lapsed lease: its slot is free after its own ttl (S23)', async () => {
-    const long = await hold('k', { permits: 2 });
-    const short = leaseFor('k', { permits: 2, ttl: 3_000 });
-    await granted(short);
-    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
-    const { holder } = await refused(leaseFor('k', { permits: 2 }));
-    expect(holder.id).toBe(short.id);
-    await until(async () => {
-      await extend(TTL, long);
-      const reply = await acquire(leaseFor('k', { permits: 2 }));
-      return 'granted' in reply && reply.granted;
-    });
-    await expect(extend(TTL, long)).resolves.toBe('1');
-    await expect(extend(TTL, short)).resolves.toBe('0');
-    await refused(leaseFor('k', { permits: 2 }));
   });
 
   test('keeps the slot for minHold, and no later call extends or frees it', async () => {

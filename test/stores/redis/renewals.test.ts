@@ -179,7 +179,7 @@ describe('many locks on three servers', () => {
   });
 });
 
-test('the loss of one lock on a Cluster does not affect the renewal of the others', async () => {
+test('a store renews each lock with its own command on a Cluster, and the loss of one lock affects no other', async () => {
   const server = await startRedis({
     args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });
@@ -190,6 +190,13 @@ test('the loss of one lock on a Cluster does not affect the renewal of the other
   const node = new RedisStore(cluster, false, newFleet());
   await node.connect();
   try {
+    const unrenewed = await acquireMany([node], 20, 'counted', { renew: false });
+    // The first extension sends the text of the script.
+    await extendAll(node, unrenewed);
+    await looker.config('RESETSTAT');
+    await expect(extendAll(node, unrenewed)).resolves.toEqual(unrenewed.map(() => true));
+    await expect(scriptsRun(looker)).resolves.toBe(20);
+    await release(unrenewed);
     const locks = await acquireMany([node], 20, 'slots');
     const others = renewed(locks.filter((_, index) => index !== 7));
     await looker.del('lock:{slots:7}');

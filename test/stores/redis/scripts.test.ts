@@ -540,7 +540,21 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test('is not granted when it must raise the marker and Redis is out of memory', async () => {
+  test('is granted to no lease of a command when Redis has no memory to raise the marker', async () => {
+    const last = tokenAhead();
+    await writeMarker(Date.now() - TTL);
+    await write('a', { state: 'F', token: last });
+    await write('b', { state: 'F', token: last - 5 });
+    const before = await redis.mget(MARKER, 'lock:{a}', 'lock:{b}');
+    await withoutMemory(async () => {
+      const requests = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
+      const failed = expect.objectContaining({ message: expect.stringContaining('OOM') as unknown });
+      await expect(acquireAll(requests, { marked: true })).resolves.toEqual([failed, failed]);
+      await expect(redis.mget(MARKER, 'lock:{a}', 'lock:{b}')).resolves.toEqual(before);
+    });
+  });
+
+  test('does not exceed the marker even if Redis could not raise it for an earlier lease of the command', async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -548,6 +562,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await write('a', { state: 'F', token: last });
     await write('b', { state: 'F', token: last - 5 });
     await withoutMemory(async () => {
+      // Redis accepts all further writes of a script after the first one, which is here that of the waiter.
       const requests = [leaseFor('a'), leaseFor('waited'), leaseFor('b')].map((lease) =>
         requestFor(lease, lease.keys[0] === 'waited' ? { waiter, waited: 5 } : {}),
       );
@@ -1435,16 +1450,27 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('contains a waiter for several keys at only one key at a time', async () => {
-    const both = waiterOf('a', 'a', 'b');
+  test('contains a waiter for several keys at only one key at a time, without a turn at the other keys', async () => {
+    const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
-    await wait(both, 900);
-    await expect(queue('b')).resolves.toEqual([waiterName(both)]);
-    await holding('a');
-    await release(holder);
-    await wait(both, 900);
-    await expect(queue('a')).resolves.toEqual([waiterName(both)]);
+    await wait(both.waiter, 900);
+    await wait(other.waiter, 500);
+    await expect(queue('b')).resolves.toEqual([both.name, other.name]);
+    const inTheWay = await holding('a');
+    const [told, refused, answer] = await together(() => [
+      release(holder),
+      wait(both.waiter, 950),
+      wait(other.waiter, 550),
+    ]);
+    expect(told).toBe(2);
+    expect(refused).toEqual([1, expect.stringContaining(inTheWay.id), expect.any(Number)]);
+    // The turn at the key b has ended with the refusal at the key a.
+    expect(answer).toEqual(expect.any(Number));
+    expect(await toldTo([both, other])).toEqual([[message(0, holder, both)], [message(200, holder, other)]]);
+    await expect(queue('a')).resolves.toEqual([both.name]);
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
+    both.stop();
+    other.stop();
   });
 
   test('drops a granted waiter at all of its keys, and keeps the flag `w` for other waiters', async () => {
@@ -1566,28 +1592,21 @@ describe('a single number as the reply to a command', () => {
     }
   });
 
+  /** The reply as the script gives it. */
+  function replyTo(requests: readonly AcquireRequest[], marker?: string): Promise<unknown> {
+    const deadline = Date.now() + PATIENCE;
+    const command = { keyPrefix: PREFIX, base: BASE, ordered: false, marker, deadline, guard: 0 };
+    return run(ACQUIRE, packAcquire(requests, command));
+  }
+
   test.each([0, 1_000])(
     'gives each lease the token in its record (proposal ahead by %d ms)',
     async (ahead) => {
       const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
-      const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
-      const packed = packAcquire(
-        leases.map((lease) => requestFor(lease, terms)),
-        {
-          keyPrefix: PREFIX,
-          base: BASE,
-          ordered: false,
-          marker: undefined,
-          deadline: Date.now() + PATIENCE,
-          guard: 0,
-        },
-      );
-      const reply = await run(ACQUIRE, packed);
+      const requests = ['a', 'b', 'c'].map((key) => requestFor(leaseFor(key), terms));
+      const reply = await replyTo(requests);
       expect(reply).toEqual(expect.any(Number));
-      const answers = acquireAnswers(
-        reply,
-        leases.map((lease) => requestFor(lease, terms)),
-      );
+      const answers = acquireAnswers(reply, requests);
       expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
       expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
     },
@@ -1604,11 +1623,19 @@ describe('a single number as the reply to a command', () => {
     ]);
   });
 
-  test('is not used when the token comes from the marker, which is raised', async () => {
-    const high = tokenAhead();
+  test.each([
+    ['is not used when the marker gives the token', LEAD_MS - 100, -1, 'object'],
+    ['is not used when the token raises the marker', 3_600_000, 1, 'object'],
+    ['is used when the proposal is above the marker and does not raise it', LEAD_MS - 100, 1, 'number'],
+  ])('%s', async (_name, ahead, above, form) => {
+    const high = tokenAhead(ahead);
     await writeMarker(Date.now() - TTL, high);
-    await expect(acquire(leaseFor('k'), { marked: true, proposal: high + 1 })).resolves.toBe(high + 1);
-    await expect(readMarker()).resolves.toMatchObject({ high: high + 1 });
+    const requests = [requestFor(leaseFor('k'), { proposal: high + above })];
+    const reply = await replyTo(requests, MARKER);
+    expect(typeof reply).toBe(form);
+    expect(acquireAnswers(reply, requests)).toEqual([high + 1, expect.any(Number)]);
+    await expect(tokenOf('k')).resolves.toBe(high + 1);
+    await expect(readMarker()).resolves.toMatchObject({ high: ahead > LEAD_MS ? high + 1 : high });
   });
 
   test('reports for releases that no waiter was notified', async () => {

@@ -1,5 +1,7 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Redis } from 'ioredis';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../../lib/core/lock-options.js';
@@ -165,14 +167,50 @@ test.each([
   expect(warnings).toEqual([expect.stringContaining(`cannot tell whether the server is ${unnoticed}`)]);
 });
 
-test('a node whose first check failed (OOM) votes when a later check succeeds', async () => {
-  const server = await newServer(DURABLE);
-  await server.client().config('SET', 'maxmemory', '1');
-  const { nodes, failures } = await connect([server.url], true);
-  expect(failures[0]).toContain('OOM');
-  await server.client().config('SET', 'maxmemory', '0');
-  await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
-});
+/** Ways to make the write of the first check fail, and to end the fault. */
+const REFUSALS: Readonly<
+  Record<
+    string,
+    { begin: (server: RedisServer) => Promise<unknown>; end: (client: Redis) => Promise<unknown> }
+  >
+> = {
+  OOM: {
+    begin: (server) => server.client().config('SET', 'maxmemory', '1'),
+    end: (client) => client.config('SET', 'maxmemory', '0'),
+  },
+  MISCONF: {
+    begin: async (server) => {
+      // A directory has the name of the dump, so Redis cannot rename its dump to it, not even as root.
+      await mkdir(join(server.workingDirectory, 'dump.rdb'));
+      const client = server.client();
+      await client.config('SET', 'save', '3600 1');
+      await client.bgsave();
+      await until(async () => (await client.info('persistence')).includes('rdb_last_bgsave_status:err'));
+    },
+    end: (client) => client.config('SET', 'save', ''),
+  },
+  READONLY: {
+    begin: async (server) => {
+      // Without the right to INFO, the check does not see that the server is a replica.
+      await server.client().call('ACL', 'SETUSER', 'default', '-info');
+      await server.client().replicaof('127.0.0.1', 1);
+    },
+    end: (client) => client.replicaof('NO', 'ONE'),
+  },
+};
+
+test.each(Object.entries(REFUSALS))(
+  'a node whose first check failed (%s) votes when a later check succeeds',
+  async (error, { begin, end }) => {
+    const server = await newServer(DURABLE);
+    await begin(server);
+    const { nodes, failures } = await connect([server.url], true);
+    expect(failures).toEqual([expect.stringContaining(error)]);
+    await expect(answerOf(locksOver(nodes))).resolves.toContain(error);
+    await end(server.client());
+    await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
+  },
+);
 
 describe('the check of a server for weaker locks', () => {
   test('warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
