@@ -850,6 +850,23 @@ describe('a password', () => {
     await server.stop();
   });
 
+  test.each([
+    ['wrong', ':no@', 'WRONGPASS'],
+    ['missing', '', 'NOAUTH'],
+  ])('is named in the error of a call when it is %s', async (_, password, reason) => {
+    const server = await startRedis({ args: ['--requirepass', 'right'] });
+    const app = await start(
+      RedlockModule.forRoot({ nodes: `redis://${password}${server.host}:${server.port}` }),
+    );
+    const error = await app.locks.acquire('key', once).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(
+      new RegExp(`not connected \\(${reason} .*\\); check the user and the password in the URL`),
+    );
+    await app.close();
+    await server.stop();
+  });
+
   function messageOf(action: () => unknown): string {
     try {
       action();
