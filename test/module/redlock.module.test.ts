@@ -349,6 +349,14 @@ describe('start-up refuses', () => {
       'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
     );
   });
+
+  test('a replica, with the reason', async () => {
+    const replica = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
+    await expect(start(RedlockModule.forRoot({ nodes: replica.url }))).rejects.toThrow(
+      /^Redis at \S+ cannot be used for locks: it is a replica, .*; give the master instead/,
+    );
+    await replica.stop();
+  });
 });
 
 describe('two applications in one process', () => {
