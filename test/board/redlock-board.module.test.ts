@@ -256,18 +256,26 @@ describe('a release request to the board', () => {
     ]);
   });
 
-  test.each<[string, Record<string, string>]>([
-    ['a form, which cannot send the header x-redlock-board', { 'content-type': 'application/json' }],
-    ['a script of another site', { ...HEADERS, 'sec-fetch-site': 'cross-site' }],
-    ['a script of another host of the same site', { ...HEADERS, 'sec-fetch-site': 'same-site' }],
+  const FOREIGN = 'This request comes from a page of another site.';
+
+  test.each<[string, Record<string, string>, string]>([
+    [
+      'a form, which cannot send the header x-redlock-board',
+      { 'content-type': 'application/json' },
+      'This request does not come from the board: it has no header x-redlock-board.',
+    ],
+    ['a script of another site', { ...HEADERS, 'sec-fetch-site': 'cross-site' }, FOREIGN],
+    ['a script of another host of the same site', { ...HEADERS, 'sec-fetch-site': 'same-site' }, FOREIGN],
     [
       'another site in an old browser, which sends only Origin',
       { ...HEADERS, origin: 'http://elsewhere.example' },
+      FOREIGN,
     ],
-    ['a page with the origin "null"', { ...HEADERS, origin: 'null' }],
-  ])('is refused from %s', async (_, headers) => {
+    ['a page with the origin "null"', { ...HEADERS, origin: 'null' }, FOREIGN],
+  ])('is refused from %s', async (_, headers, message) => {
     const { response, isHeld } = await send(headers);
     expect([response.status, isHeld]).toEqual([403, true]);
+    await expect(response.json()).resolves.toEqual({ message: expect.stringContaining(message) });
   });
 
   test('is accepted from the page of the board', async () => {

@@ -349,6 +349,14 @@ describe('start-up refuses', () => {
       'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
     );
   });
+
+  test('a replica, with the reason', async () => {
+    const replica = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
+    await expect(start(RedlockModule.forRoot({ nodes: replica.url }))).rejects.toThrow(
+      /^Redis at \S+ cannot be used for locks: it is a replica, .*; give the master instead/,
+    );
+    await replica.stop();
+  });
 });
 
 describe('two applications in one process', () => {
@@ -846,6 +854,23 @@ describe('a password', () => {
     for (const text of [inspect(error, { depth: 9, showHidden: true }), inspect(app.lines.lines)]) {
       expect(text).not.toContain('p4ss');
     }
+    await app.close();
+    await server.stop();
+  });
+
+  test.each([
+    ['wrong', ':no@', 'WRONGPASS'],
+    ['missing', '', 'NOAUTH'],
+  ])('is named in the error of a call when it is %s', async (_, password, reason) => {
+    const server = await startRedis({ args: ['--requirepass', 'right'] });
+    const app = await start(
+      RedlockModule.forRoot({ nodes: `redis://${password}${server.host}:${server.port}` }),
+    );
+    const error = await app.locks.acquire('key', once).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(
+      new RegExp(`not connected \\(${reason} .*\\); check the user and the password in the URL`),
+    );
     await app.close();
     await server.stop();
   });

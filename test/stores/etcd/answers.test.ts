@@ -1,4 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../../lib/core/lease.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
@@ -21,6 +23,18 @@ const DELETED_WITHIN = 0.75 * TTL;
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
 const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
+
+test('a server that answers without JSON is refused, and the error asks for the gRPC gateway', async () => {
+  const other = createServer((_, response) => response.end('<html>'));
+  await new Promise<void>((listening) => other.listen(0, '127.0.0.1', listening));
+  cleanUpAfterTests(async () => void other.close());
+  const { port } = other.address() as AddressInfo;
+  const store = new EtcdStore({ endpoints: `http://127.0.0.1:${port}` }, newTerms());
+  cleanUpAfterTests(() => store.close());
+  await expect(store.connect()).rejects.toThrow(
+    'answered 200 and no JSON: is its gRPC gateway enabled (`enable-grpc-gateway`)?',
+  );
+});
 
 (hasEtcd() ? describe : describe.skip)('etcd', () => {
   let server: EtcdServer;

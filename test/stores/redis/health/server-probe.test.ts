@@ -144,6 +144,12 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
   });
 
+  test('when it is a Sentinel', async () => {
+    const server = await newServer({ args: ['--sentinel'], config: '\n' });
+    const { failures } = await connect([server.url]);
+    expect(failures).toEqual([expect.stringContaining('it is a Sentinel, which keeps no keys')]);
+  });
+
   test('when it is a node of a Redis Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
