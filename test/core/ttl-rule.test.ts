@@ -1,8 +1,10 @@
 import { expect, test } from '@jest/globals';
+import { setImmediate } from 'node:timers/promises';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { LockStore } from '../../lib/core/ports.js';
 import { checkTtl } from '../../lib/core/ttl-rule.js';
 import { redlockOver } from '../support/core.js';
+import { ScriptedNode } from '../support/scripted-node.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 
 const BY_THE_SECOND = { least: 2_000, step: 1_000, reason: 'it counts seconds' };
@@ -28,12 +30,19 @@ test('checkTtl accepts a ttl that the store can keep, and any ttl when the store
   expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
 });
 
-test('acquire and extend refuse a ttl that the store cannot keep', async () => {
-  const redlock = redlockOver([storeOfSeconds()]);
+test('acquire and extend refuse a ttl that the store cannot keep, without a request', async () => {
+  const node = Object.assign(new ScriptedNode('a store'), { ttls: BY_THE_SECOND });
+  const redlock = redlockOver([node]);
   const options = { renew: true, signals: [], retry: NO_RETRY };
   expect(() => redlock.acquire(['a'], { ...options, ttl: 2_500 })).toThrow(RangeError);
+  // Requests are sent at the end of the turn.
+  await setImmediate();
+  expect(node.requests).toEqual([]);
   const lock = await redlock.acquire(['a'], { ...options, ttl: 2_000 });
   await expect(lock.extend(2_500)).rejects.toThrow(RangeError);
+  await setImmediate();
+  expect(node.requests).toEqual(['acquire']);
   await lock.extend(3_000);
+  expect(node.requests).toEqual(['acquire', 'extend']);
   await lock.release();
 });

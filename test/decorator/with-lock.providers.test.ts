@@ -352,11 +352,16 @@ test('concurrent calls on one object each have their own lock', async () => {
   ]);
 });
 
-test('a locked method can be spied on', async () => {
+test('a locked method can be spied on, replaced and restored', async () => {
   app = await startApp({ providers: [Plain] });
-  const spy = jest.spyOn(app.get(Plain), 'run');
-  await expect(app.get(Plain).run()).resolves.toEqual(['plain']);
+  const plain = app.get(Plain);
+  const spy = jest.spyOn(plain, 'run');
+  await expect(plain.run()).resolves.toEqual(['plain']);
   expect(spy).toHaveBeenCalledTimes(1);
+  spy.mockImplementation(async () => ['replaced', ...heldKeys()]);
+  await expect(plain.run()).resolves.toEqual(['replaced']);
+  spy.mockRestore();
+  await expect(plain.run()).resolves.toEqual(['plain']);
 });
 
 describe('a key function', () => {

@@ -696,17 +696,17 @@ describe('a stream', () => {
     stream.destroy();
   });
 
-  test('of the web holds the lock until it has been read', async () => {
+  test('of the web holds the lock until it has been read, and produces each chunk under the lock', async () => {
     let pulls = 0;
     const stream = await service.webStream({
       pull(controller) {
         if (++pulls > 3) controller.close();
-        else controller.enqueue(String(pulls));
+        else controller.enqueue(`${pulls} ${held()}`);
       },
     });
     expect(stream).toBeInstanceOf(ReadableStream);
     await expect(free()).resolves.toBe(false);
-    await expect(all(stream)).resolves.toEqual(['1', '2', '3']);
+    await expect(all(stream)).resolves.toEqual(['1 true', '2 true', '3 true']);
     await expect(free()).resolves.toBe(true);
   });
 

@@ -93,6 +93,12 @@ class Elsewhere {
   async run(): Promise<void> {}
 }
 
+@Injectable()
+class WithoutTtl {
+  @WithLock('default')
+  async run(): Promise<void> {}
+}
+
 describe('the restart guard covers the longest ttl as soon as the application starts (S12):', () => {
   test.each<[string, ModuleMetadata]>([
     ['of a provider', { providers: [Minute] }],
@@ -116,6 +122,13 @@ describe('the restart guard covers the longest ttl as soon as the application st
   test('but not of another module instance', async () => {
     const imports = [RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
+  });
+
+  test('and a method without a ttl does not change it', async () => {
+    await expect(wholeGuardOf(await start({}, { providers: [WithoutTtl] }))).resolves.toBe(10_000);
+    await app!.close();
+    const providers = [WithoutTtl, Minute];
+    await expect(wholeGuardOf(await start({}, { providers }))).resolves.toBe(60_000);
   });
 
   test('and it does not grow at the first call of that method', async () => {

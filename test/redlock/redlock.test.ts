@@ -65,14 +65,42 @@ describe('one attempt', () => {
     expect(after).toBeLessThan(5);
   });
 
-  test.each([2, 4])(
-    'rejects with LockHeldError when another holder has half of %d nodes (S1)',
-    async (count) => {
+  test.each([
+    ['first', 2],
+    ['second', 2],
+    ['first', 4],
+    ['second', 4],
+  ])(
+    'rejects with LockHeldError when another holder has the %s half of %d nodes (S1)',
+    async (which, count) => {
       const nodes = scriptedNodes(count);
-      await hold(nodes.slice(0, count / 2));
+      await hold(which === 'first' ? nodes.slice(0, count / 2) : nodes.slice(count / 2));
       const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
       expect(value).toBeInstanceOf(LockHeldError);
-      expect(after).toBeLessThan(5);
+      // A caller that the first node granted asks the other nodes again, after pauses of 15 ms in all.
+      expect(after).toBeLessThan(which === 'first' ? 5 : 20);
+    },
+  );
+
+  test.each([2, 4])(
+    'rejects only the caller that the first node refused when two callers each get half of %d nodes (S1)',
+    async (count) => {
+      const nodes = scriptedNodes(count);
+      for (const [index, { memory }] of nodes.entries()) {
+        const { acquire } = memory;
+        const late = index < count / 2 ? 'bob' : 'alice';
+        memory.acquire = (requests, ordered, tell) => {
+          const ask = (): void => acquire.call(memory, requests, ordered, tell);
+          if (requests[0]?.lease.owner === late) setTimeout(ask, 2);
+          else ask();
+        };
+      }
+      const callers = ['alice', 'bob'].map((owner) => outcome(redlockOn(nodes, owner).acquire(['k'], once)));
+      const [alice, bob] = await Promise.all(callers);
+      expect(alice?.value).toBeInstanceOf(HeldLock);
+      expect(bob?.value).toMatchObject({ code: 'LOCK_HELD', owner: 'alice' });
+      // Bob was first at the second half, and Alice asked there again.
+      for (const node of nodes.slice(count / 2)) expect(node.count('acquire')).toBeGreaterThan(2);
     },
   );
 

@@ -19,6 +19,7 @@ import {
   OnlyLeader,
   RedlockModule,
 } from '../../lib/index.js';
+import { type FencedAnswer, fencedWrite, StaleTokenError } from '../../lib/fencing/index.js';
 import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
@@ -352,7 +353,7 @@ test('resign() in a method with @OnlyLeader does not deadlock while another resi
   await until(async () => (await first.leadership.current()) === undefined);
 });
 
-describe('start-up or class definition refuses', () => {
+describe('start-up refuses', () => {
   const failing = (...providers: Type[]): Promise<unknown> =>
     startPlainApp(
       { imports: [RedlockModule.forRoot({ nodes: 'memory' })], providers },
@@ -389,7 +390,9 @@ describe('start-up or class definition refuses', () => {
     }
     await expect(failing(OfRequest)).rejects.toThrow('the class is request-scoped or transient');
   });
+});
 
+describe('class definition refuses', () => {
   test.each([
     [Leader(''), "@Leader of Bad.lead: Expected `name` to be a string that is not empty, got ''"],
     [
@@ -457,7 +460,7 @@ describe('a separate process', () => {
     await once(second.child, 'exit');
   });
 
-  test('that is paused beyond its ttl sees that it no longer leads, and the next token is larger (S10)', async () => {
+  test('that is paused beyond its ttl sees that it no longer leads, and a fenced write refuses its token (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();
@@ -473,7 +476,14 @@ describe('a separate process', () => {
       keys: ['leader:consumer'],
       fencingToken: Number(lines[0]!.split(' ')[1]),
     }));
-    expect(fresh!.fencingToken).toBeGreaterThan(stale!.fencingToken);
+    let highest = 0;
+    const write = (token: number): Promise<FencedAnswer> => {
+      const accepted = token >= highest;
+      highest = Math.max(highest, token);
+      return Promise.resolve({ accepted, highest });
+    };
+    await fencedWrite(fresh!, write);
+    await expect(fencedWrite(stale!, write)).rejects.toBeInstanceOf(StaleTokenError);
     for (const { child } of [paused, next]) {
       child.kill('SIGKILL');
       await once(child, 'exit');

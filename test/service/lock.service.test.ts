@@ -1,5 +1,5 @@
 import 'reflect-metadata';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import { getEventListeners } from 'node:events';
 import type { Redis } from 'ioredis';
@@ -15,6 +15,7 @@ import {
 import { countLocks, heldKeys } from '../support/core.js';
 import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { ScriptedNode } from '../support/scripted-node.js';
 import { until } from '../support/until.js';
 
 /** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
@@ -343,10 +344,30 @@ describe('signal', () => {
   });
 });
 
-describe('invalid arguments are refused:', () => {
-  const call = (method: 'acquire' | 'tryAcquire' | 'withLock', ...args: unknown[]): Promise<unknown> =>
-    Reflect.apply(locks[method], locks, args) as Promise<unknown>;
-  const task = (): string => 'never';
+type Method = 'acquire' | 'tryAcquire' | 'withLock';
+const callOf = (service: LockService, method: Method, ...args: unknown[]): Promise<unknown> =>
+  Reflect.apply(service[method], service, args) as Promise<unknown>;
+const task = (): string => 'never';
+
+describe('invalid arguments are refused without a request:', () => {
+  // A store of its own, because a server also counts late requests of earlier tests.
+  const store = new ScriptedNode();
+  let service: LockService;
+  beforeAll(async () => {
+    const app = await startApp({}, { nodes: { openStore: () => store } });
+    apps.push(app);
+    service = app.get(LockService);
+  });
+  beforeEach(() => {
+    store.requests.length = 0;
+  });
+  afterEach(async () => {
+    // Requests are sent at the end of the turn.
+    await new Promise((resolve) => setImmediate(resolve));
+    if (store.requests.length > 0) throw new Error(`sent ${store.requests.join()}`);
+  });
+
+  const call = (method: Method, ...args: unknown[]): Promise<unknown> => callOf(service, method, ...args);
 
   test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])('key %j', async (key) => {
     const rule =
@@ -419,32 +440,32 @@ describe('invalid arguments are refused:', () => {
     );
     await expect(call('withLock', 'key')).rejects.toThrow('Expected `task` to be a function, got undefined');
   });
+});
 
-  test.each([
-    'ttl',
-    'retry',
-    'onBusy',
-    'renew',
-    'maxHold',
-    'minHold',
-    'reentrant',
-    'mode',
-    'permits',
-    'onLost',
-    'release',
-    'label',
-    'signal',
-    'oncePerTick',
-    'instance',
-  ])('except `%s: undefined`, which counts as omitted', async (name) => {
-    const nothing = { [name]: undefined };
-    for (const method of ['acquire', 'tryAcquire'] as const) {
-      const lock = (await call(method, 'key', nothing)) as LockHandle;
-      expect(lock.remaining()).toBeGreaterThan(TTL / 2);
-      await lock.release();
-    }
-    await expect(call('withLock', 'key', nothing, task)).resolves.toBe('never');
-  });
+test.each([
+  'ttl',
+  'retry',
+  'onBusy',
+  'renew',
+  'maxHold',
+  'minHold',
+  'reentrant',
+  'mode',
+  'permits',
+  'onLost',
+  'release',
+  'label',
+  'signal',
+  'oncePerTick',
+  'instance',
+])('`%s: undefined` in the options counts as omitted', async (name) => {
+  const nothing = { [name]: undefined };
+  for (const method of ['acquire', 'tryAcquire'] as const) {
+    const lock = (await callOf(locks, method, 'key', nothing)) as LockHandle;
+    expect(lock.remaining()).toBeGreaterThan(TTL / 2);
+    await lock.release();
+  }
+  await expect(callOf(locks, 'withLock', 'key', nothing, task)).resolves.toBe('never');
 });
 
 describe('inspection and forced release', () => {

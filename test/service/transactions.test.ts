@@ -192,19 +192,23 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('excludes other callers until the commit, and then admits the next caller', async () => {
+  test('excludes other callers until the commit, and then admits the next caller without a poll', async () => {
     const steps: string[] = [];
+    let waited = Infinity;
     const next = new Step();
     const paid = database.run(async () => {
       await orders.pay();
+      const asked = performance.now();
       const waiting = locks.withLock('order', () => void steps.push('next holder'));
-      void waiting.then(next.done);
+      void waiting.then(() => (waited = performance.now() - asked)).then(next.done);
       await until(async () => (await looker.exists('lock:{order}:q')) === 1);
       steps.push('commit');
     });
     await paid;
     await next.reached;
     expect(steps).toEqual(['commit', 'next holder']);
+    // A waiter in the queue that gets no message sleeps for five seconds.
+    expect(waited).toBeLessThan(4_500);
   });
 
   test('keeps the lock of a method when its stream ends before the transaction', async () => {

@@ -20,7 +20,7 @@ const FORGOTTEN_MS = 4_500;
 const LONG = process.env['FAULTS'] === 'long';
 /** The connections for messages are cut several times during so many hand-overs. */
 const HAND_OVERS = LONG ? 10_000 : 1_200;
-/** Total number of grants to the 32 waiters. Each waiter gets at least 15. */
+/** Fewest grants to the 32 waiters: on average, each waiter gets at least 15. */
 const SERVED = LONG ? 1_600 : 500;
 
 function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {
@@ -54,11 +54,11 @@ describe('waiters on one node, which acquire again and again,', () => {
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
   test.each([
-    [1, 32],
-    [8, 4],
+    ['1 process', 32, 1],
+    ['8 processes', 4, 8],
   ])(
-    'in %d processes with %d waiters each acquire equally often, about in order of arrival',
-    async (processes, loops) => {
+    'in %s with %d waiters each acquire equally often, about in order of arrival',
+    async (_where, loops, processes) => {
       const key = `fair-${processes}`;
       const looker = servers[0]!.client();
       await looker.config('RESETSTAT');
@@ -84,7 +84,7 @@ describe('waiters on one node, which acquire again and again,', () => {
     },
   );
 
-  test(`pass the lock on ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
+  test(`in 3 processes with 2 waiters each pass the lock on ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -104,14 +104,14 @@ describe('waiters on one node, which acquire again and again,', () => {
   });
 });
 
-describe('sixteen waiters on five nodes, which acquire again and again,', () => {
+describe('waiters on five nodes, which acquire again and again,', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
     servers = await startRedisNodes(5);
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
-  test('do not starve while the queue node hangs, dies and restarts', async () => {
+  test('in 8 processes with 2 waiters each do not starve while the queue node hangs, dies and restarts', async () => {
     const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
     for (const contender of contenders) contender.tell('go');
     await delay(1_500);

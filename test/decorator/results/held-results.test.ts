@@ -6,7 +6,7 @@ import { OutgoingMessage } from 'node:http';
 import { Duplex, finished, PassThrough, Readable, Stream, Transform, Writable } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { BehaviorSubject, EMPTY, Observable, observable as interop, of } from 'rxjs';
+import { BehaviorSubject, EMPTY, Observable, observable as interop, Subject } from 'rxjs';
 import { LockService, WithLock } from '../../../lib/index.js';
 import { startApp } from '../../support/nest-app.js';
 import { until } from '../../support/until.js';
@@ -404,30 +404,35 @@ describe('an async iterable', () => {
 });
 
 describe('an Observable', () => {
-  /** An Observable of another copy of rxjs: it is no instance of our class. */
-  const foreign = (): object => {
-    const source = of(1, 2);
+  /** Makes an Observable of another copy of rxjs: it is no instance of our class. */
+  const foreign = (source: Observable<unknown>): object => {
     const subscribe = source.subscribe.bind(source);
     const it = { lift: noop, subscribe, [interop]: (): object => it };
     return it;
   };
 
   test.each([
-    ['as the value of a Promise', (key: string) => service.give(key, foreign())],
-    ['as the declared result', async (key: string) => service.watch(key, foreign())],
+    ['as the value of a Promise', (key: string, value: object) => service.give(key, value)],
+    ['as the declared result', async (key: string, value: object) => service.watch(key, value)],
   ])(
-    'of another copy of rxjs gives its values, and releases the lock when it completes: %s',
+    'of another copy of rxjs gives its values, and holds the lock until it completes: %s',
     async (_name, call) => {
       const key = newKey();
-      const given = (await call(key)) as Observable<number>;
+      const source = new Subject<number>();
+      const given = (await call(key, foreign(source))) as Observable<number>;
       const values: number[] = [];
-      let heldMeanwhile = false;
-      await new Promise<void>((resolve, reject) => {
-        given.subscribe({ next: (value) => values.push(value), error: reject, complete: resolve });
-        void until(async () => values.length === 2).then(() => (heldMeanwhile = true));
-      });
+      const ended = new Promise<void>((complete, error) =>
+        given.subscribe({ next: (value) => values.push(value), error, complete }),
+      );
+      await until(() => source.observed);
+      source.next(1);
+      expect(values).toEqual([1]);
+      await past();
+      expect(await isFree(key)).toBe(false);
+      source.next(2);
+      source.complete();
+      await ended;
       expect(values).toEqual([1, 2]);
-      await until(() => heldMeanwhile);
       await expect(isFree(key)).resolves.toBe(true);
     },
   );

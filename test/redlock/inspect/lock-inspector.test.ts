@@ -143,6 +143,21 @@ describe('list', () => {
     expect(nodes[1].count('scan')).toBe(0);
   });
 
+  test('sends no further request when its loop ends early', async () => {
+    for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
+    for await (const info of inspection.list()) {
+      expect(info.held).toBe(true);
+      break;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    // The records take more than one page of a node.
+    expect(nodes.map((node) => [node.count('scan'), node.count('read')])).toEqual([
+      [1, 1],
+      [0, 1],
+      [0, 1],
+    ]);
+  });
+
   test.each<[unknown, string]>([
     [{ prefix: 7 }, 'Expected `prefix` to be a string, got 7'],
     [{ limit: 0 }, 'Expected `limit` to be a whole number, at least 1, got 0'],

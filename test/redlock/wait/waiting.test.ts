@@ -262,15 +262,35 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('a waiter asks the other nodes when the queue node gives no vote', async () => {
+  test('a waiter acquires at its turn without the vote of the queue node', async () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
     const next = bob.acquire(['k'], waiting);
     await pass(1);
     nodes[0]!.fate = { acquire: new Error('restarted a short while ago') };
+    forget(nodes);
     await held.release();
-    await pass(5_200);
+    await pass(10);
+    expect(asked(nodes)).toEqual([1, 1, 1]);
+    await expect(next).resolves.toBeInstanceOf(HeldLock);
+  });
+
+  test('a waiter asks all nodes at once when the queue node, which it asked alone, gives no vote', async () => {
+    const nodes = scriptedNodes(3);
+    const { alice, bob } = processes(nodes);
+    const held = await alice.acquire(['k'], once);
+    const next = bob.acquire(['k'], waiting);
+    await pass(1);
+    const error = new Error('restarted a short while ago');
+    nodes[0]!.fate = { acquire: error, release: error };
+    forget(nodes);
+    // The queue node does not process the release, so Bob gets no message, and sleeps for five seconds.
+    await held.release();
+    await pass(4_900);
+    expect(asked(nodes)).toEqual([0, 0, 0]);
+    await pass(110);
+    expect(asked(nodes)).toEqual([2, 1, 1]);
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
