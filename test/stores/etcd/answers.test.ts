@@ -32,7 +32,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
   const store = new EtcdStore({ endpoints: `http://127.0.0.1:${port}` }, newTerms());
   cleanUpAfterTests(() => store.close());
   await expect(store.connect()).rejects.toThrow(
-    'answered 200 and no JSON: is its gRPC gateway enabled (`enable-grpc-gateway`)?',
+    'answered 200 and no JSON; check that its gRPC gateway is enabled (`enable-grpc-gateway`)',
   );
 });
 
