@@ -219,7 +219,8 @@ export class Redlock {
   }
 
   #endIfEmpty(name: string, queue: LocalQueue): void {
-    if (!queue.isEmpty) return;
+    // Waiters that end together all call this function. The first call ends the queue.
+    if (!queue.isEmpty || this.#queues.get(name) !== queue) return;
     this.#queues.delete(name);
     for (const leaving of queue.end()) {
       const done = this.#context.busy();

@@ -298,6 +298,21 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
+  test('leaves the queue of each node once when many waiters end at the same time', async () => {
+    const nodes = scriptedNodes(1);
+    const lock = await hold(nodes);
+    const redlock = redlockOn(nodes);
+    const giveUp = new AbortController();
+    const outcomes = Array.from({ length: 50 }, () =>
+      outcome(redlock.acquire(['k'], { ...waiting, signals: [giveUp.signal] })),
+    );
+    await jest.advanceTimersByTimeAsync(100);
+    giveUp.abort(new Error('given up'));
+    for (const { value } of await Promise.all(outcomes)) expect(value).toEqual(new Error('given up'));
+    expect(nodes[0]!.count('leave')).toBe(1);
+    await lock.release();
+  });
+
   test('leaves no key on the nodes that it won, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));

@@ -189,17 +189,21 @@ export class LockInspector {
     let left = limit;
     for (const node of this.#nodes) {
       const pages = (node.scan?.(prefix) ?? noPages())[Symbol.asyncIterator]();
-      let page = await this.#next(node, pages);
-      for (; page.reply?.done === false; page = await this.#next(node, pages)) {
-        for (const info of await this.#infosOf(page.reply.value)) {
-          if (!this.#isNew(info, scanned)) continue;
-          yield info;
-          left--;
-          if (left === 0) return;
+      try {
+        let page = await this.#next(node, pages);
+        for (; page.reply?.done === false; page = await this.#next(node, pages)) {
+          for (const info of await this.#infosOf(page.reply.value)) {
+            if (!this.#isNew(info, scanned)) continue;
+            yield info;
+            left--;
+            if (left === 0) return;
+          }
         }
+        if (page.error) failed.push(errorVote(node, page.error));
+        else scanned.add(node);
+      } finally {
+        void end(pages);
       }
-      if (page.error) failed.push(errorVote(node, page.error));
-      else scanned.add(node);
     }
     if (scanned.size < this.#quorum) throw this.#unavailable([], LIST, failed);
   }
@@ -303,6 +307,15 @@ function joined(queues: readonly (readonly KeyWaiter[])[]): KeyWaiter[] {
 
 function cannot(what: string): Promise<never> {
   return Promise.reject(new Error(`this store cannot ${what}`));
+}
+
+/** Ends the scan of a node, so that it can close a cursor. The caller does not wait: a node that hangs never answers. */
+async function end(pages: AsyncIterator<unknown>): Promise<void> {
+  try {
+    await pages.return?.();
+  } catch {
+    // The list does not need the scan any more.
+  }
 }
 
 function noPages(): AsyncIterable<never> {

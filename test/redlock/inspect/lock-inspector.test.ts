@@ -7,6 +7,7 @@ import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
+import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 const away = new Error('connection refused');
@@ -156,6 +157,24 @@ describe('list', () => {
       [0, 1],
       [0, 1],
     ]);
+  });
+
+  test('ends the scan of the store when its loop ends early', async () => {
+    let isEnded = false;
+    const scan = nodes[0].scan.bind(nodes[0]);
+    nodes[0].scan = async function* (prefix) {
+      try {
+        yield* scan(prefix);
+      } finally {
+        isEnded = true;
+      }
+    };
+    await redlock.acquire(['k'], once);
+    for await (const info of inspection.list()) {
+      expect([info.key, isEnded]).toEqual(['k', false]);
+      break;
+    }
+    await until(() => isEnded);
   });
 
   test.each<[unknown, string]>([
