@@ -1,9 +1,9 @@
 import type { LockMode } from '../../lib/core/lock-mode.js';
 
-// The judge and the register decide with this module which holders exclude each other. They know nothing else of the
-// library than the names of the modes.
+// The judge and the register decide with this module which holders exclude each other. Of the library, they know only
+// the names of the modes.
 
-/** One hold of a key: its mode, its slot and its token. */
+/** The mode, the slot and the token with which a client holds a key. */
 export interface Access {
   readonly mode: LockMode;
   /** Set only for permits. */

@@ -30,7 +30,10 @@ export interface WorkerOptions {
   /** Each attempt asks for one of these locks, chosen at random. */
   readonly wants: readonly Want[];
   readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
-  /** Passes a client of this library as a node for each of the `targets`, and ignores `module.nodes`. */
+  /**
+   * The Redis library of the clients that this process passes in as nodes, one for each of the `targets`.
+   * `module.nodes` is then ignored.
+   */
   readonly passesIn: Library | undefined;
   readonly targets: readonly Target[];
   readonly ttl: number;
