@@ -11,7 +11,7 @@ export interface Access {
   readonly token: number;
 }
 
-/** Returns true if the two must not hold a key at the same time. */
+/** Returns true if two holders with these accesses must not hold a key at the same time. */
 export function excludes(one: Access, other: Access): boolean {
   if (one.mode === 'exclusive' || one.mode !== other.mode) return true;
   return one.mode === 'permits' && one.slot === other.slot;

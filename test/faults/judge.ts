@@ -20,7 +20,7 @@ export interface Verdict {
    * permits.
    */
   readonly overlaps: readonly string[];
-  /** J2, J3: holders that exclude each other had the same token, or a later holder had a smaller one. */
+  /** J2, J3: holders that exclude each other had the same token, or a later holder had a smaller token. */
   readonly tokenFaults: readonly string[];
   /** J4, J5: accesses that the register should have refused, and lost writes. */
   readonly registerFaults: readonly string[];

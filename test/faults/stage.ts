@@ -92,7 +92,7 @@ export class Stage {
     return new Stage(servers, inFront, deployments, directory, programs, register, Number(port.toString()));
   }
 
-  /** The URLs of the nodes for clients: those of the proxies, if there are any. */
+  /** The URLs that clients use for the nodes: the URLs of the proxies, if there are proxies. */
   get urls(): string[] {
     return (this.proxies.length > 0 ? this.proxies : this.servers).map(({ url }) => url);
   }

@@ -43,7 +43,8 @@ export interface WorkerOptions {
     readonly delay: number;
     readonly jitter: number;
     /**
-     * With a limit, a waiter retries after every delay. Without a limit, it retries after a message or a long sleep.
+     * With a limited number, a waiter retries after every `delay`. Without it, a waiter retries after a message or a
+     * long sleep.
      */
     readonly attempts?: number;
   };

@@ -195,7 +195,7 @@ describe('a client of createCluster', () => {
     await looker.readonly();
     await until(async () => (await countLocks(looker)) === 1);
     await master.kill();
-    // This takes over at once, without an election by the other masters.
+    // TAKEOVER makes the replica a master at once, without an election by the other masters.
     await looker.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
     for (const each of [locks, others])
       await until(() => succeeds(each.acquire(other, once).then((lock) => lock.release())), PATIENCE);

@@ -237,7 +237,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('limits the validity of a lock that joins the lease later', async () => {
+    test('limits the validity of a lock that begins to share the etcd lease later', async () => {
       const redlock = await newProcess(server);
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);

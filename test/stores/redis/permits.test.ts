@@ -1205,7 +1205,7 @@ describe('the scripts for permits', () => {
     const past = leases.slice(1).flatMap(({ id }) => [Date.now() - 5_000, id]);
     await redis.zadd(holdersKey(PREFIX, 'k'), ...past);
     expect(await granted(leaseFor('k', { permits: 1_000 }))).toMatchObject({ slot: expect.any(Number) });
-    // The first request removes some of the lapsed holders only, and never a holder that has not lapsed.
+    // The first request removes only some of the lapsed holders, and never a holder that has not lapsed.
     expect(await redis.zcard(holdersKey(PREFIX, 'k'))).toBeGreaterThan(800);
     const next = Array.from({ length: 998 }, () => leaseFor('k', { permits: 1_000 }));
     for (let at = 0; at < 998; at += 100) {

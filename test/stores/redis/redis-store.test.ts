@@ -56,7 +56,7 @@ function redlockOn(node: RedisStore): Redlock {
   return redlockOver([node], PATIENT);
 }
 
-/** Locks that give up soon, for requests without an answer. */
+/** Locks with a short time limit for each request, for tests in which the server does not answer. */
 function hastyRedlockOn(node: RedisStore): Redlock {
   return redlockOver([node], { nodeTimeout: 100 });
 }

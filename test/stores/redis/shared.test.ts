@@ -845,7 +845,7 @@ describe('the mark of a waiter', () => {
     }
     await releaseAll(holding);
     await expect(granted(writer(), { waiter: waiting, waited: 100 })).resolves.toBeGreaterThan(0);
-    // Without the mark, one reader after the other is granted, and the writer never is.
+    // Without the mark, reader after reader acquires the lock, and the writer never acquires it.
     await redis.flushall();
     holding = [reader()];
     await ask(holding);
