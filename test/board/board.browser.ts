@@ -27,7 +27,10 @@ beforeAll(async () => {
 
 interface Opened {
   readonly page: Page;
-  /** Problems in the page: errors, resources that its policy refused, and requests to other origins. */
+  /**
+   * Problems in the page: errors, resources that the security policy of the page blocked, and requests to other
+   * origins.
+   */
   readonly complaints: string[];
 }
 
@@ -71,7 +74,7 @@ test('the page shows a lock within a second of its acquisition, and later its re
     await lock.release();
     await page.getByText('Nobody holds it at present').waitFor();
   }
-  // A busy machine delays rows. The shortest time shows how soon a row can come.
+  // A busy machine delays some rows. The shortest of these times shows how fast the page can show a row.
   expect(Math.min(...took)).toBeLessThan(1_000);
   expect(complaints).toEqual([]);
   await page.close();
@@ -100,7 +103,7 @@ test('the page keeps working when a node dies, and shows that node as unreachabl
   await page.close();
 });
 
-test('the page shows which nodes do not vote yet, and when they will', async () => {
+test('the page shows which nodes do not vote yet, and when they will vote', async () => {
   const servers = await startRedisNodes(3);
   const { url } = await startBoard(undefined, { locks: { nodes: servers.map((server) => server.url) } });
   const { page, complaints } = await open(url);
@@ -227,7 +230,7 @@ test('a forced release asks for confirmation and names the holder', async () => 
   await page.close();
 });
 
-test('the page has no release button unless releases are allowed', async () => {
+test('the page has a release button only if releases are allowed', async () => {
   const { locks, url } = await startBoard();
   const { page } = await open(url);
   await locks.acquire('order:1');
@@ -259,7 +262,7 @@ test('a viewer whom the guard rejects gets no page, and cannot release a lock fr
   await Promise.all([page.close(), stranger.close()]);
 });
 
-test('the page renders fewer than 60 rows for 10,000 locks, and its search finds one of them', async () => {
+test('the page renders fewer than 60 rows for 10,000 locks, and its search finds a single lock among them', async () => {
   const { locks, url } = await startBoard();
   await Promise.all(
     Array.from({ length: 10_000 }, (_, index) =>
@@ -273,7 +276,7 @@ test('the page renders fewer than 60 rows for 10,000 locks, and its search finds
   await page.fill('input[name=search]', 'order:07777');
   await page.getByText('1 match', { exact: true }).waitFor();
   await lockButton(page, 'order:07777').waitFor();
-  // This time is only for readers of the test log. A busy machine would falsify an assertion.
+  // The test log shows this time to its readers. An assertion on the time would fail on a busy machine.
   process.stdout.write(`one of 10,000 locks found in ${Math.round(performance.now() - began)} ms\n`);
   await page.fill('input[name=search]', '');
   await page.locator('.rows').evaluate((element) => element.scrollTo(0, element.scrollHeight));
@@ -318,7 +321,7 @@ describe('a key on the page', () => {
     const { page, complaints } = await open(board.url);
     const lock = await board.locks.acquire(key);
     const row = page.locator('.rows .row');
-    // The page may still show the lock of the test before.
+    // The page may still show the lock of the previous test.
     await until(async () => (await row.locator('.key').allTextContents()).join() === shown);
     expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u{202e}gnihton');
     await row.getByRole('button').click();
@@ -333,7 +336,7 @@ describe('a key on the page', () => {
     const { page, complaints } = await open(board.url, { width: 375 });
     const key = `long:${'x'.repeat(10_235)}`;
     const lock = await board.locks.acquire(key);
-    // The page may still show the lock of the test before.
+    // The page may still show the lock of the previous test.
     await until(async () => /^long:x+/.test((await page.locator('.rows .key').allTextContents()).join()));
     await page.locator('.rows .row button').click();
     await page.getByRole('button', { name: 'Show all 10240 characters' }).click();
@@ -365,7 +368,7 @@ describe('the page', () => {
       await page.screenshot({
         path: join(SCREENSHOTS, `board-${name.replaceAll(/\W+/g, '-')}-${shown}.png`),
       });
-      // The policy of the page does not apply to scripts that come over the protocol of the debugger.
+      // The security policy of the page does not apply to a script that the debugger evaluates.
       await page.evaluate(await readFile(AXE, 'utf8'));
       const { violations } = (await page.evaluate('axe.run()')) as {
         violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
@@ -380,7 +383,7 @@ describe('the page', () => {
     await page.close();
   });
 
-  test('moves in the list with arrow keys, opens a lock with Enter, closes it and restores the focus with Escape', async () => {
+  test('lets arrow keys move in the list, Enter open a lock, and Escape close the lock and restore the focus', async () => {
     const { page } = await open(board.url);
     const buttons = page.locator('.rows .row button');
     // The search hides the locks that come and go, so that the rows stay the same.

@@ -163,7 +163,7 @@ describe.each([
     await stream.hears(({ type }) => type === 'snapshot');
   });
 
-  test('sends viewers a new lock within a second, and later its waiter and its end', async () => {
+  test('sends viewers a new lock within a second, and later the waiter and the release of a lock', async () => {
     board = await startBoard(OPEN, start());
     const { locks, url } = board;
     const stream = await BoardStream.open(url);
@@ -175,7 +175,7 @@ describe.each([
       await stream.hears(hasKey(`order:${n}`));
       took.push(performance.now() - began);
     }
-    // A busy machine delays messages. The shortest time shows how soon a message can come.
+    // A busy machine delays some messages. The shortest of these times shows how fast a message can arrive.
     expect(Math.min(...took)).toBeLessThan(1_000);
     const lock = await locks.acquire('order:1');
     const waiting = locks.acquire('order:1', { retry: { timeout: 60_000 } });
@@ -198,7 +198,7 @@ describe.each([
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('ends only the named holder in a forced release, and publishes the actor', async () => {
+  test('ends only the holder that a release request names, and publishes the actor', async () => {
     const told: ForceReleaseEvent[] = [];
     const hear = (event: unknown): void => void told.push(event as ForceReleaseEvent);
     subscribe(FORCE_RELEASE_CHANNEL, hear);
@@ -390,11 +390,13 @@ describe('the board', () => {
       const streams = await Promise.all(Array.from({ length: 10 }, () => BoardStream.open(url)));
       await Promise.all(streams.map((stream) => stream.hears(hasKey('order:1'))));
       await until(() => looks > 3);
-      // A poll takes at least 400 ms with its pause. Ten viewers with polls of their own would make ten times as many.
+      // A poll takes at least 400 ms with its pause. If each of ten viewers polled separately, there would be ten times
+      // as many polls.
       expect(looks).toBeLessThan(4 + (3 * (performance.now() - began)) / 400);
       for (const stream of streams) stream.close();
       await Promise.all(streams.map(({ ended }) => ended));
-      // Polling has stopped when 1.5 s pass without a poll. The number of checks excludes a pause of this process.
+      // Polling has stopped when 1.5 s pass without a poll. The number of checks shows that this process ran during
+      // that time.
       let [before, checks, since] = [looks, 0, performance.now()];
       await until(() => {
         if (looks !== before) [before, checks, since] = [looks, 0, performance.now()];
@@ -437,7 +439,7 @@ describe('the board', () => {
     for (const next of [before, after]) await (await next).release();
   });
 
-  test('marks a lock of its own process, even one acquired before the first viewer came', async () => {
+  test('marks a lock of its own process, even if the lock was acquired before the first viewer came', async () => {
     board = await startBoard(OPEN);
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -466,12 +468,12 @@ describe('the board', () => {
     await again.hears(hasKey('order:2'));
     expect(again.messages.filter(({ type }) => type === 'snapshot')).toEqual([]);
     expect(again.messages.filter(hasKey('order:1'))).toEqual([]);
-    // A viewer with the id of another process gets the whole state.
+    // A viewer that names a message id of another process gets the whole state.
     const elsewhere = await BoardStream.open(url, 'ffffffffffff.3');
     await elsewhere.hears(({ type }) => type === 'snapshot');
   });
 
-  test('sends an extension as a new end and a count, without the full row', async () => {
+  test('sends for an extension only the new end of the lock and the number of extensions, not the full row', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
     // The first extension comes after 3 s, so that a poll before it sees the lock, also on a busy machine.
@@ -576,7 +578,7 @@ describe('the board', () => {
     expect(details).toMatchObject({ key });
   });
 
-  test('sends which nodes do not vote yet, why, and when they will', async () => {
+  test('sends which nodes do not vote yet, why, and when they will vote', async () => {
     const servers = await startRedisNodes(3);
     board = await startBoard(OPEN, { locks: { nodes: servers.map(({ url }) => url) } });
     const stream = await BoardStream.open(board.url);

@@ -63,7 +63,7 @@ function jobsOf(instance: string | undefined): Type[] {
 
 /**
  * Starts three applications in this process on three nodes, with locks of each kind, with waiters, and with a lock that
- * changes hands.
+ * passes from holder to holder.
  */
 export async function scene(): Promise<BoardApp> {
   const servers = await startRedisNodes(3);
@@ -103,7 +103,7 @@ export async function scene(): Promise<BoardApp> {
   return board;
 }
 
-/** Takes a lock again and again, so that it changes hands. */
+/** Takes a lock again and again, so that the lock passes from holder to holder. */
 async function passOn(locks: LockService): Promise<void> {
   try {
     for (;;) {

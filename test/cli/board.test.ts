@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** Sends a request with this path and these headers, which `fetch` would correct; resolves to the status. */
+/** Sends a request with exactly this path and these headers; `fetch` would change them. Resolves to the status code. */
 function statusOf(path: string, method = 'GET', headers: Record<string, string> = {}): Promise<number> {
   return new Promise((resolve, reject) => {
     const asking = request({ port, host: '127.0.0.1', path, method, headers }, (response) => {

@@ -439,7 +439,8 @@ describe('nestjs-redlock on a secured server', () => {
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
 
   /**
-   * Runs the command lines in turn. At the same time on a busy machine, they could exceed the limit of 2 s for a node.
+   * Runs the command lines one after the other. If they ran at the same time on a busy machine, a node could take
+   * longer than its limit of 2 s.
    */
   async function oneAfterAnother(lines: readonly (readonly string[])[]): Promise<Ended[]> {
     const runs: Ended[] = [];
@@ -489,7 +490,7 @@ describe('nestjs-redlock on a secured server', () => {
     await server.stop();
   });
 
-  test('works over TLS with --cert, --key and --ca (or --insecure), and ends with code 3 if one is missing', async () => {
+  test('works over TLS with --cert, --key and --ca (or --insecure), and ends with code 3 if one of these options is missing', async () => {
     const port = await freePort();
     const server = await startRedis({
       args: [

@@ -153,7 +153,7 @@ describe('doctor', () => {
   });
 
   test.each(['publish', 'subscribe'])(
-    'warns about a user who may not %s, but not about a user with only the channels of locks',
+    'warns about a user who may not %s, and accepts a user whose only channels are the channels of locks',
     async (command) => {
       const client = good[0]!.client();
       const locks = ['~lock:*', '+@all', 'resetchannels', '&lock:*'];

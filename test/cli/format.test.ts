@@ -10,7 +10,7 @@ import {
 } from '../../lib/cli/format.js';
 import { infoOf, type LockVote } from '../../lib/core/lock-info.js';
 
-test('table makes columns as wide as their widest cell', () => {
+test('table() makes each column as wide as its widest cell', () => {
   expect(table(['A', 'LONG', 'C'], [['wide cell', '1', 'x'], ['2'], []])).toEqual([
     'A          LONG  C',
     'wide cell  1     x',
@@ -19,7 +19,7 @@ test('table makes columns as wide as their widest cell', () => {
   ]);
 });
 
-test('table shortens long keys in the middle when rows are wider than the terminal', () => {
+test('table() shortens long keys in the middle when rows are wider than the terminal', () => {
   const rows = [
     ['a-very-long-key-that-ends-in:17', 'me:1'],
     ['short', 'you:2'],
@@ -39,7 +39,7 @@ test('table shortens long keys in the middle when rows are wider than the termin
   expect(table(['KEY', 'OWNER'], rows)[1]).toBe('a-very-long-key-that-ends-in:17  me:1');
 });
 
-test('table aligns columns that contain characters of width two or zero', () => {
+test('table() aligns columns that contain characters of width two or zero', () => {
   expect(
     table(
       ['KEY', 'B'],
@@ -63,11 +63,11 @@ test.each([
   [47 * 3_600_000, '47 h 0 min'],
   [49 * 3_600_000, '2 d 1 h'],
   [Infinity, 'for ever'],
-])('duration formats %p milliseconds as %p', (milliseconds, text) => {
+])('duration() formats %p milliseconds as %p', (milliseconds, text) => {
   expect(duration(milliseconds)).toBe(text);
 });
 
-test('printable escapes characters that would move the cursor or begin a new line', () => {
+test('printable() escapes characters that would move the cursor or begin a new line', () => {
   expect(printable('a\u001B[2Jb\nc\u0007')).toBe(String.raw`ab\u000ac\u0007`);
   expect(printable('ключ 🔑')).toBe('ключ 🔑');
 });
@@ -84,12 +84,12 @@ const held: LockVote = { node: 'a:1', vote: 'held', ...holder, holders: [holder]
 const free: LockVote = { node: 'b:1', vote: 'free' };
 const away: LockVote = { node: 'c:1', vote: 'error', error: new Error('not connected') };
 
-test('lockTable shows "(no quorum)" for a key that only a minority of nodes stores', () => {
+test('lockTable() shows "(no quorum)" for a key that only a minority of nodes stores', () => {
   const [, line] = lockTable([infoOf('k', [held, free, free], 2)]);
   expect(line).toMatch(/^k +\(no quorum\) +1 of 3$/);
 });
 
-test('voteTable prints a line for every node', () => {
+test('voteTable() prints a line for every node', () => {
   expect(voteTable([held, free, away])).toEqual([
     'NODE  SAYS  OWNER  ID  ENDS IN  TOKEN',
     'a:1   held  me     x   1.5 s    7',
@@ -98,7 +98,7 @@ test('voteTable prints a line for every node', () => {
   ]);
 });
 
-test('lockJson writes every known field, and null for unknown fields', () => {
+test('lockJson() writes every known field, and null for unknown fields', () => {
   const unending = { ...holder, remaining: Infinity };
   const forever: LockVote = { ...held, ...unending, holders: [unending] };
   const told = { id: 'x', owner: 'me', since: '1970-01-01T00:00:00.000Z', remaining: null, fencingToken: 7 };

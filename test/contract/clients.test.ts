@@ -3,7 +3,7 @@ import { CLIENTS } from '../support/clients.js';
 import { lockContract } from './lock-contract.js';
 import { redisBackend } from './redis-backend.js';
 
-// Clients that are passed in. All other tests use ioredis 5.
+// These tests pass in a client of each kind. The other tests of this folder let the library open clients of ioredis 5.
 
 for (const [name, make] of Object.entries(CLIENTS)) {
   const quick = name !== 'node-redis 6';

@@ -16,13 +16,13 @@ const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 
-/** Retries for a short ttl, with which a node has little time to answer. */
+/** Retries for a lock with a short ttl. A node then has little time to answer, so a single attempt may fail. */
 const OFTEN = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
 
 export interface InspectionContractOptions {
   /** Number of nodes that give no answer. */
   readonly down?: number;
-  /** `true` if the stores have all modes. */
+  /** `true` if the stores support all modes of locks. */
   readonly allModes?: boolean;
 
   /**
@@ -32,7 +32,7 @@ export interface InspectionContractOptions {
   readonly queues?: boolean;
 }
 
-/** Tests how locks are shown and released by force, which is the same on every kind and number of nodes. */
+/** Tests inspection and forced release, which must work in the same way on every kind and number of nodes. */
 export function inspectionContract(
   name: string,
   start: () => Promise<Backend>,
@@ -129,7 +129,8 @@ export function inspectionContract(
           ],
         ]);
         await lock.release();
-        // The order may differ: a waiter that a busy machine keeps from its turn is passed over.
+        // The order may differ: on a busy machine, the first waiter may miss its turn, and the second waiter then
+        // acquires first.
         await Promise.all([first, second].map(async (next) => (await next).release()));
         await until(async () => (await owners()).length === 0, RELEASED_WITHIN);
       },
@@ -198,7 +199,7 @@ export function inspectionContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    test('lists every lasting lock while other locks are acquired and released', async () => {
+    test('lists every lock that stays held while other locks are acquired and released', async () => {
       const lasting = await Promise.all(
         Array.from({ length: 40 }, (_, index) => alice.acquire([`lasting:${index}`], once)),
       );
@@ -289,7 +290,7 @@ export function inspectionContract(
         for (const [index, { id, slot, fencingToken }] of held.entries())
           expect(seen).toContainEqual({ id, owner: index === 1 ? 'bob' : 'alice', slot, fencingToken });
         expect(new Set(seen.map(({ slot }) => slot)).size).toBe(3);
-        // The fields of the key are those of the holder that ends first.
+        // The top-level fields are those of the holder whose permit expires first.
         expect(info.id).toBe(info.holders[0]?.id);
         // The key may be listed twice while the library asks one node to change a slot.
         const all = new Map((await listed()).map((each) => [each.key, each]));
@@ -297,7 +298,7 @@ export function inspectionContract(
         await Promise.all(held.map((lock) => lock.release()));
       });
 
-      test('shows all readers, and names the reader that ends last', async () => {
+      test('shows all readers, and names the reader whose lock expires last', async () => {
         await using short = await alice.acquire(['readers'], { ...shared, ttl: TTL / 2 });
         await using long = await bob.acquire(['readers'], shared);
         const info = await bobs.inspect('readers');

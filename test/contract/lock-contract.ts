@@ -22,8 +22,8 @@ export interface Backend {
 /** Settings that differ between kinds of node. */
 export interface LockContractOptions {
   /**
-   * The ttl in milliseconds of locks that a test lets end: short enough to wait for, long enough for a busy machine to acquire
-   * such a lock. The shortest ttl of a store may be longer.
+   * The ttl in milliseconds of locks that a test lets expire: short enough to wait for, long enough for a busy machine
+   * to acquire such a lock. The shortest ttl of a store may be longer.
    * @defaultValue 300
    */
   readonly lapse?: number;
@@ -253,7 +253,10 @@ export function lockContract(
     });
 
     describe('minHold', () => {
-      /** Milliseconds; long enough to see a kept key, even if the machine stands still for a moment. */
+      /**
+       * Milliseconds; long enough for a test to see that the key is still locked, even if the machine stands still for
+       * a moment.
+       */
       const HOLD = 4_000;
 
       if (!quick)
@@ -280,7 +283,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquire: a lock held for longer is free at its release', async () => {
+      test('counts from the acquire: a lock that is held for longer than minHold is free as soon as it is released', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);
@@ -298,7 +301,8 @@ export function lockContract(
 
       test('does not affect the next holder when a lapsed lock is released', async () => {
         const key = freshKey();
-        // A node that the next holder did not get may keep the key. Later tests wait until no key is left.
+        // A node that did not grant the lock to the next holder may keep the key for minHold. Later tests wait until no
+        // key is left.
         const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL / 6 });
         await using next = await bob.acquire([key], waiting);
         await lapsed.release();

@@ -5,7 +5,8 @@ import { type Backend, lockContract } from './lock-contract.js';
 
 function memoryBackend(): Promise<Backend> {
   const node = new MemoryStore();
-  // The processes of the contract share one node. Each process calls `close` at its end, which must do nothing here.
+  // The simulated processes of the contract share one node. Each of them calls `close` at its end. That call must do
+  // nothing, because the other processes still use the node.
   const shared: Store = {
     name: node.name,
     connect: () => node.connect(),

@@ -4,7 +4,10 @@ import { redisBackend } from './redis-backend.js';
 
 const ONE = { mode: 'permits', permits: 1 } as const;
 
-/** A store that the processes of the contract share. Each process calls `close`, which must do nothing here. */
+/**
+ * A store that the simulated processes of the contract share. Each process calls `close`. That call must do nothing,
+ * because the other processes still use the store.
+ */
 class SharedStore extends MemoryStore {
   override close(): Promise<void> {
     return Promise.resolve();

@@ -12,7 +12,7 @@ let store: RedisStore;
 
 beforeAll(async () => {
   server = await startRedis();
-  // The store is one of several nodes, which have a marker.
+  // The store is told that it is one of several nodes: such a node has a marker.
   [store] = nodesTo([server.url], newFleet(false, true)) as [RedisStore];
   await store.connect();
 });

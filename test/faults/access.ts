@@ -1,9 +1,9 @@
 import type { LockMode } from '../../lib/core/lock-mode.js';
 
-// The judge and the register decide with this module which holders exclude each other. They know nothing else of the
-// library than the names of the modes.
+// The judge and the register decide with this module which holders exclude each other. Of the library, they know only
+// the names of the modes.
 
-/** One hold of a key: its mode, its slot and its token. */
+/** The mode, the slot and the token with which a client holds a key. */
 export interface Access {
   readonly mode: LockMode;
   /** Set only for permits. */
@@ -11,7 +11,7 @@ export interface Access {
   readonly token: number;
 }
 
-/** Returns true if the two must not hold a key at the same time. */
+/** Returns true if two holders with these accesses must not hold a key at the same time. */
 export function excludes(one: Access, other: Access): boolean {
   if (one.mode === 'exclusive' || one.mode !== other.mode) return true;
   return one.mode === 'permits' && one.slot === other.slot;

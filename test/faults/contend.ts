@@ -19,8 +19,8 @@ export interface Contention {
 }
 
 /**
- * Lets each process acquire two locks again and again, each with one caller. Meanwhile the callback harms the servers.
- * Resolves to the judge's verdict.
+ * Lets two callers in each process acquire locks again and again, each of them on a key of its own. All processes use
+ * the same two keys. Meanwhile the callback harms the servers. Resolves to the judge's verdict.
  */
 export async function contend(
   processes: readonly Redlock[],

@@ -18,7 +18,10 @@ function scenarioNamed(start: string): Scenario {
 
 type Fault = 'overlaps' | 'tokenFaults';
 
-/** Plays the scenario until the judge finds such a fault. Returns the faults that the judge finds at the end. */
+/**
+ * Plays the scenario until the judge finds a fault of this kind whose text matches `saying`. Returns all these faults
+ * at the end.
+ */
 async function playBroken(
   scenario: Scenario,
   fault: Fault,
@@ -121,7 +124,7 @@ describe('with a broken library, the judge flags', () => {
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
-  test('J1 for the validity of a reader that is counted from the reply (S4)', async () => {
+  test("J1 for a reader's validity that is counted from the reply (S4)", async () => {
     const scenario = scenarioNamed('slow replies to a reader');
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });

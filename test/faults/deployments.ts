@@ -32,7 +32,7 @@ export function startDeployment(kind: DeploymentKind): Promise<Deployment> {
   return kind === 'cluster' ? startCluster() : startSentinels();
 }
 
-/** Two masters, and a replica of the one that has the key `k`. */
+/** Two masters, and a replica of the master that has the key `k`. */
 async function startCluster(): Promise<Deployment> {
   const masters = await startMasters([], []);
   const [master] = masters as [RedisServer];

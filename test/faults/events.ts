@@ -45,7 +45,10 @@ export type FaultEvent =
   /** The holder stops using the lock and releases it. The release is due within `budget` milliseconds. */
   | (OfAttempt & { readonly event: 'release'; readonly budget: number })
   | (OfAttempt & { readonly event: 'released' })
-  /** A reader has read the register, or was refused. Each reader reads at the beginning and at the end of its hold. */
+  /**
+   * A reader has read the register, or the register has refused the read. Each reader reads at the beginning and at the
+   * end of its hold.
+   */
   | (OfAttempt & {
       readonly event: 'read';
       readonly key: string;

@@ -8,7 +8,7 @@ import { until } from '../support/until.js';
 import { type FaultEvent, parseLog } from './events.js';
 import type { WorkerCommand, WorkerOptions } from './worker.js';
 
-/** The test's side of a client process. */
+/** Controls a client process from the test. */
 export class FaultClient {
   readonly name: string;
   /** Milliseconds. */
@@ -64,7 +64,7 @@ export class FaultClient {
     return existsSync(this.options.log) ? parseLog(await readFile(this.options.log, 'utf8')) : [];
   }
 
-  /** Waits until the log has this many such events. */
+  /** Waits until the log has this many events of this kind. */
   async has(event: FaultEvent['event'], times = 1, within = 120_000): Promise<void> {
     const seen = async (): Promise<boolean> => {
       const { exitCode } = this.#process;
@@ -95,7 +95,10 @@ export class FaultClient {
     return held.size > 0;
   }
 
-  /** Shuts the client down; resolves when its process has ended by itself. Nothing of the library may keep it alive. */
+  /**
+   * Shuts the client down; resolves when its process has ended by itself. Nothing of the library may keep the process
+   * alive.
+   */
   async quit(within = 120_000): Promise<void> {
     this.quitting = true;
     this.tell('quit');

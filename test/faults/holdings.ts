@@ -3,7 +3,7 @@ import { LargestTokens } from './largest-tokens.js';
 
 // The judge's rules for holders of keys: J1 for the times, J2 and J3 for the tokens.
 
-/** One hold of one key, from the return of the acquisition to the end. */
+/** The time during which one attempt held one key: from the return of the acquisition to `end`. */
 export interface Holding extends Access {
   readonly who: string;
   readonly key: string;
@@ -15,7 +15,10 @@ export interface Holding extends Access {
   readonly end: number;
 }
 
-/** Finds violations of J1: no two holders that exclude each other overlap, and no more hold permits than there are. */
+/**
+ * Finds violations of J1. J1: two holders that exclude each other never overlap, and the holders of permits never
+ * outnumber the permits.
+ */
 export function overlapsOf(holdings: readonly Holding[]): string[] {
   const faults: string[] = [];
   forEachReturn(holdings, (next, others) => {
@@ -38,7 +41,8 @@ export function overlapsOf(holdings: readonly Holding[]): string[] {
 }
 
 /**
- * Counts the most readers, and the most permits, held at the same time. A test that never reaches two shows nothing.
+ * Returns the largest number of readers, and of permits, that were held at the same time. A number below two shows
+ * nothing about holders at the same time.
  */
 export function mostTogether(holdings: readonly Holding[]): { shared: number; permits: number } {
   const most = { shared: 0, permits: 0 };
@@ -51,8 +55,8 @@ export function mostTogether(holdings: readonly Holding[]): { shared: number; pe
 }
 
 /**
- * Finds violations of J2 and J3. J2: two holders that exclude each other have different tokens. J3: if the second was
- * asked for after the first had returned, the second has the larger token.
+ * Finds violations of J2 and J3. J2: two holders that exclude each other have different tokens. J3: if a client asked
+ * for the second lock after the first acquisition had returned, the second lock has the larger token.
  */
 export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
   const faults: string[] = [];
@@ -82,7 +86,10 @@ export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
   return faults;
 }
 
-/** Calls back for each holding in the order of the returns, with the others that held the key at that time. */
+/**
+ * Calls `callback` for each holding, in the order in which the acquisitions returned. Passes along the other holdings
+ * of the key at that time.
+ */
 function forEachReturn(
   holdings: readonly Holding[],
   callback: (next: Holding, others: readonly Holding[]) => void,

@@ -12,18 +12,21 @@ const GRACE_MS = 200;
 
 export interface Verdict {
   readonly acquisitions: number;
-  /** The most readers, and the most permits, that were held at the same time for one key. */
+  /** The largest number of readers, and of permits, that were held at the same time for one key. */
   readonly mostTogether: { readonly shared: number; readonly permits: number };
   readonly refusals: Readonly<Record<string, number>>;
-  /** J1: holders that exclude each other held at the same time, or more held permits than there are. */
+  /**
+   * J1: two holders that exclude each other held a key at the same time, or the holders of permits outnumbered the
+   * permits.
+   */
   readonly overlaps: readonly string[];
-  /** J2, J3: holders that exclude each other had the same token, or a later holder had a smaller one. */
+  /** J2, J3: holders that exclude each other had the same token, or a later holder had a smaller token. */
   readonly tokenFaults: readonly string[];
   /** J4, J5: accesses that the register should have refused, and lost writes. */
   readonly registerFaults: readonly string[];
   /** Number of writes that the register refused: the token stopped a stale holder. */
   readonly refusedWrites: number;
-  /** J6. */
+  /** J6: rejections that no handler caught, and errors that nobody caught. */
   readonly unhandled: readonly string[];
   /** J6: calls that did not settle within their budget plus {@link GRACE_MS}. */
   readonly late: readonly string[];

@@ -1,6 +1,6 @@
 import { type Access, excludes, partOf } from './access.js';
 
-/** Keeps the access with the largest token of each part. */
+/** Keeps the access with the largest token for each part of a key. */
 export class LargestTokens<Each extends Access> {
   readonly #ofPart = new Map<string, Each>();
 
@@ -10,7 +10,7 @@ export class LargestTokens<Each extends Access> {
     if (!largest || access.token > largest.token) this.#ofPart.set(part, access);
   }
 
-  /** Returns the kept access with the largest token among those that exclude the given one. */
+  /** Returns, among the kept accesses that exclude the given access, the access with the largest token. */
   against(access: Each): Each | undefined {
     let largest: Each | undefined;
     for (const each of this.#ofPart.values()) {

@@ -33,7 +33,7 @@ function faultsOfKey({ key, accesses, parts }: RegisterReport[number]): string[]
   return faults;
 }
 
-/** Finds readers whose two reads differ. No other client may write during a reader's hold. */
+/** Finds readers whose two reads differ. No other client may write while a reader holds the lock. */
 function changedUnderReaders(events: readonly FaultEvent[]): string[] {
   const faults: string[] = [];
   const firstReads = new Map<string, number>();

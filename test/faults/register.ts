@@ -18,7 +18,7 @@ export type RegisterAnswer =
   { readonly accepted: false } | { readonly accepted: true; readonly value: number } | RegisterReport;
 
 interface OfKey {
-  /** The access with the highest token, for each part. */
+  /** The access with the highest token, for each part of the key. */
   readonly highest: Map<string, Access>;
   readonly accesses: Access[];
   readonly parts: Map<string, { accepted: number; counter: number }>;

@@ -3,17 +3,20 @@ import { until } from '../support/until.js';
 import { type FaultEvent, machineTime } from './events.js';
 import { type ClientOptions, type Outcome, Stage, type StageOptions } from './stage.js';
 
-/** Extra time, in milliseconds, that a scenario gets if its subject has not occurred yet. */
+/** Extra time, in milliseconds, that a scenario gets if the situation that it tests has not occurred yet. */
 const PATIENCE_MS = 120_000;
 
 /** A running scenario. */
 export interface Play {
   readonly stage: Stage;
-  /** Resolves to true when the time is up and the scenario's subject has occurred. */
+  /** Resolves to true when the time is up and the situation that the scenario tests has occurred. */
   readonly over: () => Promise<boolean>;
 }
 
-/** One fault test: its servers and clients, its faults, and its own expectations beside those of every fault test. */
+/**
+ * One fault test: its servers and clients, its faults, and what it expects in addition to the expectations of every
+ * fault test.
+ */
 export interface Scenario {
   readonly name: string;
   readonly stage: StageOptions;
@@ -34,8 +37,8 @@ export interface Scenario {
   /** The reason why two holders may overlap here. */
   readonly overlapsBecause?: string;
   /**
-   * Returns true if the scenario's subject has occurred. The scenario runs until then: a busy machine may need more than
-   * `seconds`.
+   * Returns true if the situation that the scenario tests has occurred. The scenario runs until then: a busy machine
+   * may need more than `seconds`.
    *
    * @param until - the log of each client is complete up to this time
    */

@@ -18,7 +18,10 @@ import type { Target } from './passed-in.js';
 import { RegisterClient } from './register-client.js';
 import type { WorkerOptions } from './worker.js';
 
-/** Longest time that a lock may stay on a node without a holder, in milliseconds, apart from stalls of its process. */
+/**
+ * Longest time that a lock may stay on a node without a holder, in milliseconds. Stalls of the process that acquired
+ * the lock do not count.
+ */
 const ORPHAN_GRACE_MS = 1_500;
 
 export interface StageOptions {
@@ -89,7 +92,7 @@ export class Stage {
     return new Stage(servers, inFront, deployments, directory, programs, register, Number(port.toString()));
   }
 
-  /** The URLs of the nodes for clients: those of the proxies, if there are any. */
+  /** The URLs that clients use for the nodes: the URLs of the proxies, if there are proxies. */
   get urls(): string[] {
     return (this.proxies.length > 0 ? this.proxies : this.servers).map(({ url }) => url);
   }
@@ -204,8 +207,8 @@ export class Stage {
   }
 
   /**
-   * Returns locks and holders that no client holds. The clients still run, so that they can repeat a release that did
-   * not reach its node.
+   * Returns locks that stay on the nodes although no client holds them, and entries of holders without a record. The
+   * clients still run, so that they can repeat a release that did not reach its node.
    */
   async #orphans(): Promise<string[]> {
     const lookers = await this.#mastersThatRun();
@@ -230,7 +233,10 @@ export class Stage {
     }
   }
 
-  /** Leaves out replicas, which repeat the locks of their masters, and killed servers, which have no locks. */
+  /**
+   * Returns connections to the running masters. Leaves out replicas, which repeat the locks of their masters, and
+   * killed servers.
+   */
   async #mastersThatRun(): Promise<Redis[]> {
     const lookers = this.servers.filter(({ running }) => running).map((server) => server.client());
     const are = await Promise.all(lookers.map(isMaster));

@@ -36,7 +36,10 @@ function faultsOf(
   return Object.fromEntries(Object.entries(found).filter(([, faults]) => faults.length > 0));
 }
 
-/** Defines a test for each scenario. Several files do, so that scenarios run side by side: a scenario mostly waits. */
+/**
+ * Defines a test for each scenario. Several test files call this function, so that scenarios run side by side: a
+ * scenario mostly waits.
+ */
 export function playAll(groups: readonly (readonly [name: string, scenarios: readonly Scenario[]])[]): void {
   let programs: string;
   const rows: string[][] = [];

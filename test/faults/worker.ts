@@ -30,7 +30,10 @@ export interface WorkerOptions {
   /** Each attempt asks for one of these locks, chosen at random. */
   readonly wants: readonly Want[];
   readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
-  /** Passes a client of this library as a node for each of the `targets`, and ignores `module.nodes`. */
+  /**
+   * The Redis library of the clients that this process passes in as nodes, one for each of the `targets`.
+   * `module.nodes` is then ignored.
+   */
   readonly passesIn: Library | undefined;
   readonly targets: readonly Target[];
   readonly ttl: number;
@@ -40,7 +43,8 @@ export interface WorkerOptions {
     readonly delay: number;
     readonly jitter: number;
     /**
-     * With a limit, a waiter retries after every delay. Without a limit, it retries after a message or a long sleep.
+     * With a limited number, a waiter retries after every `delay`. Without it, a waiter retries after a message or a
+     * long sleep.
      */
     readonly attempts?: number;
   };

@@ -63,7 +63,7 @@ const isAccepted = (lock: TokenHolder): Promise<boolean> =>
       throw error;
     });
 
-/** True if a connection waits for a row that another one has locked. */
+/** True if a connection waits for a row that another connection has locked. */
 async function somebodyWaits(): Promise<boolean> {
   const { rows } = await pool.query(`select 1 from pg_stat_activity where wait_event_type = 'Lock'`);
   return rows.length > 0;
@@ -195,7 +195,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('new');
   });
 
-  // Negative control: the check is in a transaction of its own.
+  // Negative control: the check runs in one transaction, and the write comes after this transaction.
   test('does not prevent a stale write after the transaction (control)', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = (async () => {
@@ -292,7 +292,7 @@ describe('a fenced transaction', () => {
       await expect(
         register.transaction(single, holder(2), async (client) => {
           await pool.query('select pg_terminate_backend($1)', [first]);
-          await sleep(100); // the connection ends between two statements
+          await sleep(100); // The connection ends between two statements.
           await write('too late', client);
         }),
       ).rejects.toThrow(/not queryable|terminat/);
@@ -306,7 +306,8 @@ describe('a fenced transaction', () => {
   });
 
   test('does not return a connection in an unknown state to the pool', async () => {
-    // Only the client has this limit. The server continues with the statement, and the rollback waits for it.
+    // Only the client has this time limit for a statement. The server continues with the statement, and the rollback
+    // waits for it.
     const single = new Pool({ connectionString: url, max: 1, query_timeout: 2_000 });
     single.on('error', () => undefined);
     try {
@@ -401,7 +402,7 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
 
   // At these isolation levels a transaction reads the database as of its beginning, except for the row of the register.
   test.each(['repeatable read', 'serializable'])(
-    'rejects at the level %s when a successor has written since the transaction began',
+    'rejects at the isolation level %s when a successor has written since the transaction began',
     async (level) => {
       await register.transaction(pool, holder(1), async () => undefined);
       const stale = inTransaction(`begin isolation level ${level}`, async (client) => {
@@ -531,7 +532,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
-  test('lets a write wait for a concurrent read, and then refuses its lower token', async () => {
+  test('lets a write wait for a concurrent read, and then refuses the write if its token is lower', async () => {
     const [checked, gateway] = [gate(), gate()];
     const reading = register.transaction(pool, reader(41), () => {
       checked.open();

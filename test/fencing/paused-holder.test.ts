@@ -16,7 +16,7 @@ import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
 
 // No lock can prevent this case: a holder finds its lock valid, is paused until another holder has acquired the lock,
-// and then writes. docs/safety.md names it among the cases that the library does not promise.
+// and then writes. docs/safety.md names this case among those that the library does not promise to prevent.
 
 /** The store of the locks. */
 type Kind = 'Redis' | 'PostgreSQL';
@@ -116,7 +116,7 @@ describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its
   async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
     holder = await Holder.start(kind, pause, fenced);
     const { token } = await holder.told();
-    // The successor is granted after the lock has ended.
+    // The successor acquires the lock after the ttl of the paused holder.
     const successor = await lockServices[kind].withLock(
       'account:a',
       { retry: { timeout: 30_000 } },
@@ -145,7 +145,7 @@ describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its
   });
 
   // Negative control: the lock alone cannot prevent the late write.
-  test('overwrites the write of its successor without the register (control)', async () => {
+  test('overwrites the write of its successor if no register checks the token (control)', async () => {
     const { told } = await writeLate(false);
 
     expect(told).toEqual({ outcome: 'written', held: false });

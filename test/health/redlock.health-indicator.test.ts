@@ -151,7 +151,7 @@ describe('the health check of one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('reports the node as guarded after a loss of data, and the time until it votes', async () => {
+  test('reports the node as guarded after a loss of data, and says how long it will not vote', async () => {
     // Milliseconds. A busy machine does not use up this time between two steps of the test.
     const GUARD = 6_000;
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });

@@ -91,7 +91,7 @@ const answers: [how: string, problem: LockProblem][] = [
       statusCode: 409,
       message: 'Somebody else is working on this; try again later',
       code: 'LOCK_HELD',
-      // The rest of an hour in seconds. A busy machine may use up 50 of them.
+      // The remaining time of one hour, in seconds. A busy machine may use up to 50 seconds of the hour.
       retryAfter: expect.closeTo(3_600, -2) as never,
     },
   ],

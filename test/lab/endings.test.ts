@@ -89,7 +89,7 @@ describe('a lab that runs a scenario', () => {
   }, TIMEOUT);
 
   test(
-    'continues when a second lab starts, which names the first lab and ends',
+    'continues when a second lab starts; the second lab names the first lab and ends',
     async () => {
       const before = lab.pauses;
       const second = await startLab('--port', new URL(lab.url ?? '').port, '8');

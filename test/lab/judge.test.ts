@@ -18,7 +18,7 @@ const outcome: Outcome = {
   took: 0,
 };
 
-test('deviations ignores a figure that has no expectation', () => {
+test('deviations() ignores a figure that has no expectation', () => {
   expect(deviations({}, { ...outcome, duplicates: 7, lost: 20 })).toEqual([]);
 });
 
@@ -30,13 +30,13 @@ test.each([
   ['all', 20, []],
   ['all', 19, ['duplicates: all expected, 19 counted']],
 ] as const)(
-  'deviations compares the expectation "%s" of 20 tasks with %i duplicates',
+  'deviations() compares the expectation "%s" of 20 tasks with %i duplicates',
   (amount, duplicates, found) => {
     expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
   },
 );
 
-test('deviations reports that "all" is not met by a run without tasks', () => {
+test('deviations() reports that a run without tasks does not meet the expectation "all"', () => {
   expect(deviations({ lost: 'all' }, { ...outcome, tasks: 0 })).toHaveLength(1);
 });
 
@@ -48,7 +48,7 @@ test.each([
   ['in time', 'never', 1],
   ['in time', undefined, 1],
 ] as const)(
-  'deviations compares the expected recovery "%s" with the recovery %s',
+  'deviations() compares the expected recovery "%s" with the recovery %s',
   (expected, recovery, count) => {
     expect(deviations({ recovery: expected }, { ...outcome, recovery })).toHaveLength(count);
   },

@@ -54,7 +54,7 @@ async function duplicates(page: Page): Promise<number> {
   return Number.parseInt((await page.textContent('#duplicates')) ?? '0', 10);
 }
 
-/** Opens the page. Its complaints are errors, and requests to other origins. */
+/** Opens the page. `complaints` collects errors of the page, and its requests to other origins. */
 async function open(url: string, width: number): Promise<{ page: Page; complaints: string[] }> {
   const page = await browser.newPage({ viewport: { width, height: 900 } });
   const complaints: string[] = [];
@@ -104,10 +104,11 @@ test(
 
     await page.click('#lock-on');
     await page.getByText('the lock is now: with-lock').waitFor();
-    // Dispatches that began before the switch still end. A token shows that pushes come from a holder.
+    // A dispatch that began without the lock may still end. A token in the chart shows that a holder of the lock
+    // pushes.
     await page.locator('#chart text', { hasText: /^#\d/ }).first().waitFor({ timeout: PATIENCE });
     await until(async () => allLock(await eventsSoFar(url)), PATIENCE);
-    // The page draws events four times a second, so its number may be late.
+    // The page draws events four times a second, so its number of duplicates may be late.
     const before = (await eventsSoFar(url)).reduce((sum, event) => sum + (event.duplicates?.length ?? 0), 0);
     await until(async () => (await duplicates(page)) >= before, PATIENCE);
     await page.click('[aria-label="kill instance-1"]');

@@ -109,7 +109,8 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))(
             const [instance] = stage.instances as [LabInstance];
             await stage.kill(instance);
             await stage.revive(instance);
-            // All later events of this name come from the new process. The killed process may have acquired just before.
+            // All later events of this name come from the new process. The killed process may have acquired the lock
+            // just before this moment.
             const since = events.length;
             expect(stage.instances[0]?.name).toBe(first);
             for (const each of stage.instances)

@@ -47,7 +47,7 @@ test('a span does not change after its end', () => {
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
 });
 
-describe('countOverlaps counts the spans that begin during a span of another holder:', () => {
+describe('countOverlaps() counts the spans that begin during a span of another holder:', () => {
   test.each([
     ['a span after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
     ['a span during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
@@ -58,7 +58,7 @@ describe('countOverlaps counts the spans that begin during a span of another hol
   });
 });
 
-describe('countGrantedTwice counts the grants of a lock that is still held:', () => {
+describe('countGrantedTwice() counts the grants of a lock that is still held:', () => {
   test.each([
     ['a grant after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
     [
@@ -76,7 +76,7 @@ describe('countGrantedTwice counts the grants of a lock that is still held:', ()
   });
 });
 
-test('overlapsOf finds the times with two or more spans, and ends an open span now', () => {
+test('overlapsOf() finds the times with two or more spans, and treats an open span as if it ended now', () => {
   const events = [
     acquired('a', 0),
     acquired('b', 2),

@@ -15,7 +15,7 @@ function locksWith(message: string) {
   return { viewers, locks: { watch } as unknown as LiveLocks };
 }
 
-/** Makes a response that only counts the characters that it should send. */
+/** Makes a response that sends nothing, and counts the characters that it was asked to send. */
 function responseOf(state: { destroyed?: boolean } = {}) {
   const response = {
     ...{ destroyed: false, writableLength: 0, isEnded: false, ...state },

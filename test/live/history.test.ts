@@ -14,7 +14,7 @@ describe('History', () => {
     expect(history.of('a')).toEqual(Array.from({ length: 200 }, (_, n) => skipped('a', now + 800 + n)));
   });
 
-  test('keeps the entries of quiet keys beside a busy key', () => {
+  test('keeps the entries of a rarely used key when another key has many entries', () => {
     const history = new History();
     history.add(skipped('quiet'));
     for (let n = 0; n < 100_000; n++) history.add(skipped('busy'));

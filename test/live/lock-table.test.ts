@@ -30,18 +30,18 @@ describe('LockTable.update', () => {
     expect(change).toEqual({ rows: [], renewed: [], gone: [], begun: [], ended: [] });
   });
 
-  test('returns an extension as a new end and a count', () => {
+  test('returns for an extension the new end of the lock and the number of extensions', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 6_000).renewed).toEqual([[1, 0, 16_000, 2]]);
-    // A released lock that `minHold` keeps ends sooner than before.
+    // A lock that is kept for `minHold` after its release ends sooner than before.
     expect(table.update(mapOf(heldBy('k', { remaining: 100 })), NOBODY, 6_400).renewed).toEqual([
       [1, 0, 6_500, 2],
     ]);
   });
 
-  test('returns a new holder as a full row, with one begun hold and one ended hold', () => {
+  test('returns a full row for a new holder, and reports that one hold began and another ended', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     const { rows, begun, ended } = table.update(
@@ -67,7 +67,7 @@ describe('LockTable.update', () => {
     ]);
   });
 
-  test('returns no mode for a lock without a quorum, and no end for a key without a ttl', () => {
+  test('returns no mode for a lock without a quorum, and no end for a lock without a ttl', () => {
     const table = new LockTable();
     const minority = infoOf('k', heldBy('k', {}).votes, 2);
     expect(table.update(mapOf(minority), NOBODY, 0).rows).toMatchObject([

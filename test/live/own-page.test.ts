@@ -53,7 +53,7 @@ test.each([
   expect(pageFor(path)).toContain(`src="${base}board.js"`);
 });
 
-test('redacted removes passwords from the URLs in a message', () => {
+test('redacted() removes passwords from the URLs in a message', () => {
   expect(redacted('connect redis://user:p%40ss@host:1, http://:secret@b')).toBe(
     'connect redis://host:1, http://b',
   );

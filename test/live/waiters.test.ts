@@ -19,7 +19,7 @@ const standing = (process: string, since: number, mode: WaiterRow['mode'] = 'exc
   mode,
 });
 
-test('waitersOf sorts calls of this process and waiters of other processes by their start', () => {
+test('waitersOf() sorts waiting calls of this process and waiters of other processes by the start of the wait', () => {
   const rows = waitersOf([call(20), call(50)], [standing('b', 10), standing('c', 30)], 'a');
   expect(rows.map(({ owner, since }) => [owner, since])).toEqual([
     ['b:1', 10],
@@ -29,11 +29,11 @@ test('waitersOf sorts calls of this process and waiters of other processes by th
   ]);
 });
 
-test('waitersOf returns a call of this process in place of its waiter in the queue', () => {
+test('waitersOf() returns a waiting call of this process only once, not again as a waiter in the queue', () => {
   expect(waitersOf([call(20)], [standing('a', 21)], 'a')).toEqual([call(20)]);
 });
 
-test('waitersOf returns a waiter of this process as own when its call is not known', () => {
+test('waitersOf() marks a waiter in the queue as one of this process even if the call is not known', () => {
   const rows = waitersOf([call(20)], [standing('a', 10, 'shared'), standing('b', 30)], 'a');
   expect(rows).toEqual([
     { owner: 'a:1', since: 10, mode: 'shared', own: true },
@@ -42,7 +42,7 @@ test('waitersOf returns a waiter of this process as own when its call is not kno
   ]);
 });
 
-test('waitersOf keeps the order of the queue if the clocks of the processes differ', () => {
+test('waitersOf() keeps the order of the queue if the clocks of the processes differ', () => {
   const rows = waitersOf([], [standing('b', 30), standing('c', 10)], undefined);
   expect(rows.map(({ owner }) => owner)).toEqual(['b:1', 'c:1']);
 });

@@ -1,4 +1,4 @@
-// The first table of docs/own-store.md; a test keeps the two the same.
+// The first table of docs/own-store.md. A test checks that the page shows this code.
 import { FREE, type Row, type Table } from './table-store.js';
 
 /** A table inside one process, to begin with. */

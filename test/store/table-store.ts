@@ -1,4 +1,4 @@
-// The store of docs/own-store.md; a test keeps the two the same.
+// The store of docs/own-store.md. A test checks that the page shows this code.
 import { type KeyHolder, type LockDirectory, type LockStore, tellEach, tokenAt } from 'nestjs-redlock/store';
 
 /** The row of one key. It stays after a release, because the next token must be larger. Times are those of the server. */

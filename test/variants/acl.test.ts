@@ -62,7 +62,7 @@ async function useAll(
     await locks.acquire('c', { retry });
     if (!(await locks.forceRelease('c'))) throw new Error('not released');
     await (await locks.acquire('d', { retry, minHold: 10 })).release();
-    // A user who lacks a right for waiters must still try the commands for several holders.
+    // `holdTogether` must run even if the user lacks a right that waiters need.
     await handOver(locks, retry, wait).finally(holdTogether);
   } finally {
     await app.close();
@@ -71,7 +71,7 @@ async function useAll(
   return log.of('warn').filter((line) => !line.includes('released by force'));
 }
 
-/** Lets a waiter give up, and another one get its turn by a message. */
+/** Lets a waiter give up, and lets another waiter get its turn by a message. */
 async function handOver(locks: LockService, retry: LockOptions['retry'], timeout = WAIT): Promise<void> {
   const lock = await locks.acquire('e', { retry });
   const inLine = (): Promise<void> => until(async () => (await admin.zcard('lock:{e}:q')) === 1, timeout);

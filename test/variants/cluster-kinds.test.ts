@@ -230,7 +230,7 @@ test('a Cluster keeps readers and permits when a master dies, and its replica se
   await until(async () => (await inLine(read)) === 1);
   await expect(lookers[0]!.wait(1, 10_000)).resolves.toBe(1);
   await masters[0]!.kill();
-  // This takes over at once, without an election by the other masters.
+  // TAKEOVER makes the replica a master at once, without an election by the other masters.
   await lookers[3]!.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
   const [, two, three] = all as [Process, Process, Process];
   for (const { redlock } of all) {

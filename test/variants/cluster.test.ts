@@ -33,7 +33,7 @@ async function startCluster(): Promise<RedisServer[]> {
     others[0]!.call('CLUSTER', 'ADDSLOTSRANGE', 5_461, 10_922),
     others[1]!.call('CLUSTER', 'ADDSLOTSRANGE', 10_923, 16_383),
   ]);
-  // Every two servers are introduced: servers are slow to tell each other of a third one.
+  // Every server meets every other server: servers are slow to tell each other of a third server.
   for (const [index, client] of [first, ...others].entries()) {
     for (const { host, port } of servers.slice(index + 1)) await client.call('CLUSTER', 'MEET', host, port);
   }

@@ -199,7 +199,7 @@ describe('a client of createCluster', () => {
     await master.kill();
     for (const each of [locks, others])
       await expect(each.tryAcquire(other)).rejects.toBeInstanceOf(LockUnavailableError);
-    // The replica now takes over at once, without an election by the other masters.
+    // TAKEOVER makes the replica a master at once, without an election by the other masters.
     await looker.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
     for (const each of [locks, others])
       await until(() => succeeds(each.acquire(other, once).then((lock) => lock.release())), PATIENCE);

@@ -24,7 +24,7 @@ export const clients: readonly Scenario[] = [
     name: 'clients shut down while they hold the lock or wait for it',
     stage: { nodes: 3 },
     clients: 8,
-    // Waits are far longer than a shutdown may take: the test fails if a shutdown does not end one.
+    // A wait may last far longer than a shutdown, so the test fails if a shutdown does not end a wait.
     client: { leastHold: 30, hold: 60, retry: { timeout: 60_000 } },
     seconds: [1, 6],
     async faults({ stage }) {

@@ -8,7 +8,7 @@ import { holdToTheEnd, spreadTokens, takeNodesAwayInTurn } from './clients.js';
 import { crash } from './crashes.js';
 import { shim, stepNodeClock } from './node-clock.js';
 
-/** Each kind of lock on one key, kinds that can share a key on further keys, and locks of several keys. */
+/** Locks of each kind on the key `k`, locks of fewer kinds on two other keys, and locks of several keys. */
 const MIXED: readonly Want[] = [
   { keys: ['k'] },
   { keys: ['k'], mode: 'shared' },
@@ -21,7 +21,7 @@ const MIXED: readonly Want[] = [
   { keys: ['stripe'], permits: 3 },
   { keys: ['stripe'], permits: 3 },
   { keys: ['catalog', 'k'], mode: 'shared' },
-  // Other clients ask for more permits of `k`.
+  // Here the limit for `k` is 2; other attempts ask with the limit 3.
   { keys: ['k', 'stripe'], permits: 2 },
   { keys: ['k', 'stripe'] },
 ];
@@ -53,8 +53,9 @@ function allKinds(events: readonly FaultEvent[]): boolean {
 }
 
 /**
- * Makes a scenario with every fault under which the promise holds. Nodes stop, die or forget; connections are cut or
- * late; clients stop past their ttl or die; their clocks step. The short form causes each fault once.
+ * Makes a scenario with every fault that the promise in docs/safety.md covers. Nodes stop, die or lose their data;
+ * connections are cut or slow; clients stop past their ttl or die; their clocks step. The short form causes each fault
+ * once.
  */
 function everything(count: number, seconds: readonly [number, number]): Scenario {
   /** The number of nodes that may fail at once, at least one. */
@@ -232,8 +233,8 @@ export const kinds: readonly Scenario[] = [
     clients: 5,
     client: { ...CLIENT, module: {} },
     seconds: [2, 10],
-    // The promise in docs/safety.md excludes such steps, because a quorum may depend on this node. Tokens still
-    // increase.
+    // The promise in docs/safety.md excludes these steps of the clock, because a quorum may depend on this node. Tokens
+    // still increase.
     overlapsBecause: 'the node expires keys early',
     enough: allKinds,
     faults: stepNodeClock,

@@ -4,7 +4,10 @@ import { type Play, repeat, type Scenario } from '../scenario.js';
 
 export const shim = buildClockShim();
 
-/** Shifts of the wall clock, in milliseconds. A clock that is ahead ends keys early; a late clock keeps keys longer. */
+/**
+ * Shifts of the wall clock, in milliseconds. If the clock is ahead, keys expire early; if it is behind, keys expire
+ * late.
+ */
 const STEPS = [5_000, 0, -5_000, 60_000, -60_000];
 
 /** Shifts the clock of the first node, which started with the shim. */
@@ -25,8 +28,8 @@ export const nodeClock: readonly Scenario[] = [
     clients: 4,
     client: { leastHold: 10, hold: 50 },
     seconds: [2, 10],
-    // The promise in docs/safety.md excludes such steps, because a quorum may depend on this node. Tokens still
-    // increase.
+    // The promise in docs/safety.md excludes these steps of the clock, because a quorum may depend on this node. Tokens
+    // still increase.
     overlapsBecause: 'the node expires keys early',
     faults: stepNodeClock,
   },

@@ -184,12 +184,12 @@ export const redisErrors: readonly Scenario[] = [
     enough: (events) => refusals(events, 'WRONGTYPE') > 3,
     async faults(play) {
       await toTheEnd(play);
-      // No client gets the lock. A client reports the holder on the first node only if the others miss their time
+      // No client gets the lock. A client reports the holder on the first node only if the other nodes miss their time
       // limit.
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));
-      // The first node's record stays: a client may already hold the lock with that node and a repaired one.
+      // The first node's record stays: a client may already hold the lock with the first node and a repaired node.
       await Promise.all(play.stage.servers.slice(1).map((server) => server.client().del('lock:{k}')));
       await play.stage.acquired(1);
     },

@@ -111,8 +111,8 @@ async function cutConnections(play: Play): Promise<void> {
 
 /**
  * Waits until all clients have a connection for messages. If its master dies before this connection is ready,
- * node-redis goes on connecting to the old address, and keeps its process alive until that answers (seen with
- * `createSentinel` of 6.3).
+ * node-redis goes on connecting to the old address, and keeps its process alive until a server at that address answers
+ * (seen with `createSentinel` of 6.3).
  */
 async function subscribed({ master }: Deployment, clients: number): Promise<void> {
   const looker = master.client();

@@ -116,8 +116,8 @@ export const stalls: readonly Scenario[] = [
     check: ({ worstSettle, worstNotice, lost }, form) => {
       expect(lost).toBeGreaterThan(0);
       // The nodes answer again only after the notice of the loss. A notice that waited for an answer would never come.
-      // A notice that waited for one more renewal would be 300 ms late: only an idle machine can show that, because a
-      // busy one adds many waits that are too short for the log.
+      // A notice that waited for one more renewal would be 300 ms late: only an idle machine can show that delay,
+      // because a busy machine adds many delays that are too short for the log.
       expect(worstNotice).toBeLessThan(form === 'long' ? 50 : 1_000);
       if (form === 'long') expect(worstSettle).toBeLessThan(1_300);
     },

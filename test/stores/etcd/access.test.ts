@@ -52,7 +52,10 @@ async function openStore(options: EtcdOptions): Promise<EtcdStore> {
   return store;
 }
 
-/** Hands a lock over to a waiting process, which uses every request of a lock. `true` if the token grows. */
+/**
+ * Hands a lock over to a waiting process. The two stores then send every request that locks need. Returns true if the
+ * token grows.
+ */
 async function handsOver(options: EtcdOptions): Promise<boolean> {
   const store = await openStore(options);
   const [one, other] = [store, await openStore(options)].map((each) => redlockOver([each], PATIENT)) as [
@@ -161,8 +164,8 @@ ifEtcd('an etcd store with a user and a password', () => {
       privateKeyEncoding: { type: 'sec1', format: 'pem' },
     });
     const file = await folderWith({ 'public.pem': publicKey, 'private.pem': privateKey });
-    // A token of this kind (JWT) expires after its ttl, and when users or roles change. Tokens of the other kind last while they
-    // are used.
+    // An auth token of this kind (JWT) expires after its ttl, and when users or roles change. Auth tokens of the other
+    // kind last while they are used.
     const token = `jwt,pub-key=${file('public.pem')},priv-key=${file('private.pem')},sign-method=ES256,ttl=2s`;
     server = await startEtcd({ args: ['--auth-token', token, '--bcrypt-cost', '4'] });
     early = await openStore(login());
@@ -200,7 +203,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     logins = 0;
     const leases = Array.from({ length: 30 }, () => new Lease([freshKey()], 'me', 20_000));
     await Promise.all(leases.map((lease) => acquireOn(idle, lease)));
-    // One login for all requests; a busy machine needs another one when the new token has expired, too.
+    // All requests share one login. A busy machine needs another login if the new auth token has expired, too.
     expect(logins).toBeGreaterThan(0);
     expect(logins).toBeLessThan(5);
     await Promise.all(leases.map((lease) => releaseOn(idle, lease)));

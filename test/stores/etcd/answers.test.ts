@@ -11,15 +11,20 @@ import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { until } from '../../support/until.js';
 
-// Answers that are late, wrong or missing. A fake gateway in front of a real etcd gives them to the store.
+// In these tests the store gets late, wrong or missing answers, from a fake gateway in front of a real etcd.
 
-/** Milliseconds. The time limit of a release or an extension is a tenth of it, which a busy machine does not use up. */
+/**
+ * Milliseconds. The time limit of a release or an extension is a tenth of this time: long enough for a busy machine.
+ */
 const TTL = 40_000;
 
 /** Milliseconds; below the ttl, so that a test cannot pass because a key expired instead of being deleted. */
 const DELETED_WITHIN = 0.75 * TTL;
 
-/** The answer of a leader without the lease in memory, or of a deposed leader to a lease of the next term. */
+/**
+ * The answer of a leader that does not have the etcd lease in memory, or of a deposed leader that is asked for an etcd
+ * lease of the next term.
+ */
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
 const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
@@ -77,7 +82,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
     return (await server.holders()).some((name) => name.startsWith(`nestjs-redlock/lock/lock:${key}\0`));
   }
 
-  /** True if the request stores the lease. */
+  /** True if the request stores the keys of the lease. */
   const stores = ({ path, body }: GatewayRequest, lease: Lease): boolean => {
     if (path !== 'kv/txn') return false;
     const { success = [] } = JSON.parse(body) as { success?: { request_put?: { key: string } }[] };
@@ -315,7 +320,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
     });
   });
 
-  test('expires an unrenewed lock while others acquire and release locks with the same ttl', async () => {
+  test('expires an unrenewed lock while other locks with the same ttl are acquired and released', async () => {
     const store = await openStore();
     const forgotten = newLease(2_000);
     const began = performance.now();

@@ -43,7 +43,10 @@ interface Address {
   readonly port: number;
 }
 
-/** A gateway to etcd that can keep transactions, close their connections, and deliver them after the client gave up. */
+/**
+ * A gateway to etcd that can hold transactions back, close their connections, and deliver the transactions after the
+ * client has given up.
+ */
 async function startLateGateway(server: EtcdServer) {
   const kept: string[] = [];
   let isKeeping = false;
@@ -118,7 +121,7 @@ async function startLateGateway(server: EtcdServer) {
         const acquiring = redlock.acquire([key], { ...once, renew });
         acquiring.catch(() => undefined);
         await until(() => holds(key));
-        // The reply may still be on its way to the proxy: without the cut it would arrive after all.
+        // The reply may still be on its way to the proxy: without the cut, the reply would arrive after all.
         proxy.cut();
         await proxy.heal();
         await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
@@ -241,7 +244,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('limits the validity of a lock that joins the lease later', async () => {
+    test('limits the validity of a lock that begins to share the etcd lease later', async () => {
       const redlock = await newProcess(server);
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
@@ -262,7 +265,7 @@ async function startLateGateway(server: EtcdServer) {
       const began = performance.now();
       for (const lease of leases) await acquireOn(store, lease, { renewed: true });
       await until(async () => {
-        // An extension that is answered late is repeated in time.
+        // If the answer to an extension is late, the next try still comes in time.
         expect(await extendOn(store, leases[1]!, ttl).catch(() => 'no answer')).not.toBe(false);
         await delay(200);
         return !(await holds(left));

@@ -31,7 +31,9 @@ export async function contendOver(
   return verdict;
 }
 
-/** Keys of the locks that the server still has as held when all processes have been closed for longer than a ttl. */
+/**
+ * Keys of the locks that the server still stores as held after all processes have been closed for longer than a ttl.
+ */
 export async function orphansOn(server: PostgresServer, ttl = 1_000): Promise<string[]> {
   await delay(ttl);
   const looker = await server.client();

@@ -120,7 +120,8 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
 
   test('never lets two contenders hold a lock together, and their tokens grow', async () => {
     const both = await startPair('synchronous');
-    // The ttl outlasts the fail-over, so that holders at the death of the primary still hold their locks after it.
+    // The ttl outlasts the fail-over: a client that holds a lock when the primary dies still holds it after the
+    // fail-over.
     const [hold, ttl] = [1_200, 4_000];
     const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
       () => newProcess(both),

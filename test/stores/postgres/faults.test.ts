@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('ends a lock in time, and keeps no late lock, when it hangs', async () => {
+  test('ends a lock in time, and stores no lock of a late acquire, when it hangs', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -223,7 +223,7 @@ describe('a server', () => {
       lock.signal.addEventListener('abort', () => resolve(performance.now()));
     });
     mine.pause();
-    // A late statement would store this lock for longer than the test waits.
+    // If the server stored this lock late, the lock would last for longer than the test waits.
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     const told = await lost;
     expect(lock.loss).toBeInstanceOf(LockLostError);

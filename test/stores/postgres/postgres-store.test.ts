@@ -154,7 +154,7 @@ describe('fencing tokens', () => {
 });
 
 describe('a request', () => {
-  test('gets the same token when it is sent twice, and fails after its release', async () => {
+  test('gets the same token when it is sent twice, and fails after its lock is released', async () => {
     const store = await openStore();
     for (const kind of [undefined, SHARED, PERMITS]) {
       const lease = leaseOn([freshKey()], kind);
@@ -271,7 +271,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('lock no row for a second writer while the mark of the first writer is set (S22)', async () => {
+  test('do not make a second writer wait for the row lock while the mark of the first writer is set (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -281,7 +281,7 @@ describe('shared locks', () => {
     await looker.query('begin');
     try {
       await looker.query('select from redlock.locks where key = $1 for update', [`lock:${key}`]);
-      // A call that waited for the row would wait for ever.
+      // If `holdBack` waited for the row lock, it would wait for ever.
       expect(await store.holdBack({ ...waiter, number: 2 }, 10)).toBe(false);
     } finally {
       await looker.query('rollback');
@@ -289,7 +289,10 @@ describe('shared locks', () => {
   });
 });
 
-/** Keeps the mark of a key for a minute more: it lasts for two seconds, which a busy machine may use up. */
+/**
+ * Makes the mark of a key last for a minute more. By itself a mark lasts for two seconds, which a busy machine may use
+ * up.
+ */
 async function lengthenMark(key: string): Promise<void> {
   await looker.query(`update redlock.locks set mark_ends = mark_ends + interval '1 minute' where key = $1`, [
     `lock:${key}`,
@@ -649,7 +652,7 @@ describe('the tables of the store', () => {
     expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
-  test('lose in the sweep only rows with an old end and an old token', async () => {
+  test('lose only rows with an old end and an old token when the store cleans up', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);

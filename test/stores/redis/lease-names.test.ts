@@ -17,7 +17,7 @@ test('LeaseNames lists the Redis keys lease by lease, and within a lease kind by
   ]);
 });
 
-test('LeaseNames lists the keys of the present request after any earlier request', () => {
+test('LeaseNames lists only the keys of the present request, whatever the request before it was', () => {
   const names = new LeaseNames([markKey]);
   const [a, b, c] = [requestOf('a'), requestOf('b'), requestOf('c')];
   const named = (prefix: string, ...requests: (typeof a)[]): string => names.of(requests, prefix).join(' ');

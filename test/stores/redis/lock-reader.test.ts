@@ -132,7 +132,7 @@ describe('a lock with many readers', () => {
     return state.holders.map(({ id }) => id);
   }
 
-  test('shows each of 10,000 readers once, about 1,000 in a command', async () => {
+  test('shows each of 10,000 readers once, and reads about 1,000 of them with each command', async () => {
     const { node, inspection } = await nodeAndOther(() => Promise.resolve());
     const leases = Array.from({ length: 10_000 }, () => reader());
     for (let at = 0; at < leases.length; at += 500) await acquireAll(node, leases.slice(at, at + 500));
@@ -167,8 +167,8 @@ describe('a lock with many readers', () => {
         coming.push(reader(more + 50));
         await acquireOn(others, coming.at(-1)!);
       }
-      // An extension moves a reader of the next page from the set into the record before that page is read, and others move it
-      // back.
+      // An extension moves a reader of the next page from the set into the record before that page is read. Extensions
+      // of other readers move it back.
       const next = order[page + 1]?.find((id) => byId.has(id));
       if (next !== undefined) await extendOn(others, byId.get(next)!, TTL + 10_000 * (page + 2));
     });

@@ -438,7 +438,7 @@ describe('the ACQUIRE_PERMITS script', () => {
   test('grants exactly the required slot, or names the holder of that slot', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
-    // The holder is named from the record alone, and then from the set.
+    // First the record alone names the holder, and later the set.
     expect((await refused(b, exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
     expect(await granted(b, exactly(2))).toMatchObject({ slot: 2 });
     expect((await refused(leaseFor(), exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
@@ -465,7 +465,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(takenOf()).resolves.toBe('001');
     await expect(extend(TTL, b)).resolves.toBe('0');
     expect((await granted(c)).slot).toBe(0);
-    // A request that is too late, or for a node that is too young to vote, keeps the present slot.
+    // The lease keeps its present slot if the request is too late, or if the node does not vote yet (guard).
     expect(await acquire(c, { ...exactly(1), deadline: -500 })).toMatchObject({ granted: true, slots: [0] });
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
@@ -531,7 +531,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'a'))).resolves.toBe(2);
   });
 
-  test('fails when it runs again for a lease that was released, is kept or has lapsed', async () => {
+  test('fails when it runs again for a lease that was released, is kept for minHold or has lapsed', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const [released, kept, lapsed] = ['a', 'b', 'c'].map((key) => leaseFor(key)) as [Lease, Lease, Lease];
@@ -846,7 +846,7 @@ describe('the RAISE_PERMITS script', () => {
     },
   );
 
-  test('raises the token of a slot even if another slot has a larger token, which stays', async () => {
+  test('raises the token of a slot even if another slot has a larger token, and does not change that token', async () => {
     const [a, b] = [await hold(), await hold()];
     const { token } = await granted(a);
     const far = tokenAhead();
@@ -857,7 +857,7 @@ describe('the RAISE_PERMITS script', () => {
     await expect(tokenOf()).resolves.toBe(far);
   });
 
-  test('changes nothing for a lease that is released, kept, lapsed, in another slot or not held', async () => {
+  test('changes nothing for a lease that is released, kept for minHold, lapsed, in another slot or not held', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcde') await hold(key, { ttl: 2 * TTL });
@@ -885,7 +885,7 @@ describe('the RAISE_PERMITS script', () => {
     }
   });
 
-  test('raises a token far ahead of the clock only together with the marker', async () => {
+  test('raises a token far beyond the clock only if it raises the marker, too', async () => {
     const lease = await hold();
     const far = tokenAhead();
     await expect(raise(lease, far)).resolves.toBe(0);
@@ -1165,7 +1165,8 @@ class RandomWalk {
     const lease = alone();
     const reply = await acquireAlone(lease);
     if (reply instanceof Error) throw reply;
-    // A record may outlive a lease whose end the test has moved. Then no lease is held, and the request is refused.
+    // The test moves the ends of leases, but not the end of their record. The record can therefore cause a refusal
+    // although all its leases have lapsed.
     if (!reply.granted) return;
     assert.equal(this.#holders.size, 0);
     assert(reply.token > this.#largest);
@@ -1213,7 +1214,7 @@ describe('the scripts for permits', () => {
     const past = leases.slice(1).flatMap(({ id }) => [Date.now() - 5_000, id]);
     await redis.zadd(holdersKey(PREFIX, 'k'), ...past);
     expect(await granted(leaseFor('k', { permits: 1_000 }))).toMatchObject({ slot: expect.any(Number) });
-    // The first request removes some of the lapsed holders only, and never a holder that has not lapsed.
+    // The first request removes only some of the lapsed holders, and never a holder that has not lapsed.
     expect(await redis.zcard(holdersKey(PREFIX, 'k'))).toBeGreaterThan(800);
     const next = Array.from({ length: 998 }, () => leaseFor('k', { permits: 1_000 }));
     for (let at = 0; at < 998; at += 100) {
@@ -1377,7 +1378,7 @@ describe('the queue of a key with permits', () => {
     const newcomer = await ask(leaseFor());
     expect(newcomer).toEqual([-4, writer.name, expect.any(Number)]);
     expect(readAcquirePermitsReply(newcomer)).toMatchObject({ granted: false, holder: { owner: 'host:x' } });
-    // A mark does not keep out a caller that came earlier, with or without a queue here.
+    // A mark does not keep out a caller that began to wait earlier, even if this node has no queue for that caller.
     const early = waiterOf('e');
     expect(await acquire(leaseFor(), { waiter: early, waited: 5_000, ordered: false })).toMatchObject({
       granted: true,
@@ -1411,7 +1412,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('keeps the last token before the first permit in the record', async () => {
+  test('keeps in the record the last token from before the first permit', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1472,7 +1473,7 @@ describe('the queue of a key with permits', () => {
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('refuses later requests of the command whose first grant has set the mark of a writer', async () => {
+  test('refuses the remaining requests of a command if its first grant has set the mark of a writer', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];

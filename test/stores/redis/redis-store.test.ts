@@ -56,7 +56,7 @@ function redlockOn(node: RedisStore): Redlock {
   return redlockOver([node], PATIENT);
 }
 
-/** Locks that give up soon, for requests without an answer. */
+/** Locks with a short time limit for each request, for tests in which the server does not answer. */
 function hastyRedlockOn(node: RedisStore): Redlock {
   return redlockOver([node], { nodeTimeout: 100 });
 }
@@ -178,7 +178,7 @@ describe('no key is left', () => {
     ['a node that confirmed the longer ttl', false],
     ['a node whose confirmation was lost', true],
   ])(
-    'by a pending release of an extended lock after its first ttl has passed: %s (S6)',
+    'after the pending release of an extended lock, even when the first ttl has passed: %s (S6)',
     async (_what, lost) => {
       const proxy = await startTcpProxy(server);
       ends.push(() => proxy.close());
@@ -223,21 +223,24 @@ describe('no key is left', () => {
   test.each([
     ['a key that is kept for minHold', 20_000],
     ['a freed record after minHold', 100],
-  ])('except %s, after a release while the server was down', async (_what, minHold) => {
-    const proxy = await startTcpProxy(server);
-    ends.push(() => proxy.close());
-    const redlock = redlockOn(await openNode(proxy.url));
-    const lock = await redlock.acquire(['k'], { ...once, ttl: 60_000, minHold });
-    proxy.cut();
-    proxy.refuse();
-    await lock.release();
-    await delay(500);
-    await expect(looker.pttl('lock:{k}')).resolves.toBeGreaterThan(30_000 + LINGER_MS);
-    proxy.heal();
-    const left = Math.max(0, minHold - 500);
-    await until(async () => (await looker.pttl('lock:{k}')) <= left + LINGER_MS, RELEASED_WITHIN);
-    await expect(countLocks(looker)).resolves.toBe(left > 0 ? 1 : 0);
-  });
+  ])(
+    'after a release without a connection, once the node is connected again, except %s',
+    async (_what, minHold) => {
+      const proxy = await startTcpProxy(server);
+      ends.push(() => proxy.close());
+      const redlock = redlockOn(await openNode(proxy.url));
+      const lock = await redlock.acquire(['k'], { ...once, ttl: 60_000, minHold });
+      proxy.cut();
+      proxy.refuse();
+      await lock.release();
+      await delay(500);
+      await expect(looker.pttl('lock:{k}')).resolves.toBeGreaterThan(30_000 + LINGER_MS);
+      proxy.heal();
+      const left = Math.max(0, minHold - 500);
+      await until(async () => (await looker.pttl('lock:{k}')) <= left + LINGER_MS, RELEASED_WITHIN);
+      await expect(countLocks(looker)).resolves.toBe(left > 0 ? 1 : 0);
+    },
+  );
 
   test('except the mark of a tick, which a pending release stores even after the ttl', async () => {
     const proxy = await startTcpProxy(server);

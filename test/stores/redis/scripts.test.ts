@@ -335,7 +335,7 @@ describe('the ACQUIRE script', () => {
     await expect(acquire(lease)).resolves.toBe(token + 7);
   });
 
-  test('fails when it runs again for a lease that was released, is kept or has lapsed', async () => {
+  test('fails when it runs again for a lease that was released, is kept for minHold or has lapsed', async () => {
     const [released, kept, lapsed] = [leaseFor('released'), leaseFor('kept'), leaseFor('lapsed')];
     for (const lease of [released, kept, lapsed]) await granted(lease);
     kept.acquired(performance.now(), TTL);
@@ -1140,7 +1140,10 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told, stop: () => client.disconnect() };
   }
 
-  /** For each listener, its messages since the last call. Awaits a last message, because others may be under way. */
+  /**
+   * For each listener, its messages since the last call. Sends and awaits a last message, because earlier messages may
+   * still be under way.
+   */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -1152,7 +1155,7 @@ describe('the queue of a key', () => {
     return `${after} ${released?.id ?? '-'} ${waiter.number}:${waiter.owner}`;
   }
 
-  /** The waiters in their order, without the turn and the stand-bys. */
+  /** The waiters in their order, without the entries for the turn and for the stand-bys. */
   function queue(key = 'k'): Promise<string[]> {
     return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
   }
@@ -1225,7 +1228,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies waiters of a release in order: the first at once, the next two as stand-bys', async () => {
+  test('notifies waiters of a release in order: the first asks at once, the next two a little later (stand-bys)', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const holder = await holding();
     for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
@@ -1430,10 +1433,10 @@ describe('the queue of a key', () => {
     ['no record', undefined, true],
     ['a record that has lapsed', { life: LINGER_MS }, true],
     ['a record that is held', {}, false],
-    ['a record that is kept', { state: 'K' }, false],
+    ['a record that is kept for minHold', { state: 'K' }, false],
     ['a record that is held for ever', { life: Infinity }, false],
   ])(
-    'notifies the next waiter when one leaves, but only if the lock is free: %s',
+    'notifies the next waiter when a waiter leaves, but only if the lock is free: %s',
     async (_name, record, isTold) => {
       const [first, second] = [await listener('a'), await listener('b')];
       await holding();
@@ -1441,7 +1444,7 @@ describe('the queue of a key', () => {
       await wait(second.waiter, 500);
       await redis.del('lock:{k}');
       if (record) await write('k', record);
-      // A waiter that is not in the queue passes no turn on.
+      // A waiter that is not in the queue notifies nobody when it leaves.
       await leave(waiterOf('c'));
       await leave(first.waiter);
       expect(await toldTo([second])).toEqual([isTold ? [message(0, undefined, second)] : []]);

@@ -102,7 +102,10 @@ test('shared locks work after a SCRIPT FLUSH at any time', async () => {
   await expect(store.read(['k'])).resolves.toMatchObject([{ holders: [{ id: other.id }] }]);
 });
 
-/** Keeps the mark of `k` for longer than a busy machine takes: it lasts for two seconds. */
+/**
+ * Makes the mark of `k` last for the whole test. By itself a mark lasts for two seconds, which a busy machine may use
+ * up.
+ */
 async function lengthenMark(): Promise<void> {
   await redis.pexpire(markKey('lock:', 'k'), TTL);
 }

@@ -190,7 +190,9 @@ function setMark(waiter: WaiterId, waited = 0): Promise<unknown> {
   return run(HOLD_BACK, packHoldBack(waiter, waited * 1_000, PREFIX));
 }
 
-/** Sets a mark, and keeps it for longer than a busy machine takes: by itself it lasts for two seconds. */
+/**
+ * Sets a mark that lasts for the whole test. By itself a mark lasts for two seconds, which a busy machine may use up.
+ */
 async function holdBack(waiter: WaiterId, waited?: number): Promise<void> {
   await setMark(waiter, waited);
   await lengthenMarks(waiter.keys);
@@ -233,7 +235,10 @@ function expectAbout(actual: number, expected: number): void {
   expect(actual).toBeGreaterThan(expected - PATIENCE);
 }
 
-/** Expects a record to expire after `life` milliseconds, or a little sooner, and the keys beside it soon after it. */
+/**
+ * Expects a record to expire after `life` milliseconds, or a little sooner, and the set and the hash of its holders
+ * soon after the record.
+ */
 async function expectToOutlive(key: string, life: number): Promise<void> {
   const left = await redis.pttl(recordKey(PREFIX, key));
   expectAbout(left, life);
@@ -289,7 +294,7 @@ describe('readers', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('exclude a writer, and the refusal names the reader that ends last', async () => {
+  test('exclude a writer, and the refusal names the reader whose lock expires last', async () => {
     const [short, last, middle] = [
       reader('k', { ttl: SHORT }),
       reader('k', { owner: 'last' }),
@@ -481,7 +486,8 @@ describe('readers', () => {
       await redis.hset('lock:{k}:s', '0', '5', 'n', '2', 'f', '1');
       await redis.setrange('lock:{k}', 0, state);
       await redis.pexpire('lock:{k}', LINGER_MS);
-      // A record in another state does not show that an earlier reader has ended. Then only the deadline refuses it (S16).
+      // If the record has another state, the script cannot know that an earlier reader has ended. Then only the
+      // deadline can stop a late request of that reader (S16).
       const known = state === 'S' ? [old, last] : [last];
       for (const ended of known) await expect(acquire(ended)).rejects.toThrow(ENDED);
       const [lease, second] = [reader(), reader()];
@@ -496,7 +502,7 @@ describe('readers', () => {
   });
 });
 
-describe('the end of a reader', () => {
+describe('the expiry of a reader', () => {
   test('comes after its own ttl even if other readers renew, and removes the reader', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT, owner: 'dead' }), reader('k', { owner: 'alive' })];
     await granted(dead);
@@ -749,7 +755,7 @@ describe('the token of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('can be raised far ahead of the clock only together with the marker', async () => {
+  test('can be raised far beyond the clock only if the marker is raised, too', async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
@@ -839,7 +845,7 @@ describe('the mark of a waiter', () => {
     }
     await releaseAll(holding);
     await expect(granted(writer(), { waiter: waiting, waited: 100 })).resolves.toBeGreaterThan(0);
-    // Without the mark, one reader after the other is granted, and the writer never is.
+    // Without the mark, reader after reader acquires the lock, and the writer never acquires it.
     await redis.flushall();
     holding = [reader()];
     await ask(holding);
@@ -903,7 +909,7 @@ describe('the queue of a key with readers', () => {
     for (const each of all) each.stop();
   }
 
-  test('notifies adjacent readers together after a writer, and the next two waiters as stand-bys', async () => {
+  test('notifies adjacent readers together after a writer; the next two waiters ask a little later (stand-bys)', async () => {
     const all = await listeners(['shared', 'shared', 'shared', 'exclusive', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
@@ -1123,7 +1129,7 @@ describe('the scripts for a key with several holders', () => {
   });
 
   test.each(['h', 's'])(
-    'READ fails on a value of another type under :%s, and still returns other locks (S19)',
+    'READ fails on a value of another type in a key that ends in :%s, and still returns other locks (S19)',
     async (name) => {
       await ask([reader('a', { ttl: SHORT }), reader('b', { ttl: SHORT })]);
       const lease = reader(['a', 'b']);

@@ -56,7 +56,7 @@ async function watchOver(sentinels: readonly RedisServer[], options: RedisOption
   return { watch, client, told };
 }
 
-test('a MasterWatch reports each change at a Sentinel, and no difference between Sentinels', async () => {
+test('a MasterWatch reports each new master that a Sentinel names, and ignores differences between Sentinels', async () => {
   const [leading, behind] = await Promise.all([startSentinel(7_001), startSentinel(7_002)]);
   const { told } = await watchOver([behind, leading]);
   await change(leading, 7_003);
@@ -68,7 +68,7 @@ test('a MasterWatch reports each change at a Sentinel, and no difference between
   expect(told.map(({ port }) => port)).toEqual([7_003, 7_004, 7_004]);
 });
 
-test('a MasterWatch reports a change during a connect only when the client is ready', async () => {
+test('a MasterWatch that finds a new master during a connect reports it only after the client is ready', async () => {
   const sentinel = await startSentinel(7_001);
   const [connecting, ready] = [await watchOver([sentinel]), await watchOver([sentinel])];
   connecting.client.status = 'connecting';

@@ -98,7 +98,7 @@ test('a StallDetector ends a dead connection even if its commands time out in th
 
 test('a StallDetector reports no silence if an answer was pending while the thread was blocked', () => {
   silence.asked();
-  // The timer is late: the loop runs timers before it reads sockets.
+  // The timer is late: the event loop runs timers before it reads sockets.
   jest.advanceTimersByTime(1_000);
   jest.runOnlyPendingTimers();
   silence.answered();

@@ -55,6 +55,6 @@ test('a Subscriber keeps its connection when a blocked thread could not read the
   subscriber.close();
   await other.terminate();
   expect(ended).toBe(0);
-  // The first request subscribes, and the others check that the connection still answers.
+  // The first request subscribes, and the later requests check that the connection still answers.
   expect(asked).toBeGreaterThan(1);
 });
