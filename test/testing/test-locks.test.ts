@@ -463,7 +463,7 @@ describe('expectLocked', () => {
     expectLocked(locks, 'a', { state: 'released' });
   });
 
-  test('says that nothing was acquired, and names an unknown option', () => {
+  test('throws an error that says that nothing was acquired, or names an unknown option', () => {
     expect(() => expectLocked(locks, 'a')).toThrow('These were acquired: none');
     expect(() => expectLocked(locks, 'a', { timeToLive: 1 } as object)).toThrow(
       'Unknown option `timeToLive`',

@@ -176,7 +176,7 @@ describe('a result that only looks like a stream or an Observable, or that has e
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('does not get a call of its `getStream` unless it is a StreamableFile', async () => {
+  test('does not have its `getStream` called unless it is a StreamableFile', async () => {
     let calls = 0;
     await service.give(newKey(), { getStream: () => void calls++ });
     expect(calls).toBe(0);
