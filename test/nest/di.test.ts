@@ -114,7 +114,7 @@ describe('an application without a server', () => {
   @Module({ imports: [memory()], providers: [Service, Mails] })
   class AppModule {}
 
-  test('locks, and marks held locks as lost when it closes', async () => {
+  test('acquires locks, and marks held locks as lost when it closes', async () => {
     const context = await NestFactory.createApplicationContext(AppModule, { logger: false });
     await expect(context.get(Service).run()).resolves.toBe('sent under run');
     const lock = await context.get(LockService).acquire('key');

@@ -161,7 +161,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
 });
 
 describe('a call does not join (S18)', () => {
-  test('at the same time as another nested call', async () => {
+  test('while another nested call has joined the lock', async () => {
     const results = await service.outer(() => Promise.allSettled([service.inner(), service.inner()]));
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({

@@ -75,7 +75,7 @@ describe('TestLocks', () => {
     await (await service.acquire('order')).release();
   });
 
-  test('ends a lock without renewal at the end of its ttl, in fake time', async () => {
+  test('ends a lock that is not renewed when its ttl has passed in fake time', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000, renew: false });
     await jest.advanceTimersByTimeAsync(9_000);

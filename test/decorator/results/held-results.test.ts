@@ -56,7 +56,7 @@ async function start(): Promise<INestApplication> {
   return startApp({ providers: [Service] }, { nodes: 'memory', shutdownTimeout: 60_000 });
 }
 
-/** Closes the application. The shutdown waits for every run, so it also shows that all runs have ended. */
+/** Closes the application. The shutdown waits for every run, so this call also shows that all runs have ended. */
 async function close(application: INestApplication): Promise<void> {
   let isClosed = false;
   void application.close().then(() => (isClosed = true));
@@ -376,7 +376,7 @@ describe('an async iterable', () => {
     await until(() => isFree(key));
   });
 
-  test('releases the lock when its reader stops, even if it then yields one more value', async () => {
+  test('releases the lock when its reader stops, even if the iterable then yields one more value', async () => {
     const key = newKey();
     const rows = service.rows(key);
     for await (const row of rows) {
