@@ -43,7 +43,7 @@ describe('the first waiter of a process', () => {
       ask(false),
     ],
     [
-      'sleeps until the lock can lapse when it is already in the queue of the queue node',
+      'sleeps until the lock can lapse when the waiter is already in the queue of the queue node',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
       sleep(350),
     ],
