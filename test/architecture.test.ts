@@ -129,7 +129,7 @@ describe('the linter', () => {
   );
 
   test.each(places)(
-    'refuses exactly the imports in lib/$from that the table does not allow',
+    'refuses exactly the imports in lib/$from that are not in the table of allowed imports',
     ({ from, folder }) => {
       const refused = findings
         .filter(({ filename, code }) => {

@@ -53,7 +53,7 @@ test.each([
 });
 
 test.each(files)(
-  '%s may by default only read the repository, and pins each action to a commit',
+  '%s has by default only the permission to read the repository, and pins each action to a commit',
   async (file) => {
     const text = await readFile(file, 'utf8');
     expect(text).toMatch(/^permissions:\n {2}contents: read\n\n/m);

@@ -28,7 +28,7 @@ export class Bench {
     return readFile(join(this.out, name), 'utf8');
   }
 
-  /** Returns the medians of a table of a group by contender and figure; by default of the first table. */
+  /** Returns a function that finds the median of a contender's figure in one table of a group, by default the first. */
   async medians(group: string, title?: string): Promise<(name: string, figure: string) => number> {
     const { results } = JSON.parse(await this.file('results.json')) as {
       results: Record<

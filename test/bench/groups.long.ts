@@ -16,8 +16,8 @@ test('the benchmark measures allocations, keys left in Redis, server time and a 
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
 
-  // A cycle is two round trips, so four messages are held back. The work of the proxy is part of the half millisecond:
-  // it takes longer on a busy machine, and the proxy then holds messages back for less.
+  // A cycle is two round trips, so four messages are held back. The added half millisecond includes the work of the
+  // proxy. On a busy machine this work takes longer, and the proxy then holds each message back for less time.
   const [, heldBack] = /holds each message back for\s+(\d+\.\d+) ms/.exec(output) ?? [];
   const network = await bench.medians('network');
   for (const name of ['raw', 'ours'])
@@ -84,7 +84,7 @@ test('the benchmark counts the round trips of permits on three nodes', async () 
   await bench.run('permits', '--only', 'ours', '--nodes', '3', '--effort', '0.02');
   const permits = await bench.medians('permits');
   expect(permits('3 permits, load 0.3', 'asked')).toBeGreaterThan(0);
-  // A granted request needs one round trip, or one more.
+  // A granted request needs one round trip or two.
   expect(permits('50 permits, load 0.3', 'first')).toBeGreaterThan(50);
 });
 

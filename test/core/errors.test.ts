@@ -24,7 +24,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
     expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
   });
 
-  test('advises both a method and a call of the service what to do', () => {
+  test('contains advice for a method with @WithLock and for a caller of LockService', () => {
     expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(
       `${wait}give \`retry\` a longer \`timeout\`, or, where one run is enough, use \`onBusy: 'skip'\` of \`@WithLock\` or ` +
         '`tryAcquire` of `LockService`.',

@@ -53,7 +53,7 @@ describe('infoOf reports a key as', () => {
   });
 });
 
-describe('infoOf reports as remaining the longest time for which a quorum stores one id', () => {
+describe('infoOf reports as the remaining time the longest time for which a quorum stores one id', () => {
   test.each<[string, LockVote[], number, number]>([
     ['on one node', [has('x', 300)], 1, 300],
     ['on three nodes with the same id', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],
@@ -81,8 +81,8 @@ describe('infoOf reports the fencing token on which a quorum agrees', () => {
     ['when one of three nodes has a larger token', [has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     ['when one of three nodes has a smaller token', [has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
     // The lock's token cannot be determined while a node is down.
-    ['not when two nodes differ and one is down', [has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
-    ['not without a quorum', [free, has('x', 1, 7), free], 2, undefined],
+    ['but none when two nodes differ and one is down', [has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
+    ['but none without a quorum', [free, has('x', 1, 7), free], 2, undefined],
   ])('%s', (_name, votes, quorum, token) => {
     expect(infoOf('k', votes, quorum).fencingToken).toBe(token);
   });

@@ -56,7 +56,7 @@ test('SlotList skips a member that is removed during iteration, and visits all o
   expect(seen.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 4, 6, 7, 8]);
 });
 
-test('SlotList keeps one object in two lists, with a property of the object for each list', () => {
+test('SlotList keeps one object in two lists, when each list uses its own property of the object', () => {
   const { list, guests } = listOf(3);
   const others = new SlotList<'other', Guest>('other');
   for (const guest of guests.toReversed()) others.add(guest);

@@ -26,7 +26,7 @@ class Sample {
 }
 
 describe('a locked method', () => {
-  test('has all metadata from below @WithLock, and keeps its name and length', () => {
+  test('has all metadata of decorators below @WithLock, and keeps its name and length', () => {
     class Service {
       @WithLock('key')
       @SetMetadata('string key', 1)
@@ -41,7 +41,7 @@ describe('a locked method', () => {
     expect(run).toHaveLength(2);
   });
 
-  test('has the metadata from above @WithLock', () => {
+  test('has the metadata of decorators above @WithLock', () => {
     class Service {
       @SetMetadata(MARK as unknown as string, 'above')
       @WithLock('key')
@@ -84,7 +84,7 @@ describe('an object that Nest did not create', () => {
     }
   }
 
-  test('rejects with advice, and does not run the method', async () => {
+  test('rejects a call of its locked method with advice, and does not run the method', async () => {
     const error = await new Service().run().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(RedlockError);
     expect(error).toMatchObject({

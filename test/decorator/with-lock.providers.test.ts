@@ -418,7 +418,7 @@ describe('start-up fails without a module', () => {
     );
   });
 
-  test('with an error that names the missing instance of InjectLockService', async () => {
+  test('with an error that names the missing instance that @InjectLockService needs', async () => {
     @Injectable()
     class Service {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}

@@ -22,8 +22,8 @@ test('each example has a test', async () => {
 });
 
 /**
- * Starts examples with a tick each second, and counts their runs. The count lasts until two runs for each tick would
- * exceed the largest possible number of ticks. A busy machine delays or drops runs, so the count can be smaller.
+ * Starts examples with a tick each second, and counts their runs. The count lasts so long that two runs for each tick
+ * would be more than the largest possible number of ticks. A busy machine delays or drops runs, so there can be fewer.
  *
  * @returns the runs, and the largest possible number of ticks since the start
  */

@@ -166,7 +166,7 @@ describe('collectLockMetrics', () => {
     await expect(valueOf('redlock_acquired_total', { lock: 'other', module: 'billing' })).resolves.toBe(1);
   });
 
-  test('does not count a hold that began before the collection', async () => {
+  test('does not count a held lock that was acquired before the collection began', async () => {
     stop();
     stop = () => undefined;
     const lock = await service.acquire('a');
@@ -232,7 +232,7 @@ describe('collectLockMetrics', () => {
   });
 });
 
-test('collectLockMetrics counts under "other" beyond `maxLabels` labels', async () => {
+test('collectLockMetrics counts all labels after the first `maxLabels` labels under "other"', async () => {
   stop = collectLockMetrics({ registry, maxLabels: 2 });
   for (const label of ['a', 'b', 'c', 'd', 'a']) await service.withLock('key', { label }, () => undefined);
   const counts = (await samples('redlock_acquired_total')).map(({ labels, value }) => [
@@ -254,7 +254,7 @@ test('the function that collectLockMetrics returns removes the metrics from the 
   expect(register.getMetricsAsArray()).toEqual([]);
 });
 
-test('collectLockMetrics names invalid options', () => {
+test('collectLockMetrics throws errors that name invalid options', () => {
   expect(() => collectLockMetrics({ maxLabels: 0 })).toThrow('Expected `maxLabels`');
   for (const other of [{}, null, 'default'] as unknown as Registry[]) {
     const collect = (): unknown => collectLockMetrics({ registry: other });

@@ -31,7 +31,7 @@ describe('at most one claim holds the lock within its validity (J1), with', () =
     ['three nodes with fast clocks, extensions, and losses of data one after the other', {}, 416_673],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });

@@ -72,7 +72,7 @@ enum {
   READER_BESIDE_WRITER, // a reader joins a writer like readers
   HALF_IS_ENOUGH,
   NO_FLOOR,
-  ROW_FORGOTTEN, // a slot's token may equal the token before
+  ROW_FORGOTTEN, // a slot's token may equal the previous token of the slot
   RECORD_NOT_LIFTED_BY_GRANTS, // grants of a slot
   RECORD_NOT_LIFTED_BY_RAISES,
   PERMIT_RAISES_ANY_TOKEN, // if the claim has the slot, whatever the slot's last token

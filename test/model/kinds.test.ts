@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
 // kinds.c searches tokens of readers, writers and permits over several nodes, with any number of duplicates and without
-// clocks. members.test.ts shows its assumptions about one node.
+// clocks. members.test.ts shows that the assumptions of kinds.c about one node are true.
 
 // These searches add the steps of other claims, also of other readers. kinds.c explains why the other searches do not
 // need these steps.
@@ -60,7 +60,7 @@ describe('tokens of claims that exclude each other differ and increase in real-t
     ['two permits, and other claims, over two nodes', { nodes: 2, permits: 2, others: 1 }, 42_526],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
@@ -92,7 +92,8 @@ describe('the search finds a violation when', () => {
 });
 
 describe('a reader that raises to a smaller token than the node granted to it', () => {
-  // Only a duplicate of an acquisition leads to this, after the reader had lapsed and another claim held the lock.
+  // The node grants the larger token to a duplicate of the acquisition, after the reader has lapsed and another claim
+  // has held the lock.
   const given = { readers: 1, writers: 1, own: 0 };
 
   test('gets the token of a writer when the node accepts the raise', () => {

@@ -41,17 +41,17 @@ export interface ModeRules {
   readonly joinsByToken: boolean;
   /** Each holder has an end of its own. */
   readonly ownEnds: boolean;
-  /** Each slot has a row of tokens of its own. */
+  /** Each slot has its own last token, from which its next token counts up. */
   readonly rows: boolean;
-  /** The tokens of a phase are above those of all phases before. */
+  /** The tokens of a phase are larger than the tokens of all earlier phases. */
   readonly floor: boolean;
   /** A lease that asks for exactly another slot gives up its present one. */
   readonly givesUp: boolean;
-  /** The node does not extend a lease that asks with another slot. */
+  /** An extension that names another slot than the lease has on the node does not extend the lease. */
   readonly knowsSlot: boolean;
   /** The node does not raise a lease with a larger token, which a later grant gave it. */
   readonly refusesLowerRaise: boolean;
-  /** A release frees only the releasing lease's own hold. */
+  /** A release removes only the lease that it names, and no other holder. */
   readonly releasesOwn: boolean;
 }
 
@@ -106,7 +106,7 @@ export class ManyHolders {
     return { mode, permits };
   }
 
-  /** Sets a holder's end to the one that the node shows, which is exact only to the duration of its answer. */
+  /** Sets a holder's end to the end that the node shows, which may be wrong by the duration of the answer. */
   correctEnd(name: string, id: string, end: number): void {
     const key = this.#keys.get(name);
     const held = key?.holders.get(id);
@@ -240,7 +240,7 @@ export class ManyHolders {
     this.#keys.set(name, key);
   }
 
-  /** Returns the state of a key, or an empty one after the linger of its last hold. */
+  /** Returns the state of a key, or an empty state when the linger after its last holder has passed. */
   #key(name: string, now: number): Key {
     const key = this.#keys.get(name);
     if (key && now < key.until + this.rules.linger) return key;

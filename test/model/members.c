@@ -43,7 +43,7 @@ enum {
   RIGHT,
   EXTENDS_BY_END_ALONE, // without a look at the record
   RAISES_BY_END_ALONE,
-  FIRST_KEEPS_MEMBERS, // those of the earlier phase
+  FIRST_KEEPS_MEMBERS, // the members of the earlier phase
   FIRST_DOES_NOT_COUNT_UP,
   NO_FLOOR,
   RECORD_NOT_LIFTED, // tokens of slots do not raise it

@@ -26,7 +26,7 @@ describe('tokens increase, a lost claim does not count, and no claim revives aft
       52_838,
     ],
   ])('%s', (_what, given, readers, permits) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search({ ...given, mode: SHARED })).toEqual({ states: readers, broken: undefined });
     expect(search({ ...given, mode: PERMITS })).toEqual({ states: permits, broken: undefined });
   });

@@ -105,7 +105,7 @@ class Conversation {
   readonly #random: Random;
   #keys: Readonly<Record<string, string>> = {};
   #leases: Lease[] = [];
-  /** Leases that others have replaced. Their extensions and releases may still arrive. */
+  /** Leases that newer leases have replaced. Their extensions and releases may still arrive. */
   #late: Lease[] = [];
   readonly #granted = new Set<Lease>();
   #state = new ManyHolders(RULES);
@@ -165,7 +165,7 @@ class Conversation {
   /** Sends a message, and compares the answer with the rules at each time at which the store may have executed it. */
   async #exchange({ name, send, rule }: Message): Promise<object | undefined> {
     const before = this.#state;
-    // The message follows from the holders at `#now`. A later reading would overlook a hold that ends in between.
+    // The message was chosen for the holders at `#now`. A later time would overlook a holder that ends in between.
     const from = this.#now;
     const answers = await send();
     const found = await this.node.store.read!(Object.values(this.#keys));
@@ -344,7 +344,10 @@ class Conversation {
     return { slots: keys.map(() => this.#random(kind.permits)), exactly: this.#random(4) === 0 };
   }
 
-  /** Returns the lease for a request. Replaces a lease whose hold has ended: `record.ts` models a second request for it. */
+  /**
+   * Returns the lease for a request. A new lease replaces a granted lease that holds nothing any more, because
+   * `record.ts` models a second request for one lease.
+   */
   #oneToAsk(index: number): Lease {
     const lease = this.#leases[index]!;
     const isHeld = lease.keys.some(
@@ -414,7 +417,7 @@ function memoryNode(): Promise<Node> {
 
 async function redisNode(): Promise<Node> {
   const client = server.client();
-  // One of several nodes has a marker.
+  // A node has a marker only if it is one of several nodes.
   const store = new RedisStore(openClient(server.url), true, newFleet(false, true));
   await store.connect();
   return {
@@ -466,7 +469,7 @@ const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['all slots share one series of tokens', { rows: false }, ['permits']],
   ['a new slot gets a token below earlier tokens', { floor: false }, ['permits']],
   ['a lease keeps its slot when it asks for exactly another slot', { givesUp: false }, ['permits']],
-  ['a node extends a lease that asks with another slot', { knowsSlot: false }, ['permits']],
+  ['a node extends a lease although the extension names another slot', { knowsSlot: false }, ['permits']],
   ['a node raises a lease with a larger token', { refusesLowerRaise: false }, ['shared']],
   ['a release frees all holders', { releasesOwn: false }, ['shared']],
 ];

@@ -31,8 +31,8 @@ const LINGER = steps(LINGER_MS);
 const GUARD_MS = 30;
 const LONG_MS = 60_000;
 /**
- * The test waits for an end that is closer than this. It does not judge a message during which a lock lapsed, because
- * either may have come first.
+ * The test waits until an end that is closer than this has passed. It does not judge a message during which a lock
+ * lapsed, because the node may have executed the message before or after the lapse.
  */
 const CLOSE = steps(4);
 
@@ -144,7 +144,7 @@ class Conversation {
       if (kind < 6) this.#renewLease(this.#random(LOCKS.length));
       else if (kind < 12) {
         const { forgets } = await this.node.pass(this.#random);
-        // A lease from before would be far beyond its deadline.
+        // The deadlines of the earlier leases have passed long ago.
         if (forgets) this.#renewLeases();
       } else if (kind < 22 && this.node.tamper) {
         await this.node.tamper(this.#random);
@@ -314,7 +314,7 @@ class Conversation {
     return this.node.guardMs > 0 && records.born === undefined ? { ...records, born: now } : records;
   }
 
-  /** Returns a lease to raise, which mostly has a record: the node refuses others. */
+  /** Returns a lease to raise, mostly one with a record: the node does not raise a lease without a record. */
   #oneToRaise(): Lease {
     const ids = new Set([...this.#state.records.values()].map(({ id }) => id));
     const owners = this.#leases.filter((lease) => ids.has(this.#claims.of(lease).id));

@@ -116,7 +116,7 @@ describe('the search finds no violation when', () => {
   });
 });
 
-test('a known gap: a claim counts after a later grant when the node restarts with older data and its clock falls', () => {
+test('a known gap: an earlier claim counts again after a later grant when the node restarts with older data and its clock falls', () => {
   const scope = withRules({ guard: 6 }, { crashes: 1 });
   expect(search(scope).counterexample?.broken).toMatch(/^(extending|duplicate):/);
 });

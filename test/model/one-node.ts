@@ -186,7 +186,7 @@ function* duplicates(world: OneNode, { rules, ttl }: NodeScope): Generator<Step<
   const { token } = granted;
   yield {
     event: `the claim acquires again: ${token}`,
-    // The validity counts from the first send, so it ends before the record's hold.
+    // The validity counts from the first send, so it ends while the record is still held.
     state: { ...world, watched: 'held', token, sure: max(world.sure, record.end - rules.linger - clock) },
     broken:
       world.last !== WATCHED

@@ -1,6 +1,7 @@
 // This search shows J1 for permits over several nodes: at most n claims hold n permits. Each holder has a majority of nodes
 // for one and the same slot. If nodes gave different slots, the claim asks once more, for exactly the slot of the largest
-// group (the mend). A node then frees the lease's present slot, and grants the other slot if it is free.
+// group; names with MEND refer to this second request. A node then frees the lease's present slot, and grants the other
+// slot if it is free.
 //
 // The search has claims of permits and exclusive claims. A node executes a message at any time, in any order, any number of
 // times, or never, also after the claim has ended; messages have no deadline. The search has no clock. A node keeps a grant

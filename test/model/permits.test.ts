@@ -25,7 +25,7 @@ describe('no two holders have the same slot, and no permit is held beside an exc
     ['five nodes', { nodes: 5 }, 22_415],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });

@@ -41,7 +41,7 @@ enum {
   NO_WRITE_BACK,
   RAISE_ANY_TOKEN, // if the claim holds the lock, whatever the record's token
   RAISE_ANY_TOKEN_AND_LOWER_IT,
-  RAISE_ANY_OWNER, // if the record's token is not larger, whoever owns the record
+  RAISE_ANY_OWNER, // if the record's token is not larger, also if another claim owns the record
   RAISE_BLIND,
   ONE_NODE_IS_ENOUGH,
   HALF_IS_ENOUGH,

@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// quorum.c searches tokens over several nodes, without clocks. one-node.test.ts shows its assumptions about one node.
+// quorum.c searches tokens over several nodes, without clocks. one-node.test.ts shows that the assumptions of quorum.c
+// about one node are true.
 
 const LONG: [string, SearchSettings, number][] = [['four nodes', { nodes: 4 }, 1_018_803]];
 
@@ -19,7 +20,7 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
     ['three nodes, with a raise on all of them', { nodes: 3, agreed: 0 }, 37_583],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('over %s', (_what, given, states) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });

@@ -21,7 +21,7 @@ enum { IDLE, ASKING, HOLDS, ENDED };
 typedef struct {
   byte phase, age; // ticks since the send of the first message, or of the last extension that counted
   byte extending, since; // ticks since the send of the extension
-  byte late; // replies to extensions on their way no longer count
+  byte late; // 1: replies to earlier extensions are still on their way, and no longer count
 } Claim;
 typedef struct {
   Node nodes[MOST_NODES];

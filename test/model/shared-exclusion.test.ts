@@ -26,7 +26,7 @@ describe('no reader holds the lock beside a writer within their validity (J1), w
     ['two nodes with fast clocks, other readers, and losses of data', { nodes: 2 }, 80_854],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });

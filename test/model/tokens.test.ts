@@ -25,7 +25,7 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
     ['three nodes, clocks two ticks apart, a linger of one tick', { span: 2, any: 0, burst: 0 }, 787_760],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // A smaller number of states shows that a change has left out some by mistake.
+    // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });

@@ -390,7 +390,7 @@ describe('two policies for one key', () => {
       await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
     });
 
-    test('`strict` refuses a call of the override when the override calls the undeclared lock of its base class', async () => {
+    test('`strict` refuses a call of the override when the override calls the base method, whose lock is not declared', async () => {
       @Injectable()
       class Calls extends Base {
         override async run(): Promise<void> {
@@ -423,7 +423,7 @@ describe('two policies for one key', () => {
     await expect(start({ locks }, Plain)).resolves.toBeDefined();
   });
 
-  test('of key functions are logged as a warning when calls lock the same key, once for each pair', async () => {
+  test('of key functions are logged as a warning, once for each pair of locks, when calls lock the same key', async () => {
     const same = defineLocks({
       settle: { key: (id: number) => `order:${id}` },
       refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },

@@ -46,7 +46,7 @@ describe('an idle application with three nodes', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('logs once when a node goes down, as an error without a quorum, and once when it is back', async () => {
+  test('logs once that a node is down, at level error if no quorum is left, and once that the node is back', async () => {
     const [a, b] = servers as [RedisServer, RedisServer];
     await a.kill();
     await until(() => linesOn(a).length > 0);

@@ -158,7 +158,7 @@ describe('with waitForQuorum start-up', () => {
     expect(took).toBeLessThan(12_600);
   });
 
-  test('includes the time to connect in the limit', async () => {
+  test('counts the time to connect as part of the limit', async () => {
     const { nodes } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     const took = await startTime(nodes, 7_000);

@@ -382,7 +382,7 @@ describe('two applications in one process', () => {
     await expect(two.locks.tryAcquire('key')).resolves.not.toBeNull();
   });
 
-  test('can use the same object one after the other', async () => {
+  test('can use the same provider object one after the other', async () => {
     const object = new Service();
     const metadata = {
       imports: [RedlockModule.forRoot(memory)],
@@ -680,7 +680,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('is no problem when it hangs and the other two of three nodes are up', async () => {
+  test('does not prevent locks when it hangs, and the other two of three nodes are up', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();

@@ -105,7 +105,7 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
   });
 
-  test('that reports itself unfit stops start-up with an error that names the store', async () => {
+  test('that rejects `connect` with UnfitStoreError stops start-up with an error that names the store', async () => {
     const unfit = factory(() =>
       Object.assign(alone(), {
         name: 'Database at db:5432',

@@ -99,7 +99,7 @@ describe('queue processors', () => {
 
   test('a job whose lock is refused fails, and BullMQ retries it', async () => {
     const lock = await app!.get(LockService).acquire('refused');
-    // There are attempts enough until the test sees the refusal, also on a busy machine.
+    // A thousand attempts last until the test has seen the refusal, also on a busy machine.
     const again = { attempts: 1_000, backoff: { type: 'fixed', delay: 50 } };
     const job = await queue('refused').add('job', '', again);
     await until(async () => {

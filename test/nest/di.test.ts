@@ -114,7 +114,7 @@ describe('an application without a server', () => {
   @Module({ imports: [memory()], providers: [Service, Mails] })
   class AppModule {}
 
-  test('locks, and marks held locks as lost when it closes', async () => {
+  test('acquires locks, and marks held locks as lost when it closes', async () => {
     const context = await NestFactory.createApplicationContext(AppModule, { logger: false });
     await expect(context.get(Service).run()).resolves.toBe('sent under run');
     const lock = await context.get(LockService).acquire('key');
@@ -187,7 +187,7 @@ describe('in unit tests', () => {
     await lock.release();
   });
 
-  test('useMocker is not asked for dependencies of @WithLock when the module is imported', async () => {
+  test('the function of useMocker is not called for dependencies of @WithLock when the module is imported', async () => {
     const asked: unknown[] = [];
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service] })
       .useMocker((token) => {
@@ -200,7 +200,7 @@ describe('in unit tests', () => {
     expect(asked).toEqual([Mails]);
   });
 
-  describe('a locked method with a mocked LockInterceptor rejects and names it:', () => {
+  describe('a locked method with a mocked LockInterceptor rejects with an error that names LockInterceptor:', () => {
     const mocker = new ModuleMocker(globalThis);
     /** Copied from the documentation of Nest. */
     const automatic = (token: unknown): unknown => {

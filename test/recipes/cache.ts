@@ -21,7 +21,7 @@ export class Prices {
     const key = `price:${article}`;
     const known = await this.cache.get<number>(key);
     if (known !== undefined) return known;
-    // One call of this process waits for the lock. All its requests for the key share this call.
+    // One call of this process waits for the lock. All requests of this process for the key share that call.
     const filling = this.filling.get(key) ?? this.fill(key, article).finally(() => this.filling.delete(key));
     this.filling.set(key, filling);
     return filling;

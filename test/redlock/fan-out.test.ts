@@ -36,7 +36,7 @@ test('fanOut resolves with every answer when all nodes have answered', async () 
   ]);
 });
 
-test('fanOut counts a synchronous throw of a node as an error of that node, and asks the others', async () => {
+test('fanOut counts a synchronous throw of a node as an error of that node, and asks the other nodes', async () => {
   const broken = new Error('broken');
   const ask = (node: LockStore): Promise<string> => {
     if (node.name === 'a') throw broken;

@@ -354,7 +354,7 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('limits manual extensions, and leaves the lock its remaining time', async () => {
+  test('makes a later manual extension fail, and the lock keeps its remaining time', async () => {
     const lock = await hold(500, false);
     await lock.extend();
     await jest.advanceTimersByTimeAsync(500);

@@ -268,7 +268,7 @@ describe('a store that throws where it should call `tell`', () => {
     return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
   }
 
-  test('rejects with LockUnavailableError without a quorum, for each request of the turn', async () => {
+  test('makes every request of a turn reject with LockUnavailableError without a quorum', async () => {
     const redlock = redlockOver([throwing()]);
     const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
     const refused = {
@@ -278,7 +278,7 @@ describe('a store that throws where it should call `tell`', () => {
     expect(outcomes).toMatchObject([refused, refused]);
   });
 
-  test('grants, extends and releases with a quorum of the other nodes', async () => {
+  test('does not prevent that a quorum of the other nodes grants, extends and releases', async () => {
     const [one, two] = scriptedNodes(2);
     const redlock = redlockOver([one!, throwing(), two!]);
     const lock = await redlock.acquire(['k'], once);

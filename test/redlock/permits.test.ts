@@ -106,7 +106,7 @@ test('acquire with permits gives up after a few rounds in which it wins no slot 
   expect(new Set(nodes[0]!.leases.slice(1)).size).toBeLessThanOrEqual(5);
 });
 
-test('a lock with permits is stored on a full node as soon as its slot is free there', async () => {
+test('a lock with permits is stored on a node that had no free slot, as soon as the slot of the lock is free there', async () => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));
@@ -116,7 +116,7 @@ test('a lock with permits is stored on a full node as soon as its slot is free t
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('a lock with permits is not requested again from a full node after its release', async () => {
+test('a released lock with permits is not requested again from a node that had no free slot', async () => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));

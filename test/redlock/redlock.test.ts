@@ -337,7 +337,7 @@ describe('a failed attempt (S6)', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('ends the lease, so that no node starts a request for it (S15)', async () => {
+  test('ends the lease, so that no node starts a request for the lease (S15)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes) node.fate = { acquire: 'hang' };
     await outcome(redlockOn(nodes).acquire(['k'], once));

@@ -175,7 +175,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('are renewed without a lock that was released or extended while its request waited', async () => {
+  test('are renewed, except a lock that was released or extended while its request waited', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -188,7 +188,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('each report their loss by the end of validity when no node answers, even before their request (S10)', async () => {
+  test('each report their loss by the end of validity when no node answers, even before their request is sent (S10)', async () => {
     // A request takes 50 ms, so the node is asked for 3,275 locks by the end of validity.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
@@ -215,7 +215,7 @@ describe('more locks than fit into one request', () => {
 });
 
 describe('timers', () => {
-  test('one timer serves all confirmed locks, and none is left after the last lock', async () => {
+  test('one timer serves all confirmed locks, and no timer is left after the last lock', async () => {
     const locks = await acquireMany(50);
     expect(jest.getTimerCount()).toBe(1);
     await jest.advanceTimersByTimeAsync(2 * TTL);
@@ -447,7 +447,7 @@ describe('a renewal that fails on a node is published', () => {
     await release(locks);
   });
 
-  test('also when its error comes after the quorum has decided', async () => {
+  test('also when the error of the node comes after a quorum has decided', async () => {
     const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const lock = await acquire('k');
     answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));

@@ -60,7 +60,7 @@ describe('several instances in separate processes', () => {
   );
 
   test.each(['redis', 'postgres'] as const)(
-    'push no task twice and lose none when one of them is killed, with locks in %s',
+    'push no task twice and lose no task when one instance is killed, with locks in %s',
     async (store) => {
       const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });
 

@@ -102,7 +102,7 @@ test('the table shows both runs side by side, and names the killed instance', ()
   ]);
 });
 
-describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
+describe('Ctrl-C ends the demo and all its processes, with exit code 1,', () => {
   /** Starts a demo in a process of its own, with a folder of its own for its files. */
   async function startDemo(env: NodeJS.ProcessEnv = {}): Promise<Demo> {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));

@@ -247,7 +247,7 @@ describe('shared locks', () => {
       ['tryAcquire', () => service.tryAcquire('catalog:1')],
       ['withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
       ['a method inside another lock', (id) => service.withLock('other', () => catalog.write(id))],
-    ])('to exclusive locks in a call that is rejected at once: %s', async (_name, write) => {
+    ])('to exclusive locks, and the nested call rejects at once: %s', async (_name, write) => {
       await catalog.read(1, async () => {
         const started = performance.now();
         await expect(write(1)).rejects.toMatchObject(upgrade);
@@ -283,7 +283,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock join it, and calls inside them may write', async () => {
+  test('inside an exclusive lock join the exclusive lock, and so does a writer inside them', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));
@@ -301,7 +301,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('can join one outer lock concurrently, and the outer lock stays held', async () => {
+  test('inside a shared lock join the outer lock concurrently, and the outer lock stays held', async () => {
     await service.withLock('catalog:1', { mode: 'shared' }, async (outer) => {
       const modes = await Promise.all([catalog.readInside(1), catalog.readInside(1), catalog.readInside(1)]);
       expect(modes).toEqual(['shared', 'shared', 'shared']);

@@ -125,7 +125,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('also through the service, whose handle does not release the lock', async () => {
+  test('also through LockService, whose handle does not release the lock', async () => {
     await locks.withLock(['k', 'other'], joining, async (lock) => {
       const joined = await locks.acquire('k', joining);
       expect([joined.id, joined.fencingToken, joined.state]).toEqual([lock.id, lock.fencingToken, 'held']);
@@ -138,7 +138,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('with the maxHold of the call that acquired it', async () => {
+  test('with the maxHold of the call that acquired the lock', async () => {
     await locks.withLock('k', { maxHold: 1 }, async () => {
       await delay(5);
       const joined = await locks.acquire('k', { ...joining, maxHold: 60_000 });
@@ -161,7 +161,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
 });
 
 describe('a call does not join (S18)', () => {
-  test('at the same time as another nested call', async () => {
+  test('while another nested call has joined the lock', async () => {
     const results = await service.outer(() => Promise.allSettled([service.inner(), service.inner()]));
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({
@@ -255,7 +255,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('beside a joined call from the context of a nested call that has ended', async () => {
+  test('beside a joined call that began in the context of a nested call that has ended', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -387,7 +387,7 @@ describe('a nested call that is not awaited', () => {
       'an outer call that has joined a lock',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('loses the lock of its handle when %s ends', async (_name, run) => {
+  ])('loses the lock of a handle that is not released before the end of %s', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -396,8 +396,8 @@ describe('a nested call that is not awaited', () => {
     await lock.release();
   });
 
-  test('gets a lost lock when it acquires after the outer call has ended', async () => {
-    // The nodes in memory grant a little later, after the outer call has ended.
+  test('gets the handle of a lost lock when the nodes grant after the outer call has ended', async () => {
+    // Nodes in memory answer a little later, so they grant after the outer call has ended.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });
     const inMemory = testing.get(LockService);

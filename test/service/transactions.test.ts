@@ -345,7 +345,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('keep the lock for a joined call that outlives the transaction, and then release it', async () => {
+  test('keep the lock until a joined call that outlives the transaction has ended, and then release it', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let late: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -361,7 +361,7 @@ describe('calls of one transaction', () => {
 });
 
 describe('a shutdown', () => {
-  test('waits for the transaction of a returned method, and lets it acquire further locks', async () => {
+  test('waits for the transaction of a method that has returned, and lets the transaction acquire further locks', async () => {
     await start();
     const outside = AsyncLocalStorage.snapshot();
     let closing: Promise<void> | undefined;
@@ -398,7 +398,7 @@ describe('a shutdown', () => {
   });
 });
 
-test('a lock of a process that is killed before the commit ends with its ttl', async () => {
+test('the ttl ends the lock of a process that is killed before the commit', async () => {
   await start();
   const file = await bundled('test/fixtures/transaction-app.ts');
   const child = spawn(process.execPath, [file], {
@@ -434,7 +434,7 @@ describe('a lock with transaction hooks', () => {
     expect(lines.of('warn')).toHaveLength(2);
   });
 
-  test('is logged once for each label of the service when it is acquired inside a transaction', async () => {
+  test('is logged once for each label when LockService acquires it inside a transaction', async () => {
     await startWithoutEnds();
     await database.run(async () => {
       await using lock = await locks.acquire('a:1');

@@ -8,7 +8,7 @@ import { cleanUpAfterTests } from './leftovers.js';
 /** Root folder of the repository. */
 const ROOT = resolve(import.meta.dirname, '../..');
 
-/** A change to a source file that only one bundle contains. */
+/** A change to a source file. Only one bundle contains this change. */
 export interface Patch {
   readonly file: string;
   /** Text that the file must contain exactly once. A test with a patch that changed nothing would show nothing. */

@@ -57,8 +57,8 @@ export async function ownersOfLocks(client: Redis): Promise<string[]> {
 }
 
 /**
- * Lists the holders of keys with several holders that have time left, although no record says that the key is held.
- * There must be none. A server may still list holders whose time is over.
+ * Reads the keys that several callers can hold. Lists each holder that has time left although no record says that the
+ * key is held. There must be none. A server may still store holders whose time is over; they are not listed.
  */
 export async function holdersWithoutRecord(client: Redis): Promise<string[]> {
   const held = await heldKeys(client);

@@ -16,7 +16,7 @@ const ALL = [
   'faults',
   'cli/doctor',
 ];
-/** Test files of a quick run, without the tests of the restart guard, which wait for it. */
+/** Test files of a quick run, without the tests of the restart guard, which wait until the guard has passed. */
 const QUICK = [
   'contract/redis-store-contract',
   'stores/redis/redis-store',

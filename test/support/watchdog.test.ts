@@ -10,8 +10,8 @@ import { transform } from '@swc/core';
 import { processGone } from './process-gone.js';
 import { until } from './until.js';
 
-// The test kills this process, which stands for a test process. It starts another process, paused or not, with a
-// watchdog.
+// The test kills the process of this script, which stands for a test process. The script starts another process, paused
+// or not, with a watchdog.
 const SCRIPT = `
   import { spawn } from 'node:child_process';
   import { mkdtempSync } from 'node:fs';

@@ -1,9 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 
 /**
- * Starts a watchdog: it kills a process and removes its directory when this process has ended, even by SIGKILL. A
- * SIGKILL leaves no time for our own handlers, but closes the pipe that the watchdog reads. Kill the watchdog (SIGKILL)
- * when the watched process has ended: the system may give its id to another process.
+ * Starts a watchdog for another process. When our process has ended, even by SIGKILL, the watchdog kills the watched
+ * process and removes its directory. A SIGKILL leaves no time for our own handlers, but closes the pipe that the watchdog
+ * reads. Kill the watchdog (SIGKILL) when the watched process has ended: the system may give the id of the watched
+ * process to another process.
  */
 export function startWatchdog(pid: number, directory: string): ChildProcess {
   // `read` is part of the shell. A `cat` would stay behind when the shell is killed.

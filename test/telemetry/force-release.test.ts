@@ -46,7 +46,7 @@ describe('forceRelease without a quorum rejects, and publishes', () => {
     expect(heard).toEqual([{ type: 'force-released', ...published[0] }]);
   });
 
-  test('that it ended no holder, because the nodes did not show it', async () => {
+  test('that it ended no holder, because most nodes could not be read', async () => {
     await locks.acquire('k');
     for (const node of nodes.slice(1)) node.fate.read = away;
     const error = await locks.forceRelease('k').catch((thrown: unknown) => thrown);

@@ -119,7 +119,7 @@ describe('the tracing channels', () => {
     expect(before).toBeGreaterThanOrEqual(0);
   });
 
-  test('publish the error and only one end of a hold that loses its lock', async () => {
+  test('publish the error of a lost lock, and the end of its hold only once', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     locks.lose('a');
@@ -208,7 +208,7 @@ describe('the tracing channels', () => {
     expect(errors).toContainEqual({ node: 'memory', error: expect.objectContaining({ message: 'down' }) });
   });
 
-  test('have no internal subscribers after the end of the hold', async () => {
+  test('have no internal subscribers after the release', async () => {
     const hold = trace(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     expect(channel(LOCK_STATE_CHANNEL).hasSubscribers).toBe(true);

@@ -75,7 +75,7 @@ describe('TestLocks', () => {
     await (await service.acquire('order')).release();
   });
 
-  test('ends a lock without renewal at the end of its ttl, in fake time', async () => {
+  test('ends a lock that is not renewed when its ttl has passed in fake time', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000, renew: false });
     await jest.advanceTimersByTimeAsync(9_000);
@@ -463,7 +463,7 @@ describe('expectLocked', () => {
     expectLocked(locks, 'a', { state: 'released' });
   });
 
-  test('says that nothing was acquired, and names an unknown option', () => {
+  test('throws an error that says that nothing was acquired, or names an unknown option', () => {
     expect(() => expectLocked(locks, 'a')).toThrow('These were acquired: none');
     expect(() => expectLocked(locks, 'a', { timeToLive: 1 } as object)).toThrow(
       'Unknown option `timeToLive`',

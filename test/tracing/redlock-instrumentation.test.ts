@@ -126,7 +126,7 @@ test('spans of permits have attributes with their number and their slots', async
 });
 
 describe('the status of a span', () => {
-  test('is no error for a held lock', async () => {
+  test('is no error when another caller holds the lock', async () => {
     await locks.hold('order:7');
     exporter.reset();
     await module
@@ -188,7 +188,7 @@ test('RedlockInstrumentation leaves out keys with `keys: false`, and makes no sp
   expect(span('hold archive').ended).toBe(true);
 });
 
-test('RedlockInstrumentation names invalid options, and has the version of the package', () => {
+test('RedlockInstrumentation throws errors that name invalid options, and has the version of the package', () => {
   expect(() => new RedlockInstrumentation({ keys: 1 } as never)).toThrow('Expected `keys`');
   expect(() => new RedlockInstrumentation({ key: true } as never)).toThrow('Unknown option `key`');
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

@@ -53,7 +53,7 @@ interface Standing {
  */
 class WritersMark {
   readonly #standing = new Map<number, Standing>();
-  /** The moments after which a request must have been sent, so that its answer counts. */
+  /** For each node, the moment after which a request must have been sent, so that its answer counts. */
   readonly #doubted = new Map<number, number>();
   #forgotten = -Infinity;
   /** The moments at which the writer sent its unanswered requests. */
@@ -103,9 +103,9 @@ class WritersMark {
    * True if a majority certainly had the mark all the time, and the mark excluded a caller that asked at `from`.
    *
    * The queue node drops the mark when it grants, which may be before the other nodes grant, so of five nodes the
-   * majority is among the other four. A renewal of the mark that arrives late moves the beginning of the writer's
-   * wait by its delay, because the renewal says how long the writer had waited when it was sent. A caller that asked
-   * within that delay may then acquire before the writer.
+   * majority is among the other four. A renewal of the mark says how long the writer had waited when the renewal was
+   * sent. If the renewal arrives late, the node assumes that the writer's wait began later, by the same delay. A caller
+   * that asked within that delay may then acquire before the writer.
    */
   stood(from: number, to: number): boolean {
     const delays = [this.#delay, ...[...this.#unanswered].map((sent) => to - sent)];
@@ -175,7 +175,7 @@ describe.each([
     return lookers[0]!.zcount('lock:{k}:q', 0, 1e13);
   }
 
-  /** Processes in the queue, one for each kind of lock, in this order. */
+  /** Processes in the queue, one for each given kind of lock, in the order of the kinds. */
   interface Line {
     readonly locks: (HeldLock | undefined)[];
     /** The processes that were granted, by their index. */
@@ -282,7 +282,7 @@ describe.each([
       expect({ afterMark: state.afterMark, marked: marked > 0 }).toEqual({ afterMark: 0, marked: true });
     });
 
-    test('a writer that gets no messages acquires between two of its few attempts', async () => {
+    test('a writer that gets no messages asks again long before its delay has passed, and acquires', async () => {
       const writer = await newProcess('writer', true, false);
       const { state, end } = await stream(SHARED, true, false);
       mark.forget();

@@ -83,7 +83,7 @@ describe('calls of one process that wait for permits', () => {
     }
   });
 
-  test('acquire when the renewal of a holder frees a wrong slot on this node', async () => {
+  test('acquire when a holder renews with a wrong slot, so that the node frees the slot of the holder', async () => {
     const [store] = nodesTo([server.url]) as [RedisStore];
     await store.connect();
     const waiting = await newProcess('waiting');

@@ -344,7 +344,7 @@ test('a forced release lets the next waiter acquire, in another process and in t
   await Promise.all(nodes.map((node) => node.close()));
 });
 
-test('a waiter acquires later when Redis has lost its queue', async () => {
+test('a waiter still acquires, only later, when Redis has lost its queue', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], { ...waiting, ttl: 3_000 });
   const next = timed(bob.acquire(['k'], waiting));

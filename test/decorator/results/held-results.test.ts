@@ -56,7 +56,7 @@ async function start(): Promise<INestApplication> {
   return startApp({ providers: [Service] }, { nodes: 'memory', shutdownTimeout: 60_000 });
 }
 
-/** Closes the application. The shutdown waits for every run, so it also shows that all runs have ended. */
+/** Closes the application. The shutdown waits for every run, so this call also shows that all runs have ended. */
 async function close(application: INestApplication): Promise<void> {
   let isClosed = false;
   void application.close().then(() => (isClosed = true));
@@ -176,7 +176,7 @@ describe('a result that only looks like a stream or an Observable, or that has e
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('does not get a call of its `getStream` unless it is a StreamableFile', async () => {
+  test('does not have its `getStream` called unless it is a StreamableFile', async () => {
     let calls = 0;
     await service.give(newKey(), { getStream: () => void calls++ });
     expect(calls).toBe(0);
@@ -376,7 +376,7 @@ describe('an async iterable', () => {
     await until(() => isFree(key));
   });
 
-  test('releases the lock when its reader stops, even if it then yields one more value', async () => {
+  test('releases the lock when its reader stops, even if the iterable then yields one more value', async () => {
     const key = newKey();
     const rows = service.rows(key);
     for await (const row of rows) {

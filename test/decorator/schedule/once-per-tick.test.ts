@@ -183,7 +183,7 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBeUndefined();
   });
 
-  test('keeps an explicit `onBusy`, whose error says that the tick has run', async () => {
+  test('obeys an explicit `onBusy`, and the error says that the tick has run', async () => {
     @Injectable()
     class Choosy {
       @Cron(YEARLY, { timeZone: 'UTC' })

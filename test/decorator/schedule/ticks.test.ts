@@ -15,13 +15,13 @@ interface Run {
   readonly job: string;
   /** The second that the run is for, by the clock of its instance. */
   readonly tick: number;
-  /** In milliseconds, on the clock that all processes share. */
+  /** Time of the call for the run, in milliseconds on the clock that all processes share, as are the next two times. */
   readonly asked: number;
   readonly start: number;
   readonly end: number;
 }
 
-/** A schedule has fired. The call runs, or it is skipped. */
+/** One firing of a schedule. The call that it makes runs or is skipped. */
 interface Firing {
   readonly fired: string;
   readonly tick: number;
@@ -150,7 +150,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
       instances.firings.some((firing) => firing.fired === 'oncePerTick' && firing.tick === first + index),
     );
     const counts = instances.counts('oncePerTick', first, TICKS);
-    // When the machine stalls for a second, the scheduler leaves a tick out, or the run before still holds the lock.
+    // When the machine stalls for a second, the scheduler leaves a tick out, or the previous run still holds the lock.
     expect(counts.filter(Boolean).length).toBeGreaterThan(TICKS / 4);
     const isLate = instances.wasLate('oncePerTick');
     expect(counts).toEqual(isLate ? counts.map((count) => Math.min(count, 1)) : fired.map(Number));
@@ -161,7 +161,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(total).toBeGreaterThan(TICKS);
   });
 
-  test('a minHold that is longer than the clock difference keeps runs that long apart', () => {
+  test('a minHold that is longer than the clock difference keeps runs at least the minHold apart', () => {
     const runs = instances.of('minHold');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
@@ -187,7 +187,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
 });
 
 test('a tick whose instance crashed runs again on another instance after the ttl, on three Redis nodes', async () => {
-  // The third instance asks for a tick after the lock of the crashed one has lapsed, and long before the next tick.
+  // The third instance asks for a tick when the lock of the crashed instance has lapsed, long before the next tick.
   const clocks = [0, 400, -3_000];
   const ttl = 2_000;
   for (let round = 0; ; round++) {

@@ -43,7 +43,7 @@ describe('the first waiter of a process', () => {
       ask(false),
     ],
     [
-      'sleeps until the lock can lapse when the queue node already has it in the queue',
+      'sleeps until the lock can lapse when the waiter is already in the queue of the queue node',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
       sleep(350),
     ],
@@ -67,33 +67,38 @@ describe('the first waiter of a process', () => {
 describe('a refused caller', () => {
   test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
     ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
-    ['sleeps until the lock can lapse when that comes sooner', { freeIn: 700 }, {}, sleep(750)],
     [
-      'asks again in a second while nodes keep other callers out for it',
+      'sleeps until the lock can lapse when the lock can lapse within five seconds',
+      { freeIn: 700 },
+      {},
+      sleep(750),
+    ],
+    [
+      'asks again after a second while nodes refuse other callers for it',
       { holdsBack: true, freeIn: 60_000 },
       {},
       sleep(1_000),
     ],
     [
-      'asks again in a second while nodes keep other callers out, also when no message will come',
+      'asks again after a second while nodes refuse other callers for it, also when no message will come',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       { delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'polls with a delay of less than a second while nodes keep other callers out',
+      'polls after its delay, if that is less than a second, while nodes refuse other callers for it',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       {},
       sleep(250),
     ],
     [
-      'asks again in a second while nodes keep other callers out, also with a limit of attempts',
+      'asks again after a second while nodes refuse other callers for it, also with a limit of attempts',
       { holdsBack: true },
       { attempts: 5, delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'asks again in a second while nodes keep other callers out, also with a longer jitter',
+      'asks again after a second while nodes refuse other callers for it, also with a longer jitter',
       { holdsBack: true, isQueued: false },
       { delay: 200, jitter: 60_000 },
       sleep(1_000),
@@ -147,7 +152,7 @@ describe('a refused caller', () => {
       expect(last.ms).toBeLessThanOrEqual(1_000);
       slept += last.ms;
     }
-    // Three attempts are two pauses apart.
+    // The time is that of three attempts: two pauses of 3,000 ms.
     expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
   });
 

@@ -338,7 +338,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)[0]).toBe(1);
   });
 
-  test('a cancelled attempt releases on nodes that refused, were asked again, and did not answer (S6)', async () => {
+  test('a cancelled attempt releases also on nodes that refused its first request and did not answer its second (S6)', async () => {
     const nodes = scriptedNodes(5);
     const others = nodes.slice(1);
     const held = await redlockOver(others, { owner: 'alice' }).acquire(['k'], once);
