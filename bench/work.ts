@@ -73,7 +73,9 @@ export interface Work {
   /** Releases the held locks, `inFlight` at a time. */
   release(args: { readonly inFlight: number }): Promise<undefined>;
 
-  /** Makes parallel attempts that must all fail. `late` is the time by which the slowest error missed its budget. */
+  /**
+   * Makes parallel attempts that must all fail. `late` is the time by which the slowest error came after its budget.
+   */
   fail(args: {
     readonly attempts: number;
     readonly budget: number;

@@ -151,7 +151,7 @@ export class NetworkLink {
   }
 }
 
-// `resetAndDestroy()` would not do: after `end()` on the socket, Node 20 leaves the handle open, and the process never
+// `resetAndDestroy()` is not enough: after `end()` on the socket, Node 20 leaves the handle open, and the process never
 // ends.
 function end({ client, server, requests, replies }: Connection): void {
   requests.stop();

@@ -39,7 +39,10 @@ export class Recorder {
     for (const watcher of this.watchers) watcher(complete);
   }
 
-  /** Number of duplicates by the events of the instances. The outcome counts in the queue instead. */
+  /**
+   * Number of duplicates according to the events of the instances. The outcome has the number of duplicates in the
+   * queue instead.
+   */
   get duplicates(): number {
     return this.record.events.reduce((sum, { duplicates }) => sum + (duplicates?.length ?? 0), 0);
   }

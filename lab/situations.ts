@@ -112,7 +112,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.until("the end of the successor's tasks", async () => (await stage.unfinished()) === 0);
   first.toDatabase.heal();
   stage.resume(first);
-  // The holder may notice the loss of its lock before its write. The run is judged by the fate of the write.
+  // The holder may notice the loss of its lock before its write. The run is judged by the outcome of the write.
   const ends = new Set(['pushed', 'refused', 'failed']);
   await stage.seeAny('its end', ({ kind, who }) => who === first.name && ends.has(kind), since);
   await stage.settle();
@@ -174,7 +174,7 @@ export const muchToDispatch: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Each instance can reach two of three nodes, and each misses another node. */
+/** Each instance can reach two of three nodes. A different node is out of reach for each instance. */
 export const eachMissesAnotherNode: Situation = async (stage) => {
   for (const [index, { toNodes }] of stage.instances.entries()) toNodes[index]?.disconnect();
   stage.note('each instance misses a different node, and reaches two of three');

@@ -184,7 +184,7 @@ export class Stage {
   }
 
   /**
-   * Changes the ttl. It is part of the configuration of an instance, so the instances restart one by one, as in a
+   * Changes the ttl. The ttl is part of the configuration of an instance, so the instances restart one by one, as in a
    * deployment.
    */
   async setTtl(ttl: number): Promise<void> {

@@ -64,7 +64,7 @@ export class Servers {
     return this.commandStats('usec', beside);
   }
 
-  /** Number of keys on all nodes, and bytes of their memory without that of connections. */
+  /** Number of keys on all nodes, and bytes of memory of the nodes without the memory of connections. */
   async stored(): Promise<{ keys: number; bytes: number }> {
     const each = await Promise.all(
       this.admins.map(async (admin) => {

@@ -30,7 +30,7 @@ export interface RedlockBoardOptions {
   /**
    * Returns the sender of a request, such as the name of its user, for the event of a release by force
    * (`nestjs-redlock:force-release`). The argument is the request of Express or Fastify.
-   * @defaultValue nobody is named
+   * @defaultValue the event names no sender
    */
   readonly actor?: (request: never) => string | undefined | Promise<string | undefined>;
 

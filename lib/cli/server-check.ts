@@ -93,8 +93,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   const key = probeKey(keyPrefix);
   try {
     await withTimeout(channel.run(PROBE, [1, key]), NODE_LIMIT_MS);
-    // A server that has the script in its cache did not get the text. Send the text, because locks must send it after a
-    // restart.
+    // If the server has the script in its cache, the request above did not contain the text of the script. Send the
+    // text now, because locks must send it after a restart of the server.
     await withTimeout(client.eval(PROBE.lua, 1, key), NODE_LIMIT_MS);
     const advice = adviceOnKinds(await withTimeout(channel.run(PROBE_KINDS, [1, key]), NODE_LIMIT_MS));
     if (advice !== undefined) findings.push({ level: 'warning', text: advice });

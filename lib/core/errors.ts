@@ -42,8 +42,8 @@ export class LockHeldError extends RedlockError {
     readonly keys: readonly string[],
     /**
      * Readable name of the holder (the module option `owner` of its process). With several holders, `owner` is the
-     * holder whose end can admit this call: the holder of the first permit to end, or the last reader when this call
-     * wants an exclusive lock.
+     * holder for which this call has to wait: the holder of the permit that ends first, or, when this call wants an
+     * exclusive lock, the reader whose lock ends last.
      */
     readonly owner: string,
     /**
@@ -298,8 +298,8 @@ export function asError(thrown: unknown): Error {
 export class NoTimeError extends Error {}
 
 /**
- * The application closed a store while the store connected, such as at a shutdown during the start. The error does not
- * mean that a node is down.
+ * The application closed a store that was not connected yet, for example because it shut down during its start. The
+ * error does not mean that a node is down.
  */
 export class ClosedStoreError extends Error {
   override readonly name = 'ClosedStoreError';
@@ -310,8 +310,8 @@ export class ClosedStoreError extends Error {
 }
 
 /**
- * A store cannot be used for locks, such as a standby, so the start fails. Callers put the name of the store before the
- * message.
+ * A store (such as a standby) cannot be used for locks, so the start of the application fails. Callers put the name of
+ * the store before the message.
  */
 export class UnfitStoreError extends Error {
   override readonly name = 'UnfitStoreError';

@@ -75,8 +75,8 @@ export class Lease {
   }
 
   /**
-   * Marks the lock as acquired. A release keeps keys (`minHold`) or leaves a tick only after this call: a failed
-   * attempt leaves no data.
+   * Marks the lock as acquired. Without this call, a release neither keeps the keys for the rest of `minHold` nor
+   * stores a tick: a failed attempt leaves no data.
    *
    * @param sent - the `performance.now()` of the first request
    * @internal
@@ -121,7 +121,7 @@ export class Lease {
 
 interface Afterwards {
   readonly tick: Tick | undefined;
-  /** Shortest time in milliseconds for which the keys are kept, even if the lock is released sooner. */
+  /** Milliseconds for which other callers find the keys held, even if the lock is released sooner. */
   readonly minHold: number;
   /**
    * The `performance.now()` of the first request; `undefined` before the lock is acquired. It is a time of the

@@ -10,8 +10,8 @@ export interface LockHandle extends AsyncDisposable {
   readonly id: string;
 
   /**
-   * The mode of the lock: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. After a shared call has
-   * joined an exclusive lock (`reentrant`), the mode is `'exclusive'`.
+   * The mode of the lock: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. The handle of a shared
+   * call that has joined an exclusive lock (`reentrant`) has the mode `'exclusive'`.
    */
   readonly mode: LockMode;
 
@@ -77,16 +77,16 @@ export interface LockHandle extends AsyncDisposable {
    * @throws LockUnavailableError when no quorum confirmed in time; the lock is still held for {@link remaining}
    * milliseconds
    * @throws RedlockError with the code `MAX_HOLD_REACHED` when the lock has been held for its `maxHold`
-   * @throws RangeError when `ttl` is longer than the module's `restartGuard`. Its default on three or more nodes is the
-   * longest ttl that this process knows of
+   * @throws RangeError when `ttl` is longer than the module's `restartGuard`. On three or more nodes the default of
+   * `restartGuard` is the longest ttl that this process knows of
    * @throws RangeError or TypeError when `ttl` is not a whole number of milliseconds, at least 10
    */
   extend(ttl?: number): Promise<void>;
 
   /**
    * Releases the lock. Resolves when a quorum has confirmed, or when the time limit of the request has passed; a key
-   * that could not be deleted expires with its ttl. Never rejects. A second call does nothing. The request is sent at
-   * the end of this turn of the event loop: await the release before you close your own Redis client.
+   * that could not be deleted expires with its ttl. Never rejects. A second `release` does nothing. The request is sent
+   * at the end of this turn of the event loop: await the release before you close your own Redis client.
    */
   release(): Promise<void>;
 }

@@ -55,21 +55,21 @@ export interface LockOptions {
   readonly renew?: boolean;
 
   /**
-   * Shortest time in milliseconds for which the keys are kept, counted from the request, also when the lock is released
-   * sooner. Use it for short tasks that several instances begin at about the same time. `release` returns at once, but
-   * other callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
+   * Milliseconds for which the keys stay held at least, counted from the request, even if the lock is released sooner.
+   * Use it for short tasks that several instances begin at about the same time. `release` returns at once, but other
+   * callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
    *
    * `minHold` may be longer than `ttl`; after a crash only the ttl applies. Nodes that lose their data may free the
    * keys earlier, because by default `restartGuard` covers only the ttl. A nested call that joins a lock (`reentrant`)
-   * does not change the value of the call that acquired it.
+   * does not change the `minHold` of that lock.
    * @defaultValue 0
    */
   readonly minHold?: number;
 
   /**
-   * Milliseconds for which the lock can be extended, counted from the acquisition. After this time the lock ends with
-   * the rest of its ttl, at most one ttl later, and its signal aborts if the lock is still held. A nested call that
-   * joins a lock (`reentrant`) does not change the limit of the call that acquired it.
+   * Milliseconds for which the lock can be extended, counted from the acquisition. After this time the lock is not
+   * extended any more: it ends when the rest of its ttl has passed, at most one ttl later. If it is still held then,
+   * its signal aborts. A nested call that joins a lock (`reentrant`) does not change the `maxHold` of that lock.
    * @defaultValue no limit
    */
   readonly maxHold?: number;

@@ -5,8 +5,8 @@ import type { NodeCheck } from './node-status.js';
 import type { WaiterId } from './waiter-id.js';
 
 /**
- * The obstacle for a lease, as a store reports it: a holder, the first waiter of the queue, or the process that ran a
- * tick.
+ * The process because of which a store refuses a lease: a holder, the first waiter of the queue, or the process that
+ * ran a tick.
  */
 export interface Holder {
   /** The id of the holder: two nodes that report the same id store the same lease. */
@@ -117,7 +117,7 @@ export type AcquireReply =
        * clock is set back by 10 s or more.
        */
       readonly token: number;
-      /** The start of the ttl, only when it is before the request: the moment of the store's last confirmation. */
+      /** The start of the ttl; only when the ttl started before the request, at the store's last confirmation. */
       readonly validFrom?: Instant;
       /**
        * `true` when the next waiter ({@link QueuePosition.next}) has taken over the position and is the first of the
@@ -134,7 +134,7 @@ export type AcquireReply =
     }
   | {
       readonly granted: false;
-      /** The holder that the caller waits for: the end of this holder may admit the lease. */
+      /** The holder that the caller waits for: the store may grant the lease when the lock of this holder has ended. */
       readonly holder: Holder | KeyHolder;
       /** Other holders of the key that the store knows without another request; only with permits. */
       readonly others?: readonly KeyHolder[];
@@ -223,7 +223,8 @@ export interface LockStore {
    * Extends each lease that holds all its keys: the keys then live for at least `ttl` milliseconds from now. Reports
    * for each lease whether it still holds all its keys. Never shortens a lifetime and never restores an expired key: a
    * late duplicate of an earlier request must not undo a later one. The error of one lease must not prevent the
-   * extension of other leases. The extension of one holder must not change the end of another (S23).
+   * extension of other leases. The extension of one holder's lock must not change the time at which another holder's
+   * lock ends (S23).
    */
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void;
 

@@ -110,7 +110,7 @@ function respond(
   // The response of Fastify contains the response of Node.
   const sent = response.raw ?? response;
   if (sent.headersSent) {
-    // A part of the response is already sent, as with a stream: only its end is left to send.
+    // Part of the response, such as of a stream, has been sent already, so the response can only be ended.
     sent.end();
     return;
   }

@@ -95,7 +95,7 @@ export interface RedlockModuleOptions {
    */
   readonly owner?: string;
 
-  /** Options for every lock of this module. An option that is given with a lock comes before the default. */
+  /** Options for every lock of this module. An option of the lock itself takes precedence. */
   readonly defaults?: LockOptions;
 
   /**

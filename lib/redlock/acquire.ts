@@ -107,7 +107,7 @@ export interface AttemptCaller {
 export interface AcquireContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
-  /** Registers work that must end before the nodes are closed; returns the function to call at its end. */
+  /** Registers work that must end before the nodes are closed; returns the function to call when the work has ended. */
   readonly busy: () => () => void;
 }
 
@@ -238,8 +238,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. A refusal may show that only by a high slot of a
-   * holder: the slot is always lower than the holder's number of permits.
+   * Records that other callers recently asked for more permits. A refusal may show this only by the slot of a holder,
+   * which is always lower than the holder's number of permits.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -502,7 +502,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 }
 
-/** Random slots, so that callers at the same time ask for different slots. */
+/** Random slots, so that callers that ask at the same time ask for different slots. */
 function anySlots(keyCount: number, permits: number): SlotWish {
   const any = (): number => Math.floor(Math.random() * permits);
   return { slots: keyCount === 1 ? [any()] : Array.from({ length: keyCount }, any), exactly: false };

@@ -334,8 +334,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#noticeLapse();
     if (!this.#alive()) return false;
     this.#waiting = [];
-    // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. After
-    // a blocked event loop the renewal may be so late that the validity ends first.
+    // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. When
+    // the event loop was blocked, the renewal may be so late that the validity ends first.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
@@ -437,7 +437,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.lapse = undefined;
   }
 
-  /** Waits until no other extension is under way (S9: one at a time); earlier waiters come first. */
+  /** Waits until no other extension is under way (S9: one at a time); earlier callers come first. */
   async #turn(): Promise<void> {
     const waiting = this.#waiting;
     if (waiting) {

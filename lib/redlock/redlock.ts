@@ -85,7 +85,7 @@ export class Redlock {
   /**
    * Announces that locks with this ttl will be acquired.
    *
-   * @throws RangeError when a store cannot keep this ttl, or the restart guard is fixed and shorter
+   * @throws RangeError when a store cannot keep this ttl, or when `restartGuard` is set to a shorter time
    */
   foresee(ttl: number): void {
     checkTtl(this.stores, ttl);

@@ -227,8 +227,8 @@ export class LockRuntime {
   }
 
   /**
-   * The innermost scope of the running call for which `fits` is true, or such a scope whose lock the call's transaction
-   * keeps.
+   * The innermost scope of the running call for which `fits` is true. Without one: a scope for which `fits` is true and
+   * whose lock the call's transaction keeps.
    */
   #scopeOf(fits: (scope: LockScope) => boolean): LockScope | undefined {
     return currentScope((scope) => scope.source === this && fits(scope)) ?? this.transactions?.find(fits);
@@ -261,7 +261,8 @@ export class LockRuntime {
     if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
     if (holders.some(({ id }) => id === own.id)) return true;
     const { permits } = kind;
-    // The own permit excludes this request only if its slot is below the requested number of permits.
+    // The permit that the running call holds excludes this request only if its slot is below the requested number of
+    // permits.
     if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
     // The error has ten holders at most, and may concern another key, so read all holders.
     const info = await this.inspection.inspect(key).catch(() => undefined);
@@ -382,7 +383,7 @@ export class LockRuntime {
     }
     // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
     const handles = [...this.redlock.held];
-    // Report the loss before the release: the next holder must not begin while this holder still counts on its lock.
+    // Report the loss before the release: the next holder must not begin while this holder still relies on its lock.
     for (const lock of handles) lock.lose('the application shut down while it was held');
     await Promise.all(handles.map((lock) => lock.release()));
     await this.redlock.close();

@@ -255,9 +255,9 @@ export class LockService {
   }
 
   /**
-   * Reads the holders of a key, their start and their remaining time, according to a quorum of nodes, and the answer of
-   * each node. Shows the locks of all processes, and changes nothing. The result has all holders of a shared lock or a
-   * lock with permits.
+   * Reads the holders of a key, with the start and the remaining time of each, according to a quorum of nodes. Also
+   * returns the answer of each node. Shows the locks of all processes, and changes nothing. The result has all holders
+   * of a shared lock or a lock with permits.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    * @example

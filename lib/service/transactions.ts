@@ -155,7 +155,10 @@ export class Transactions {
     );
   }
 
-  /** Asks without failing the lock: an error of the hook is only logged, once. */
+  /**
+   * Asks as `#ask` does, but only logs an error of the hook, once, so that the error does not reach the caller of the
+   * lock.
+   */
   #askQuietly(): object | true | undefined {
     try {
       return this.#ask();

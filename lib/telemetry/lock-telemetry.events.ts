@@ -36,7 +36,7 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   readonly ttl: number;
   /** The tick, in milliseconds since 1970, or 0 for an `@Interval`; only with `oncePerTick`. */
   readonly tick?: number;
-  /** Milliseconds that the acquisition took, with the wait. Set from `asyncStart` on. */
+  /** Milliseconds that the acquisition took, including the wait. Set from `asyncStart` on. */
   waited?: number;
   /** The fencing token of an acquired lock. Set from `asyncStart` on. */
   fencingToken?: number;

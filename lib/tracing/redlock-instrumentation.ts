@@ -36,7 +36,7 @@ export interface RedlockInstrumentationConfig {
 type LockTraceEvent = LockAcquireEvent | LockHoldEvent;
 
 /**
- * Makes OpenTelemetry spans for locks: `acquire <label>` for the acquisition of a lock with its wait, and `hold
+ * Makes OpenTelemetry spans for locks: `acquire <label>` for the acquisition of a lock, including the wait, and `hold
  * <label>` for the time that the lock is held. Both are children of the caller's span. Spans of code under the lock are
  * children of `hold`, and spans of the requests to Redis that acquire the lock are children of `acquire`.
  *

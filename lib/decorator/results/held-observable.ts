@@ -23,7 +23,7 @@ export function heldObservable(begin: Begin, source: () => unknown): Observable<
       // The subscriber unsubscribed while the lock was being acquired.
       if (subscriber.closed) return run.end();
       run.inside(() =>
-        // `from`, because the source may come from another copy of rxjs.
+        // Use `from`, because the source may come from another copy of rxjs.
         from(source() as ObservableInput<unknown>)
           .pipe(takeUntil(left))
           .subscribe({ next: (value) => subscriber.next(value), error: fail, complete: finish }),

@@ -60,7 +60,7 @@ export class Ticks {
 
   /**
    * Makes the `CronTime` with the class of a registered job, because this package cannot always import the package
-   * `cron`. The registered job itself is not used: it may have got another time since.
+   * `cron`. The time of the registered job itself is not used: the application may have changed it.
    */
   #cronTimeOf(options: CronOptions): CronTime | undefined {
     const jobs = this.#jobs();

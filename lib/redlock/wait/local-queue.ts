@@ -64,8 +64,9 @@ export class LocalQueue {
   /** `true` if the previous grant kept the position in the queue for the next waiter. */
   #inherited = false;
   /**
-   * The id of the last lock of these calls; `#before` is the id of the lock before. A message about the release of the
-   * lock `#before` is out of date, unless both locks can be held at the same time.
+   * The id of the last lock that one of these calls acquired; `#before` is the id of the lock that was acquired before
+   * that lock. A message about the release of the lock `#before` is out of date, unless both locks can be held at the
+   * same time.
    */
   #last: string | undefined;
   #before: string | undefined;
@@ -74,7 +75,7 @@ export class LocalQueue {
   #holdsBack = false;
   /** `true` while the process tries again to set marks in the stores that have none of its marks. */
   #marks = false;
-  /** Stores with the mark of another waiter, which can end at any time. */
+  /** Stores that have the mark of another waiter. The wait of that waiter can end at any time. */
   readonly #unmarked = new Set<Store>();
   #markTimer: NodeJS.Timeout | undefined;
 

@@ -112,7 +112,8 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       const { timeout, attempts: most } = terms;
       if (attempts > most - ROUNDING) return [after, { kind: 'give up', limit: { attempts: most } }];
       if (budget <= 0) return [after, { kind: 'give up', limit: { timeout } }];
-      // In the second case the queue node refused without adding the waiter to the queue, and can add it now.
+      // In the second part of the condition the queue node refused without adding the waiter to the queue, and can add
+      // it now.
       if (asksAll || (isHeld && atQueueNode !== 'granted' && canQueue))
         return ask(after, event.timeLeft, terms);
       const sleep = sleepAfter(event, terms);
