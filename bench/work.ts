@@ -62,7 +62,7 @@ export interface Work {
 
   /**
    * Acquires locks and keeps them with renewal. Resolves to the bytes of heap for each lock. With `watched`, the worker
-   * reports a lost lock to the parent process at once.
+   * reports a lost lock to the parent process immediately.
    */
   hold(args: {
     readonly keys: readonly string[];

@@ -48,7 +48,7 @@ export class Recorder {
   }
 
   /**
-   * Resolves with the first event that fits, at once if the event is already recorded.
+   * Resolves with the first event that fits; immediately, if the event is already recorded.
    *
    * @param from - number of recorded events that do not count
    * @throws NotAsDescribedError when no such event comes

@@ -180,7 +180,7 @@ const starved: DispatchRun = {
     instances: INSTANCES + 1,
     nodes: 3,
     batch: 1,
-    // A reader reads again at once.
+    // A reader reads again immediately.
     every: 20,
     rule: { atOnce: INSTANCES, writer: `instance-${INSTANCES + 1}` },
   }),

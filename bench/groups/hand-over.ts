@@ -148,7 +148,7 @@ function delaysBehind(
   });
 }
 
-/** Waits for the lock, releases it at once, and resolves to the time of the acquisition. */
+/** Waits for the lock, releases it immediately, and resolves to the time of the acquisition. */
 async function waited(session: Session, key: string): Promise<number> {
   const release = await session.wait(key, TTL);
   const at = performance.now();

@@ -57,7 +57,7 @@ export const leftovers: Group = {
   },
 };
 
-/** Locks and releases each key once. The sample has what is left in Redis, at once and later. */
+/** Locks and releases each key once. The sample has what is left in Redis, immediately and later. */
 async function visit(
   { name }: Contender,
   nodes: number,

@@ -22,7 +22,7 @@ const ignore = (): void => undefined;
 
 const GRANTED: AcquireReply = { granted: true, token: 1 };
 
-/** A node that grants each request at once, so that only the work of this package remains. */
+/** A node that grants each request immediately, so that only the work of this package remains. */
 class InstantNode extends MemoryStore {
   override acquire(requests: readonly AcquireRequest[], _ordered: boolean, tell: Tell<AcquireReply>): void {
     for (let index = 0; index < requests.length; index++) tell(index, GRANTED);

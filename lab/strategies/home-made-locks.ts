@@ -222,7 +222,7 @@ abstract class OfMajority implements LockStrategy {
 
 /**
  * Redlock as most libraries have it: a majority of independent nodes, in time. A node that restarts without its data
- * votes again at once. Then two holders can each have a majority.
+ * votes again immediately. Then two holders can each have a majority.
  */
 export class RedlockUnguarded extends OfMajority {
   protected take(node: Redis, id: string): Promise<unknown> {

@@ -171,7 +171,7 @@ export class StrategyDispatcher
 }
 
 /**
- * Opens a client whose commands fail at once while the server is down. A command that runs seconds later would be
+ * Opens a client whose commands fail immediately while the server is down. A command that runs seconds later would be
  * another fault.
  */
 function connectTo(url: string): Redis {

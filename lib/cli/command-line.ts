@@ -86,7 +86,10 @@ const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema',
 
 const MIGRATION = 'postgres-migration';
 
-/** Options of each command beside the common options, and its operand: required, or optional in brackets. */
+/**
+ * The options of each command besides the common options, and the operand of the command, in brackets if it is
+ * optional.
+ */
 const COMMANDS: Readonly<
   Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
 > = {

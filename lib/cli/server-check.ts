@@ -39,7 +39,9 @@ const SAMPLES = 20;
 /** Major and minor number of the oldest supported version: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Stands for the process and for the lock in the name of the tested channel. No application uses this name. */
+/**
+ * The name of a channel contains a lock and a process. The check uses this text for both, and no application uses it.
+ */
 const PROBE_NAME = 'redlock-doctor';
 
 /**

@@ -42,13 +42,13 @@ export class LockHeldError extends RedlockError {
     readonly keys: readonly string[],
     /**
      * Readable name of the holder (the module option `owner` of its process). With several holders, `owner` is the
-     * holder for which this call has to wait: the holder of the permit that ends first, or, when this call wants an
-     * exclusive lock, the reader whose lock ends last.
+     * holder for which this call has to wait. With permits that is the holder whose permit ends first. For a call that
+     * wants an exclusive lock it is the reader whose lock ends last.
      */
     readonly owner: string,
     /**
-     * The longest time in milliseconds until the lock of `owner` ends, if `owner` does not renew it; `Infinity` if the
-     * key has no expiry.
+     * Milliseconds after which the lock of `owner` has ended, if `owner` does not renew it; `Infinity` if the key has
+     * no expiry.
      */
     readonly retryAfter: number,
     details: LockHeldDetails = {},
@@ -78,7 +78,8 @@ export class LockHeldError extends RedlockError {
   readonly holders: readonly LockHolder[];
 
   /**
-   * `true` if the code that made the call itself holds a lock on one of the keys, so that the call waited for itself.
+   * `true` if the code that asks for the lock already holds a lock on one of the keys, so that the code waited for
+   * itself.
    */
   readonly heldByCaller: boolean;
 

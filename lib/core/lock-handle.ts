@@ -17,7 +17,8 @@ export interface LockHandle extends AsyncDisposable {
 
   /**
    * The number of this lock's permit, beginning at 0; only with `permits` and one key, otherwise `undefined`. No other
-   * holder has the same number while the lock is held, and it does not change: use it as a small number for a worker.
+   * holder has the same number while the lock is held, and the number does not change: use it, for example, as the
+   * number of a worker.
    */
   readonly slot: number | undefined;
 
@@ -29,8 +30,9 @@ export interface LockHandle extends AsyncDisposable {
    * data, and while no node's clock is set back by 10 s or more. The token is a whole number below 2^53, and `extend`
    * does not change it.
    *
-   * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than an earlier
-   * one. A holder that was paused until after the end of its lock then cannot overwrite the data of the next holder.
+   * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than a token that
+   * it has seen before. A holder that was paused until after the end of its lock then cannot overwrite the data of the
+   * next holder.
    *
    * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token. So let
    * the resource compare the token of a read with the tokens of earlier writes, and the token of a write with all

@@ -83,8 +83,8 @@ export interface LockInfo {
 
   /**
    * The `id` of the holder's handle; only when held, like `owner` and `since`. With several holders, `id`, `owner`,
-   * `since`, `remaining` and `fencingToken` describe the holder for which other callers have to wait: with permits the
-   * holder whose permit ends first, with a shared lock the reader whose lock ends last.
+   * `since`, `remaining` and `fencingToken` describe the holder for which other callers have to wait. With permits that
+   * is the holder whose permit ends first; with a shared lock it is the reader whose lock ends last.
    */
   readonly id: string | undefined;
 

@@ -55,9 +55,9 @@ export interface LockOptions {
   readonly renew?: boolean;
 
   /**
-   * Milliseconds for which the keys stay held at least, counted from the request, even if the lock is released sooner.
-   * Use it for short tasks that several instances begin at about the same time. `release` returns at once, but other
-   * callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
+   * The keys stay held for at least this many milliseconds, counted from the request, even if the lock is released
+   * sooner. Use it for short tasks that several instances begin at about the same time. `release` returns immediately,
+   * but other callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
    *
    * `minHold` may be longer than `ttl`; after a crash only the ttl applies. Nodes that lose their data may free the
    * keys earlier, because by default `restartGuard` covers only the ttl. A nested call that joins a lock (`reentrant`)
@@ -109,7 +109,10 @@ export interface LockOptions {
   readonly release?: 'afterMethod' | 'afterCommit';
 }
 
-/** The number of holders that a lock admits at a time. Set it for each lock: a module has no default for it. */
+/**
+ * The options that set how many holders a lock admits at a time. Set them for each lock: a module has no defaults for
+ * them.
+ */
 export interface LockKindOptions {
   /**
    * `'shared'`: any number of readers hold the lock together, but no reader beside an exclusive holder. `'exclusive'`:

@@ -141,8 +141,8 @@ export type AcquireReply =
       /** The largest number of permits that a recent caller asked for, as in a grant. */
       readonly permits?: number;
       /**
-       * `true` when the tick of the lease has already run. `holder` then has the process that ran the tick, and the
-       * time for which the node will remember it.
+       * `true` when the tick of the lease has already run. `holder` then describes the process that ran the tick, and
+       * the time for which the node will remember the tick.
        */
       readonly ran?: true;
     };

@@ -4,7 +4,7 @@ import { LockHeldError, RedlockError, type RedlockErrorCode } from '../core/erro
 
 /** Response to a client in place of a {@link RedlockError}. It names no process, no Redis and no key. */
 export interface LockProblem {
-  /** The status of the HTTP response, also when the client gets no HTTP response. */
+  /** The status for an HTTP response; also present for a client that does not use HTTP. */
   readonly statusCode: number;
   readonly message: string;
   readonly code: RedlockErrorCode;

@@ -11,8 +11,8 @@ export const NODES_RULE =
   'process only';
 
 /**
- * Remedies for URLs of known servers that this option does not accept. The command `nestjs-redlock` accepts most of
- * these URLs.
+ * URLs of known servers that this option does not accept, each with its remedy. The command `nestjs-redlock` accepts
+ * most of these URLs.
  */
 const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
   [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],

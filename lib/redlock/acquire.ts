@@ -17,7 +17,7 @@ import { nodeTimeLimit, usableTtl } from './validity.js';
 /** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
   readonly ttl: number;
-  /** Shortest time in milliseconds for which the keys are kept; 0 by default. */
+  /** The keys stay held for at least this many milliseconds; 0 by default. */
   readonly minHold?: number;
   /**
    * The tick of a schedule for which the lock is requested. The nodes refuse the request if the tick has already run.

@@ -43,8 +43,8 @@ export async function preparePostgres(stops: StopList): Promise<PreparedPostgres
   const password = randomBytes(16).toString('hex');
   const prepared = prepare(directory, binaries, password);
   await stops.add(async () => {
-    // An interruption can come while files are still written: removing them at once would fail, or leave later files
-    // behind.
+    // An interruption can come while files are still written: removing them immediately would fail, or leave later
+    // files behind.
     await prepared.catch(() => undefined);
     await rm(directory, { recursive: true, force: true, maxRetries: 5 });
   });

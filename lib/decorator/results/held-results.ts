@@ -131,8 +131,8 @@ function isInUse(stream: NodeStream): boolean {
 }
 
 /**
- * Wraps a web stream so that a cancellation reaches the source at once, also during a pending read. The stream's own
- * iterator would wait for that read.
+ * Wraps a web stream so that a cancellation reaches the source immediately, also during a pending read. The stream's
+ * own iterator would wait for that read.
  */
 function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableStream<unknown> {
   const iterate = (): AsyncIterator<unknown> => {

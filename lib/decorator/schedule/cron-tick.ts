@@ -16,7 +16,7 @@ export interface CronTime {
   readonly source: string | ZonedTime;
   /** Returns the next moment after the present. */
   sendAt(): ZonedTime;
-  /** Returns the first moment after the second that contains `start`. */
+  /** Returns the first moment of the schedule in a later second than `start`. */
   getNextDateFrom(start: ZonedTime): ZonedTime;
 }
 

@@ -140,7 +140,7 @@ export class Campaign {
 
   /**
    * Ends the term and stops the campaign. Resolves when all tasks under the lock have settled and the lock is released.
-   * A call from such a task resolves at once, because it would wait for itself.
+   * A call from one of these tasks resolves immediately, because it would wait for itself.
    */
   async stop(how: 'resigned' | 'shutdown'): Promise<void> {
     const reason = new Error(REASONS[how]);

@@ -45,8 +45,8 @@ export class Leadership {
 
   /**
    * Iterates over the leaders: first the present leader, then each later leader. The values are as {@link current}
-   * returns them. A change in this process is reported at once, a change in another process within about a second. A
-   * leader whose term is shorter than a second may be left out. While too few nodes answer, there are no reports. The
+   * returns them. A change in this process is reported immediately, a change in another process within about a second.
+   * A leader whose term is shorter than a second may be left out. While too few nodes answer, there are no reports. The
    * iteration ends when the application shuts down; after a `break` in the middle of a wait it ends within a second.
    */
   async *changes(): AsyncGenerator<CurrentLeader | undefined, void, undefined> {
@@ -70,7 +70,8 @@ export class Leadership {
   /**
    * Ends the term of this process, if there is one, and stops the campaign until {@link campaign} or the next start.
    * Resolves when the method with `@Leader` has settled and another process can lead. A call from that method itself
-   * resolves at once, after its signal has aborted. Does nothing if no method has `@Leader` with this name.
+   * resolves immediately, after the signal of the method has aborted. Does nothing if no method has `@Leader` with this
+   * name.
    */
   async resign(): Promise<void> {
     await this.leaders.of(this.name)?.stop('resigned');
