@@ -127,7 +127,7 @@ export class Stage {
 
   /**
    * Sends new tasks to an instance. A user of the page may stop the instance or the run during the request: then the
-   * lab does not know if the instance has stored the tasks.
+   * lab does not know whether the instance has stored the tasks.
    *
    * @throws NotAsDescribedError when no instance is running, or when the run was stopped before
    */

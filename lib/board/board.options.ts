@@ -9,9 +9,9 @@ export interface RedlockBoardOptions {
   readonly path: string;
 
   /**
-   * Guards that decide who may see and use the board: classes, which Nest injects, or instances. Guards of the whole
-   * application run before these guards.
-   * @defaultValue none, which `public` must confirm
+   * Guards that decide who may see and use the board: classes, which Nest instantiates, or instances. Guards of the
+   * whole application run before these guards.
+   * @defaultValue none; `public` must then be `true`
    */
   readonly guards?: readonly (Type<CanActivate> | CanActivate)[];
 

@@ -24,7 +24,7 @@ import { watch } from './watch.js';
 
 const ending = new AbortController();
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // The program that reads the output has ended, such as `head` in `... | head`.
+  // The program that reads the output, such as `head` in `... | head`, has ended.
   if (error.code === 'EPIPE') ending.abort();
   else throw error;
 });

@@ -11,7 +11,9 @@ import { adviceOnKinds, PROBE_KINDS } from '../stores/redis/scripts/probe-kinds.
 import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
 import { NODE_LIMIT_MS } from './session.js';
 
-/** Something to change: a problem makes locks fail or unsafe, a warning makes them weaker than they could be. */
+/**
+ * Something to change. With a problem, locks fail or are unsafe; with a warning, they are less safe than they could be.
+ */
 export interface Finding {
   readonly level: 'problem' | 'warning';
   readonly text: string;
@@ -28,7 +30,7 @@ export interface ServerExam {
   readonly persistence: string | undefined;
   /** Median and longest of several round trips, in milliseconds. */
   readonly roundTrip: { readonly median: number; readonly worst: number } | undefined;
-  /** Milliseconds by which the server's clock is ahead of this machine's, accurate to half a round trip. */
+  /** Milliseconds by which the server's clock is ahead of this machine's clock, accurate to half a round trip. */
   readonly clockAhead: number | undefined;
   readonly findings: readonly Finding[];
 }

@@ -86,7 +86,7 @@ export class LockHeldError extends RedlockError {
   /**
    * The time of the tick that has already run, in milliseconds since 1970, or 0 for an `@Interval`. Only with
    * `oncePerTick`, and only when nobody holds the lock; otherwise `undefined`. The process `owner` ran the tick, and
-   * the nodes remember that for another `retryAfter` milliseconds.
+   * the nodes remember the tick for another `retryAfter` milliseconds.
    */
   readonly ranTick: number | undefined;
 
@@ -95,8 +95,8 @@ export class LockHeldError extends RedlockError {
 
   /**
    * Defined only when this call asked for `permits` and another caller recently asked for a larger number. The limit of
-   * the key is then the largest number that a recent caller asked for. `permitsSeen` is that number, or a smaller one
-   * that is still larger than this call's own.
+   * the key is then the largest number that a recent caller asked for. `permitsSeen` is that number, or a smaller
+   * number that is still larger than the number of this call.
    */
   readonly permitsSeen: number | undefined;
 
@@ -216,7 +216,7 @@ export class GuardedNodeError extends Error {
 
 const WAIT_AT_START = ' Set `waitForQuorum` to make the start of the application wait until a quorum votes.';
 
-/** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown if the lock is free. */
+/** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown whether the lock is free. */
 export class LockUnavailableError extends RedlockError {
   override readonly name = 'LockUnavailableError';
 

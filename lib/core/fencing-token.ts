@@ -1,4 +1,4 @@
-/** Amount by which the fencing token for a time ({@link tokenAt}) grows in one second. */
+/** Amount by which the result of {@link tokenAt} grows when its argument grows by one second. */
 export const STEPS_PER_SECOND = 2 ** 20;
 
 /**

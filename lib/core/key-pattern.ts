@@ -51,7 +51,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   return patterns.filter((_, at) => !isCovered(at));
 }
 
-/** The keys for `count` arguments. Empty if the function throws, or if an argument alone is a key. */
+/** The keys for `count` arguments. Empty if the key function throws, or if a key consists of an argument alone. */
 function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   let asked = 0;
   const ask = (): void => {

@@ -82,8 +82,8 @@ export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
 }
 
 /**
- * Returns the seconds until the lock may be free; `undefined` for a key without an expiry, which is never free by
- * itself.
+ * Returns the seconds until the lock may be free; `undefined` for a key without an expiry, which does not become free
+ * by itself.
  */
 function secondsUntilFree(error: RedlockError): number | undefined {
   if (error.code === 'LOCK_UNAVAILABLE') return UNAVAILABLE_FOR_S;

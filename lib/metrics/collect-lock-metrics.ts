@@ -49,7 +49,7 @@ const WAIT_BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30];
 const HOLD_BUCKETS = [0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 3_600];
 
 /**
- * Makes metrics for prom-client about the locks of this process, of all its modules.
+ * Makes metrics for prom-client about the locks of all modules in this process.
  *
  * The metrics have the labels `lock` (the label of a lock, not its key), `module` (the name of the `RedlockModule`, or
  * `'default'` without a name) and `mode` (`'exclusive'`, `'shared'` or `'permits'`). `redlock_permits_taken` counts

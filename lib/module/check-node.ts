@@ -55,8 +55,8 @@ export function checkNode(node: unknown, count: number): void {
 }
 
 /**
- * `true` for the factory of a store, such as the result of `postgres(...)`. The function checks its method and not its
- * class, because the application may have two copies of this package.
+ * `true` for the factory of a store, such as the result of `postgres(...)`. The function checks the method and not the
+ * class of the factory, because the application may have two copies of this package.
  */
 export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;

@@ -96,7 +96,7 @@ const MOST_COMPLETIONS = 6;
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
-/** The owner of an attempt. The attempt calls one of the methods once. */
+/** The owner of an attempt. The attempt calls exactly one of the methods, once. */
 export interface AttemptCaller {
   attempted(result: AttemptResult): void;
   /** Called when a signal ended the attempt, with the reason of the signal. */

@@ -118,7 +118,7 @@ export class LockRuntime {
   /**
    * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server is not fit for locks, such as a replica, after all connections are closed
+   * @throws Error when a server (such as a replica) is not fit for locks; all connections are closed before
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -199,8 +199,8 @@ export class LockRuntime {
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
-    // During shutdown only a call under a held lock may acquire another lock: its method may need that other lock to
-    // finish.
+    // During shutdown only code that runs under a held lock may acquire another lock, because it may need the other
+    // lock in order to finish.
     if (this.#ownLock()?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
@@ -264,7 +264,7 @@ export class LockRuntime {
     // The permit that the running call holds excludes this request only if its slot is below the requested number of
     // permits.
     if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
-    // The error has ten holders at most, and may concern another key, so read all holders.
+    // The error names ten holders at most, perhaps of another key, so read all holders of this key.
     const info = await this.inspection.inspect(key).catch(() => undefined);
     const inTheWay = (info?.holders ?? []).filter(({ slot = 0 }) => slot < permits);
     return inTheWay.length >= permits && inTheWay.some(({ id }) => id === own.id);
@@ -292,8 +292,8 @@ export class LockRuntime {
 
   /**
    * Acquires the lock for a nested call while another nested call has joined the lock of the outer call: the nested
-   * call waits like any other call. It fails when the outer lock is lost during the wait, because it may use data that
-   * the outer call has already read (S18).
+   * call waits like any other call. The nested call fails when the outer lock is lost during the wait, because the
+   * nested call may use data that the outer call has already read (S18).
    */
   async #acquireBeside(
     outer: RunnableLock,
@@ -371,7 +371,8 @@ export class LockRuntime {
    * Ends all locks and closes the nodes.
    *
    * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. A lock
-   * from `acquire` is released after its signal has aborted: the runtime cannot know if code still runs under it.
+   * from `acquire` is released after its signal has aborted: the runtime cannot know whether code still runs under this
+   * lock.
    *
    * @returns the keys of the locks whose methods were still running
    */

@@ -13,7 +13,7 @@ export interface RunnableLock extends LockHandle, WatchableLock {
   lose(reason: string): void;
 }
 
-/** A transaction or another reason to keep a lock after its code has ended. */
+/** A transaction, or another reason to keep a lock after the code under the lock has ended. */
 export interface Outlived {
   readonly isOver: boolean;
 }

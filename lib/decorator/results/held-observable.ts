@@ -2,8 +2,8 @@ import { from, Observable, type ObservableInput, Subject, takeUntil } from 'rxjs
 import type { Begin, LockScope } from '../../service/lock-scope.js';
 
 /**
- * Makes an Observable that acquires the lock when it is subscribed to, and releases it when it completes, fails or is
- * unsubscribed from.
+ * Makes an Observable that acquires the lock at the subscription, and releases the lock when the Observable completes
+ * or fails, or when the subscriber unsubscribes.
  */
 export function heldObservable(begin: Begin, source: () => unknown): Observable<unknown> {
   return new Observable((subscriber) => {

@@ -12,7 +12,7 @@ interface ZonedTime {
  * them.
  */
 export interface CronTime {
-  /** The cron expression, or the only moment of a schedule that has a date. */
+  /** The cron expression; for a schedule that fires once, at a date, the moment of that date. */
   readonly source: string | ZonedTime;
   /** Returns the next moment after the present. */
   sendAt(): ZonedTime;

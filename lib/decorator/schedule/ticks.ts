@@ -30,8 +30,8 @@ export class Ticks {
   constructor(private readonly modules: ModulesContainer) {}
 
   /**
-   * Returns the tick of a call that is made now; `undefined` when this process runs no scheduler, so that the
-   * application itself made the call.
+   * Returns the tick of a call that is made now; `undefined` when this process runs no scheduler: then the application
+   * itself made the call.
    *
    * @throws TypeError when the method has no schedule with the same ticks in all instances
    */

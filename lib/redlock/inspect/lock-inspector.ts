@@ -145,8 +145,8 @@ export class LockInspector {
   }
 
   /**
-   * Like {@link forceRelease}, but returns an error instead of throwing it, so that the caller also learns if a node
-   * had something to delete.
+   * Like {@link forceRelease}, but returns an error instead of throwing it, so that the caller also learns whether a
+   * node had something to delete.
    */
   async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
     const what = `release ${quoted([key])}`;
@@ -282,7 +282,9 @@ type Page = IteratorResult<readonly string[], unknown>;
 
 const LIST = 'list all locks';
 
-/** The result for a store that cannot report its fitness. Only an attempt to lock then shows if the store answers. */
+/**
+ * The result for a store that cannot report its fitness. Only an attempt to lock then shows whether the store answers.
+ */
 const UNCHECKED: NodeCheck = { state: 'voting', warnings: [] };
 
 /**

@@ -24,8 +24,8 @@ export interface LeaderTask {
 }
 
 /**
- * Milliseconds before the next attempt after a failure; doubled, up to the longest pause, when further attempts fail
- * soon.
+ * Milliseconds before the next attempt after a failure; doubled after each further failure that follows soon, up to the
+ * longest pause.
  */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;
