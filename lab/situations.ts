@@ -183,7 +183,10 @@ export const eachMissesAnotherNode: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Readers come as long as there are tasks, one a while after the other. Meanwhile a writer asks for the lock. */
+/**
+ * Readers come as long as there are tasks, one after the other, with pauses between them. Meanwhile a writer asks for
+ * the lock.
+ */
 export const readersKeepComing: Situation = async (stage) => {
   const { writer: name } = stage.plan.rule ?? {};
   const writer = stage.instances.find((each) => each.name === name);
@@ -193,7 +196,7 @@ export const readersKeepComing: Situation = async (stage) => {
   for (const reader of readers) {
     stage.go(reader);
     await stage.see(reader, 'read');
-    // The pauses keep the readers from ending together.
+    // The pauses keep the readers from ending at the same time.
     await sleep(stage.plan.work / readers.length);
   }
   stage.go(writer);

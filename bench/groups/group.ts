@@ -30,7 +30,7 @@ export function times(count: number, { effort }: Plan, least = 1): number {
   return Math.max(least, Math.round(count * effort));
 }
 
-/** Returns the contenders that can lock on so many nodes. */
+/** Returns the contenders that can lock on this number of nodes. */
 export function fit(contenders: readonly Contender[], nodes: number): readonly Contender[] {
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }

@@ -74,7 +74,7 @@ async function offer(
   load: number,
   plan: Plan,
 ): Promise<Sample> {
-  // The average number of held permits is the number of requests during one hold.
+  // The average number of held permits is the number of requests in the time for which one permit is held.
   const hold = Math.max(SHORTEST_HOLD, (1_000 * permits) / MOST_PER_SECOND);
   const every = (hold * PROCESSES) / (permits * load);
   const within = times(10_000, plan, 400);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { type RedisServer, startRedisNodes } from '../../test/support/redis-server.js';
 
-/** Commands that no script calls: a client sent each of them. */
+/** Commands that no script calls, so a client must have sent them. */
 const SENT = new Set([
   'eval',
   'evalsha',

@@ -12,7 +12,7 @@ import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.j
 import { NODE_LIMIT_MS } from './session.js';
 
 /**
- * Something to change. With a problem, locks fail or are unsafe; with a warning, they are less safe than they could be.
+ * Something to change. With a problem, locks fail or are unsafe; with a warning, they are weaker than they could be.
  */
 export interface Finding {
   readonly level: 'problem' | 'warning';

@@ -101,7 +101,7 @@ async function prepare(
   return { native, passwordFile, account };
 }
 
-/** Copies the programs into the directory, as the account may not read their original place. */
+/** Copies the programs into the directory, because the account may have no right to read their original folder. */
 export async function prepareBinaries(directory: string, binaries: string): Promise<string> {
   const native = join(directory, 'native');
   await cp(binaries, native, {
