@@ -42,7 +42,8 @@ const SAMPLES = 20;
 const OLDEST_VERSION = [6, 2] as const;
 
 /**
- * The name of a channel contains a lock and a process. The check uses this text for both, and no application uses it.
+ * The name of a channel contains the key of a lock and the name of a process. The check uses this text for both, and no
+ * application uses it.
  */
 const PROBE_NAME = 'redlock-doctor';
 

@@ -44,7 +44,7 @@ export interface LockOptions {
 
   /**
    * The limits of the wait for a lock that is not free. With `false` the call makes one attempt. Otherwise the call
-   * tries again until it reaches one of the limits.
+   * tries again until it gets the lock or reaches one of the limits.
    * @defaultValue `{ timeout: 5000, delay: 200, jitter: 100 }`
    */
   readonly retry?: false | RetryOptions;

@@ -59,13 +59,14 @@ export interface AttemptResult {
    * `'pending'`: other nodes decided the attempt before the queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** No caller has a quorum, so the next attempt should follow soon. */
+  /** `true` if no caller has a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**
-   * The attempt had less time than the time limit of a node, so a missing answer does not show that the node is down.
+   * `true` if the attempt had less time than the time limit of a node: a missing answer then does not show that the
+   * node is down.
    */
   readonly cutShort: boolean;
-  /** The lock was granted, and the next waiter of this process is the first of the queue. */
+  /** `true` if the lock was granted, and the next waiter of this process is the first of the queue. */
   readonly nextIsFirst: boolean;
 }
 

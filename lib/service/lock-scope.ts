@@ -78,7 +78,7 @@ export class LockScope {
     return this.#isOver && this.transaction?.isOver === false;
   }
 
-  /** Called when the nested call that joined the lock has ended, or when it has returned the lock as a handle. */
+  /** Called when the nested call that joined the lock has ended, or has given the lock to its caller as a handle. */
   left(): Promise<void> {
     return this.#isOver ? this.end() : Promise.resolve();
   }

@@ -87,7 +87,7 @@ export type LockEvent =
        */
       readonly type: 'refused';
       readonly error: LockHeldError | LockUnavailableError | Error;
-      /** Milliseconds that the attempt took. */
+      /** Milliseconds until the refusal, including the wait. */
       readonly waited: number;
     })
   | (LockSkippedEvent & { readonly type: 'skipped' })
