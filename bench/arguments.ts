@@ -5,7 +5,7 @@ import { GROUPS } from './groups/groups.js';
 
 export interface BenchArguments {
   readonly help: boolean;
-  /** Groups in the order of the command line; all groups without one. */
+  /** Groups in the order of the command line; all groups if the command line names none. */
   readonly groups: readonly Group[];
   readonly plan: Plan;
   /** Folder for the results. */
@@ -67,7 +67,8 @@ function parse(args: readonly string[]) {
       },
     });
   } catch (error) {
-    // For an unknown option Node adds how to pass an argument that begins with a dash. No group has such a name.
+    // Show only the first sentence. For an unknown option, Node then explains how to pass an argument that begins with
+    // a dash, and no group has such a name.
     const [what] = (error as Error).message.split(/[.\n]/);
     throw new Error(`${what}; npm run bench -- --help lists the options`, { cause: error });
   }

@@ -10,7 +10,7 @@ import { installPeers, ROOT, versionOf } from './peers.js';
 import { inSvg } from './report/plot.js';
 import { inMarkdown, inTerminal } from './report/tables.js';
 
-/** Exit code for a wrong command line; the command `redlock` has the same. */
+/** Exit code for a wrong command line; the command `nestjs-redlock` has the same exit code. */
 const WRONG_USAGE = 2;
 
 await main();

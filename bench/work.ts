@@ -62,7 +62,7 @@ export interface Work {
 
   /**
    * Acquires locks and keeps them with renewal. Resolves to the bytes of heap for each lock. With `watched`, the worker
-   * reports a lost lock to the parent process at once.
+   * reports a lost lock to the parent process immediately.
    */
   hold(args: {
     readonly keys: readonly string[];
@@ -73,7 +73,9 @@ export interface Work {
   /** Releases the held locks, `inFlight` at a time. */
   release(args: { readonly inFlight: number }): Promise<undefined>;
 
-  /** Makes parallel attempts that must all fail. `late` is the time by which the slowest error missed its budget. */
+  /**
+   * Makes parallel attempts that must all fail. `late` is the time by which the slowest error came after its budget.
+   */
   fail(args: {
     readonly attempts: number;
     readonly budget: number;

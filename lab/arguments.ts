@@ -3,7 +3,7 @@ import { isLockStore, LOCK_STORES, type LockStore } from '../sample-app/config/e
 import { type Scenario, SCENARIOS } from './scenarios.js';
 
 export interface LabArguments {
-  /** Scenarios in the order of the command line; all of them without one. */
+  /** Scenarios in the order of the command line; all scenarios if the command line names none. */
   readonly scenarios: readonly Scenario[];
   /** True to open the page in a browser, and to run until Ctrl-C. */
   readonly open: boolean;

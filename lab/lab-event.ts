@@ -50,7 +50,7 @@ export interface Outcome {
   readonly overtakes: number;
   /** Milliseconds that the instance with the exclusive lock has waited. */
   readonly waited?: number | undefined;
-  /** Number of grants while another holder's lock had neither ended nor been released by it. */
+  /** Number of grants while the lock of another holder had neither ended nor been released by that holder. */
   readonly grantedTwice: number;
   /** Number of writes that the database refused because of their token. */
   readonly refused: number;

@@ -28,7 +28,7 @@ async function main(
   stops: StopList,
 ): Promise<number> {
   const lab = new Lab(stops, await findStores(store));
-  // The page comes first: if another lab is running, this fails at once.
+  // The page comes first: if another lab is running, the start fails immediately.
   const url = await servePage(lab, port, stops);
   lab.services = await startServices(stops);
   console.log(`Page:       ${url}`);

@@ -6,7 +6,7 @@ interface Address {
   readonly port: number;
 }
 
-/** One direction of one connection. It forwards data in order: at once, after a delay, or after `heal()`. */
+/** One direction of one connection. It forwards data in order: immediately, after a delay, or after `heal()`. */
 class OneWay {
   private readonly queue: { readonly data: Buffer | undefined; readonly due: number }[] = [];
   private timer: NodeJS.Timeout | undefined;
@@ -94,7 +94,7 @@ export class NetworkLink {
     this.requests.hold = true;
   }
 
-  /** Ends all connections, and each new connection at once, as if no server listened. */
+  /** Ends all connections, and ends each new connection immediately, as if no server listened. */
   disconnect(): void {
     this.refusing = true;
     this.cut();
@@ -151,7 +151,7 @@ export class NetworkLink {
   }
 }
 
-// `resetAndDestroy()` would not do: after `end()` on the socket, Node 20 leaves the handle open, and the process never
+// `resetAndDestroy()` is not enough: after `end()` on the socket, Node 20 leaves the handle open, and the process never
 // ends.
 function end({ client, server, requests, replies }: Connection): void {
   requests.stop();

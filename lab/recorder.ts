@@ -39,13 +39,16 @@ export class Recorder {
     for (const watcher of this.watchers) watcher(complete);
   }
 
-  /** Number of duplicates by the events of the instances. The outcome counts in the queue instead. */
+  /**
+   * Number of duplicates according to the events of the instances. The outcome has the number of duplicates in the
+   * queue instead.
+   */
   get duplicates(): number {
     return this.record.events.reduce((sum, { duplicates }) => sum + (duplicates?.length ?? 0), 0);
   }
 
   /**
-   * Resolves with the first event that fits, at once if the event is already recorded.
+   * Resolves with the first event that fits; immediately, if the event is already recorded.
    *
    * @param from - number of recorded events that do not count
    * @throws NotAsDescribedError when no such event comes

@@ -60,7 +60,7 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
  */
 const PAUSE = { ttl: 2_000, work: 1_000 };
 
-/** Ttl of locks with renewal. They must not end while a busy machine is paused for some seconds. */
+/** Ttl of locks with renewal. These locks must not end while a busy machine is paused for some seconds. */
 const RENEWED = { ttl: 6_000 };
 
 const twoHolders = { duplicates: 'some', lost: 'none', overlaps: 'some' } satisfies Expectation;
@@ -180,7 +180,7 @@ const starved: DispatchRun = {
     instances: INSTANCES + 1,
     nodes: 3,
     batch: 1,
-    // A reader reads again at once.
+    // A reader reads again immediately.
     every: 20,
     rule: { atOnce: INSTANCES, writer: `instance-${INSTANCES + 1}` },
   }),
@@ -331,7 +331,9 @@ export const SCENARIOS: readonly Scenario[] = [
   { number: 15, title: "permits and mode: 'shared' in these situations", parts: [permits, shared] },
 ];
 
-/** The playground is not one of the scenarios. It runs until a user stops it, and is for the controls of the page. */
+/**
+ * The playground is not one of the scenarios. It runs until a user stops it, and is meant for the controls of the page.
+ */
 export const PLAYGROUND: Scenario = {
   number: 0,
   title: 'Playground',

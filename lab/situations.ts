@@ -112,7 +112,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.until("the end of the successor's tasks", async () => (await stage.unfinished()) === 0);
   first.toDatabase.heal();
   stage.resume(first);
-  // The holder may notice the loss of its lock before its write. The run is judged by the fate of the write.
+  // The holder may notice the loss of its lock before its write. The run is judged by the outcome of the write.
   const ends = new Set(['pushed', 'refused', 'failed']);
   await stage.seeAny('its end', ({ kind, who }) => who === first.name && ends.has(kind), since);
   await stage.settle();
@@ -174,7 +174,7 @@ export const muchToDispatch: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Each instance can reach two of three nodes, and each misses another node. */
+/** Each instance can reach two of three nodes. A different node is out of reach for each instance. */
 export const eachMissesAnotherNode: Situation = async (stage) => {
   for (const [index, { toNodes }] of stage.instances.entries()) toNodes[index]?.disconnect();
   stage.note('each instance misses a different node, and reaches two of three');
@@ -183,7 +183,10 @@ export const eachMissesAnotherNode: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Readers come as long as there are tasks, one a while after the other. Meanwhile a writer asks for the lock. */
+/**
+ * Readers come as long as there are tasks, one after the other, with pauses between them. Meanwhile a writer asks for
+ * the lock.
+ */
 export const readersKeepComing: Situation = async (stage) => {
   const { writer: name } = stage.plan.rule ?? {};
   const writer = stage.instances.find((each) => each.name === name);
@@ -193,7 +196,7 @@ export const readersKeepComing: Situation = async (stage) => {
   for (const reader of readers) {
     stage.go(reader);
     await stage.see(reader, 'read');
-    // The pauses keep the readers from ending together.
+    // The pauses keep the readers from ending at the same time.
     await sleep(stage.plan.work / readers.length);
   }
   stage.go(writer);

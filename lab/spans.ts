@@ -73,7 +73,7 @@ export function countGrantedTwice(spans: readonly Span[]): number {
   ).length;
 }
 
-/** Counts the spans that began while the number of other spans broke the rule. */
+/** Counts the spans that broke the rule when they began, together with the other spans of that moment. */
 export function countTooMany(spans: readonly Span[], rule: Rule): number {
   return spans.filter(({ who, from }, index) => {
     const others = spans.filter(

@@ -127,7 +127,7 @@ export class Stage {
 
   /**
    * Sends new tasks to an instance. A user of the page may stop the instance or the run during the request: then the
-   * lab does not know if the instance has stored the tasks.
+   * lab does not know whether the instance has stored the tasks.
    *
    * @throws NotAsDescribedError when no instance is running, or when the run was stopped before
    */
@@ -184,7 +184,7 @@ export class Stage {
   }
 
   /**
-   * Changes the ttl. It is part of the configuration of an instance, so the instances restart one by one, as in a
+   * Changes the ttl. The ttl is part of the configuration of an instance, so the instances restart one by one, as in a
    * deployment.
    */
   async setTtl(ttl: number): Promise<void> {
@@ -361,7 +361,7 @@ export class Stage {
     return this.count(`status not in ('done', 'dead')`);
   }
 
-  /** Waits for the end of the current work, and counts. */
+  /** Waits for the end of the current work, and counts its results. */
   async finish(): Promise<Outcome> {
     this.rest(...this.instances.filter(({ state }) => state === 'running'));
     await this.comeToRest().catch((error: unknown) => {
@@ -412,7 +412,7 @@ export class Stage {
         ({ who, to }) => to !== undefined || !running.has(who),
       );
     });
-    // A late write returns tasks to the queue that were already done.
+    // A late write returns tasks that were already done to the queue.
     await this.wait('the end of all tasks', () => this.isSettled());
     await this.wait('an empty queue', async () => (await this.queue.waiting()) === 0);
   }
@@ -459,7 +459,7 @@ export class Stage {
       ({ name }) =>
         since.filter(({ who, kind }) => who === name && kind === 'skipped').length >= SKIPS_OF_A_STUCK_LOCK,
     );
-    // In other stores than Redis, all locks have an expiry.
+    // In stores other than Redis, all locks have an expiry.
     const [node] = this.redisNodes;
     if (!refused || since.some(({ kind }) => kind === 'pushed') || !node) return false;
     return (await this.lockLeft(node)) === Infinity;

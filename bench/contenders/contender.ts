@@ -41,7 +41,10 @@ export interface Contender {
   readonly over?: string;
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */
   readonly linger?: number;
-  /** Commands that the contender sends outside of scripts, in addition to commands that no script calls. */
+  /**
+   * Commands that the contender sends outside of scripts, although scripts call them, too. Commands that no script
+   * calls need not be listed: each of them counts as sent.
+   */
   readonly sends: readonly string[];
   /** Features that the contender does not have. */
   readonly lacks: readonly string[];

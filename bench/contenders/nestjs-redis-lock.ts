@@ -57,7 +57,7 @@ export const nestjsRedisLock: Contender = {
       acquire: async (key, ttl) => releaseOf(await once.acquire(key, ttl)),
       withLock: (key, ttl, task) => once.withLock(key, ttl, task, { extensionThresholdMs: threshold(ttl) }),
       wait: async (key, ttl) => releaseOf(await waiting.acquire(key, ttl)),
-      // The library does not report a lost lock; only `isValid` shows that the time is over.
+      // The library does not report a lost lock; only `isValid` shows that the time of the lock is over.
       async hold(key, ttl) {
         const lock = await once.acquire(key, ttl);
         lock?.startAutoExtension(threshold(ttl));

@@ -10,7 +10,8 @@ import {
 } from '../../lib/index.js';
 import { holdInside, type Release, type Session } from './contender.js';
 
-// These functions are not in the file of the contender: processes that measure other contenders need not load Nest.
+// These functions are not in the file of the contender, so that processes that measure other contenders need not load
+// Nest.
 
 const PATIENCE = { timeout: 120_000 };
 

@@ -19,8 +19,8 @@ interface Redlock {
 type RedlockClass = new (clients: Redis[], settings?: object) => Redlock;
 
 /**
- * The defaults of the library, except for the number of attempts: by default a call waits for two seconds, too short
- * for the groups with many waiters.
+ * The defaults of the library, except for the number of attempts: by default a call waits for two seconds, which is too
+ * short for the groups with many waiters.
  */
 const WAITING = { retryCount: -1 };
 const ONCE = { retryCount: 0 };

@@ -29,8 +29,8 @@ async function ours(nodes: RedlockModuleOptions['nodes'], nodeTimeout?: number):
 }
 
 /**
- * Time limit of etcd in milliseconds. For thousands of locks at once it needs more than the default, a twentieth of
- * their ttl.
+ * Time limit of etcd in milliseconds. For thousands of locks at the same time etcd needs more time than the default,
+ * which is a twentieth of their ttl.
  */
 const ETCD_TIMEOUT = 2_000;
 

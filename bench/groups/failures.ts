@@ -145,7 +145,7 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
   };
 }
 
-/** Measures new processes, which start while nodes are away. */
+/** Measures new processes, which start with the nodes in their present state. */
 function fresh(
   staff: readonly Employed[],
   urls: readonly string[],
@@ -214,7 +214,7 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
   };
 }
 
-/** All contenders run at the same time: a run takes seconds, and the results need no microseconds. */
+/** All contenders run at the same time: a run takes seconds, and the results need not be exact to microseconds. */
 function lose(
   contenders: readonly Contender[],
   servers: Servers,

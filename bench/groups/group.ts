@@ -30,7 +30,7 @@ export function times(count: number, { effort }: Plan, least = 1): number {
   return Math.max(least, Math.round(count * effort));
 }
 
-/** Returns the contenders that can lock on so many nodes. */
+/** Returns the contenders that can lock on this number of nodes. */
 export function fit(contenders: readonly Contender[], nodes: number): readonly Contender[] {
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }
@@ -40,7 +40,7 @@ export function distinct(contenders: readonly Contender[]): readonly Contender[]
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }
 
-/** Returns the numbers of nodes of the plan, and three if the plan has several nodes. */
+/** Returns the numbers of nodes of the plan, and adds three if one of these numbers is above one. */
 export function withThree({ nodes }: Plan): readonly number[] {
   const all = nodes.some((count) => count > 1) ? [...nodes, 3] : nodes;
   return [...new Set(all)].toSorted((a, b) => a - b);

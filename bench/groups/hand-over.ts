@@ -32,7 +32,7 @@ export const handOver: Group = {
   },
 };
 
-/** Measures hand-overs: one session holds the lock, and another one waits. */
+/** Measures hand-overs: one session holds the lock, and another session waits. */
 async function single(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
   const rows = await withSessions(nodes, contenders, async (holders, servers) => {
     const waiting = await Promise.all(contenders.map((contender) => contender.open(servers.urls)));
@@ -136,7 +136,7 @@ function delaysBehind(
       }),
     );
     const delays: number[] = [];
-    // The measurements run one after the other, as concurrent ones disturb each other.
+    // The measurements run one after the other, because concurrent measurements disturb each other.
     for (const { first, release, served } of queues) {
       if (fault === 'killed') await first?.end();
       else first?.pause();
@@ -148,7 +148,7 @@ function delaysBehind(
   });
 }
 
-/** Waits for the lock, releases it at once, and resolves to the time of the acquisition. */
+/** Waits for the lock, releases it immediately, and resolves to the time of the acquisition. */
 async function waited(session: Session, key: string): Promise<number> {
   const release = await session.wait(key, TTL);
   const at = performance.now();

@@ -10,8 +10,8 @@ const PERMITS = 1_000;
 const TTL = 120_000;
 const IN_FLIGHT = 100;
 /**
- * Smallest number of holders for the figure of memory. The memory of a server varies by some kilobytes, which is more
- * than fewer holders take.
+ * Smallest number of holders for the figure of memory. The memory of a server varies by some kilobytes, and fewer
+ * holders take less memory than that.
  */
 const FEWEST_FOR_BYTES = 100;
 

@@ -17,7 +17,8 @@ export const leftovers: Group = {
     const tables: ResultTable[] = [];
     const count = times(KEYS, plan, 100);
     const seconds = plan.effort < 0.5 ? 1 : 60;
-    // The minutes of all contenders overlap: the first minute is nearly over when the last one begins.
+    // The minutes for which the contenders wait overlap: the minute of the first contender is nearly over when the
+    // minute of the last contender begins.
     const waiting: { readonly nodes: number; readonly name: string; readonly sample: Promise<Sample> }[] = [];
     const ends: (() => Promise<void>)[] = [];
     try {
@@ -56,7 +57,7 @@ export const leftovers: Group = {
   },
 };
 
-/** Locks and releases each key once. The sample has what is left in Redis, at once and later. */
+/** Locks and releases each key once. The sample has what is left in Redis, immediately and later. */
 async function visit(
   { name }: Contender,
   nodes: number,

@@ -22,7 +22,7 @@ const ignore = (): void => undefined;
 
 const GRANTED: AcquireReply = { granted: true, token: 1 };
 
-/** A node that grants each request at once, so that only the work of this package remains. */
+/** A node that grants each request immediately, so that only the work of this package remains. */
 class InstantNode extends MemoryStore {
   override acquire(requests: readonly AcquireRequest[], _ordered: boolean, tell: Tell<AcquireReply>): void {
     for (let index = 0; index < requests.length; index++) tell(index, GRANTED);
@@ -41,7 +41,7 @@ class Tasks {
   }
 }
 
-/** Measures the work of this package beside the calls of a node. Other contenders cannot be measured this way. */
+/** Measures the work of this package, apart from the calls of a node. Other contenders cannot be measured this way. */
 export const overhead: Group = {
   name: 'overhead',
   about: 'what withLock adds to the calls of a node that answers at once, and @WithLock to withLock',

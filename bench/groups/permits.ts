@@ -11,7 +11,7 @@ const PROCESSES = 4;
 /** Shortest time of a round trip, and its average variation, in milliseconds, as between machines of one region. */
 const ADDED = 1;
 const JITTER = 0.3;
-/** Largest number of requests per second. A higher rate would measure the machine. */
+/** Largest number of requests per second. A higher rate would measure the speed of the machine. */
 const MOST_PER_SECOND = 200;
 const SHORTEST_HOLD = 20;
 
@@ -74,7 +74,7 @@ async function offer(
   load: number,
   plan: Plan,
 ): Promise<Sample> {
-  // The average number of held permits is the number of requests during one hold.
+  // The average number of held permits is the number of requests in the time for which one permit is held.
   const hold = Math.max(SHORTEST_HOLD, (1_000 * permits) / MOST_PER_SECOND);
   const every = (hold * PROCESSES) / (permits * load);
   const within = times(10_000, plan, 400);
@@ -91,8 +91,8 @@ async function offer(
     raised: (100 * sum('raised')) / granted,
     anew: (100 * sum('anew')) / asked,
     refused: (100 * (asked - granted)) / asked,
-    // The formula uses measured requests and holds: a real hold is longer by a round trip, and by delays of a busy
-    // machine.
+    // The formula uses the measured number of requests and the measured time that permits were held: this time is
+    // longer than planned by a round trip, and by delays of a busy machine.
     full: 100 * erlangB(permits, (asked / within) * (sum('held') / granted)),
   };
 }

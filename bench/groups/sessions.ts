@@ -48,9 +48,10 @@ export interface Way {
 /**
  * Starts servers, opens each contender in its own process, and ends all of them afterwards.
  *
- * Contenders in one process would disturb each other. Garbage of one is collected in the time of another. And
- * `withLock` of our package runs code in an AsyncLocalStorage: after that, Node 20 does more work for each promise of
- * the process (see the group `objects`). So a group measures `withLock` after all other calls.
+ * Contenders in one process would disturb each other. The garbage of one contender would be collected in the measured
+ * time of another contender. And `withLock` of our package runs code in an AsyncLocalStorage: after that, Node 20 does
+ * more work for each promise of the process (see the group `objects`). So a group measures `withLock` after all other
+ * calls.
  */
 export async function withStaff<T>(
   nodes: number,

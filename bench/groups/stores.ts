@@ -11,7 +11,10 @@ import { heldTtl } from './held.js';
 
 const TTL = 60_000;
 const IN_FLIGHT = 64;
-/** Number of held locks that are acquired at a time: a busy machine acquires them within the time limit. */
+/**
+ * Number of held locks that are acquired at a time; few enough for a busy machine to acquire them within the time
+ * limit.
+ */
 const AT_ONCE = 500;
 /** Milliseconds after which a caller is in the queue. */
 const IN_LINE = 30;

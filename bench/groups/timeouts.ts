@@ -15,7 +15,7 @@ const LATER = 1_500;
 
 /**
  * Measures whether a permit of ten seconds is lost when another process asks for a permit of a second. A library may
- * purge by the lockTimeout of another caller, or give the whole key one expiry.
+ * decide by the `lockTimeout` of the caller which permits of others have ended, or give the whole key one expiry.
  */
 export const timeouts: Group = {
   name: 'timeouts',

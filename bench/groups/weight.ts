@@ -89,7 +89,9 @@ function npmPack(...args: string[]): { name: string; filename: string; size: num
   return Object.values(JSON.parse(output) as object);
 }
 
-/** Lists the folder of a package and those of all its dependencies. Packages that the application has do not count. */
+/**
+ * Lists the folders of a package and of all its dependencies. Packages that the application already has do not count.
+ */
 function broughtBy(name: string): ReadonlySet<string> {
   const has = new Set(BUILT_ON.map((each) => join(APP, 'node_modules', each)));
   const folders = new Set([join(APP, 'node_modules', name)]);
@@ -113,7 +115,7 @@ function installedFor(folder: string, name: string): string {
   return installedFor(dirname(folder), name);
 }
 
-/** Lists the files of a package without those of nested packages. */
+/** Lists the files of a package, without the files of nested packages. */
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesIn(join(folder, entry.name));

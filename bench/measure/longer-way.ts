@@ -13,7 +13,7 @@ const CORRECTIONS = 3;
 export class LongerWay {
   /** Milliseconds that a `PING` takes longer through the proxy than directly, after all corrections. */
   added: { readonly p50: number; readonly p90: number } = { p50: NaN, p90: NaN };
-  /** Milliseconds that the proxy delays each message. The rest of `added` is its own work. */
+  /** Milliseconds that the proxy delays each message. The rest of `added` is the time that the proxy itself needs. */
   heldBack = NaN;
   #requests = 0;
 
@@ -25,8 +25,8 @@ export class LongerWay {
   /**
    * Opens a longer network path.
    *
-   * @param added - milliseconds for both directions together. They include the own work of the proxy, as measured
-   * without other load.
+   * @param added - milliseconds for both directions together. They include the time that the proxy itself needs, as
+   * measured without other load.
    * @param jitter - average of a further random delay of each message in each direction, in milliseconds
    */
   static async open(urls: readonly string[], added: number, jitter = 0): Promise<LongerWay> {

@@ -11,9 +11,9 @@ export interface Offered {
   readonly granted: number;
   /** Number of grants that needed one round trip. */
   readonly first: number;
-  /** Number of grants for which some nodes were asked again, for the slot of the other nodes. */
+  /** Number of grants for which some nodes were asked again, to grant the same slot as the other nodes. */
   readonly mended: number;
-  /** Number of grants for which some nodes were asked again, for the token of the other nodes. */
+  /** Number of grants for which some nodes were asked again, to store the same token as the other nodes. */
   readonly raised: number;
   /** Sum of the milliseconds that permits were held, until a quorum had confirmed the release. */
   readonly held: number;
@@ -25,7 +25,10 @@ export interface Offer {
   readonly urls: readonly string[];
   readonly key: string;
   readonly permits: number;
-  /** Average milliseconds that a permit is held (`hold`), and between two requests (`every`). Both are exponential. */
+  /**
+   * Average milliseconds that a permit is held (`hold`), and between two requests (`every`). Both times are
+   * exponentially distributed.
+   */
   readonly hold: number;
   readonly every: number;
   readonly within: number;
@@ -95,8 +98,8 @@ function counted(store: Store, leases: Set<string>, mended: Set<string>, raised:
 }
 
 /**
- * True if the node must grant the slot of the other nodes. Such a request does not count after a quorum has agreed on a
- * slot: the caller does not wait for it.
+ * True if the request asks the node for the slot that the other nodes granted. The request does not count after a
+ * quorum has agreed on a slot: the caller does not wait for it.
  */
 function isMended({ wish, lease }: AcquireRequest): boolean {
   return wish?.exactly === true && lease.slots === undefined;

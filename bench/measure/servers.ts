@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { type RedisServer, startRedisNodes } from '../../test/support/redis-server.js';
 
-/** Commands that no script calls: a client sent each of them. */
+/** Commands that no script calls, so a client must have sent them. */
 const SENT = new Set([
   'eval',
   'evalsha',
@@ -64,7 +64,7 @@ export class Servers {
     return this.commandStats('usec', beside);
   }
 
-  /** Number of keys on all nodes, and bytes of their memory without that of connections. */
+  /** Number of keys on all nodes, and bytes of memory of the nodes without the memory of connections. */
   async stored(): Promise<{ keys: number; bytes: number }> {
     const each = await Promise.all(
       this.admins.map(async (admin) => {

@@ -63,7 +63,7 @@ export class Worker {
   /**
    * Sends a task to the worker that must succeed; {@link ask} is for tasks that may fail.
    *
-   * @throws Error without a result
+   * @throws Error when the worker gives no result
    */
   async must<Job extends keyof Work>(
     job: Job,

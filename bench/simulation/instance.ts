@@ -96,7 +96,7 @@ export class Poller extends Instance {
   protected released(): void {}
 }
 
-/** A process that waits in the queue of the first server. After the grant of that server it asks the others. */
+/** A process that waits in the queue of the first server. After the grant of that server it asks the other servers. */
 export class Waiter extends Instance {
   protected acquire(): void {
     const [gate] = this.servers as [Server];

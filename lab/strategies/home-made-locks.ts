@@ -221,8 +221,8 @@ abstract class OfMajority implements LockStrategy {
 }
 
 /**
- * Redlock as most libraries have it: a majority of independent nodes, in time. A node that restarts without its data
- * votes again at once. Then two holders can each have a majority.
+ * Redlock as most libraries have it: a majority of independent nodes must grant the lock in time. A node that restarts
+ * without its data votes again immediately. Then two holders can each have a majority.
  */
 export class RedlockUnguarded extends OfMajority {
   protected take(node: Redis, id: string): Promise<unknown> {

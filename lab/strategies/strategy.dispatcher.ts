@@ -59,7 +59,7 @@ export class StrategyDispatcher
   }
 
   async onApplicationBootstrap(): Promise<void> {
-    // A node that is away must not keep the instance from starting; the client connects later.
+    // A node that is down must not keep the instance from starting; the client connects later.
     await Promise.all(this.nodes.map((node) => node.connect().catch(() => undefined)));
     this.timer = setInterval(() => {
       if (!this.settings.active) return;
@@ -171,7 +171,7 @@ export class StrategyDispatcher
 }
 
 /**
- * Opens a client whose commands fail at once while the server is away. A command that runs seconds later would be
+ * Opens a client whose commands fail immediately while the server is down. A command that runs seconds later would be
  * another fault.
  */
 function connectTo(url: string): Redis {

@@ -28,7 +28,7 @@ export class WithLockStrategy implements LockStrategy {
     return true;
   }
 
-  /** Reports renewals: only they make the remaining time longer. */
+  /** Reports renewals: only a renewal makes the remaining time longer. */
   private watchRenewals(remaining: () => number): NodeJS.Timeout {
     let last = remaining();
     return setInterval(() => {

@@ -9,9 +9,9 @@ export interface RedlockBoardOptions {
   readonly path: string;
 
   /**
-   * Guards that decide who may see and use the board: classes, which Nest injects, or instances. Guards of the whole
-   * application run before these guards.
-   * @defaultValue none, which `public` must confirm
+   * Guards that decide who may see and use the board: classes, which Nest instantiates, or instances. Guards of the
+   * whole application run before these guards.
+   * @defaultValue none; `public` must then be `true`
    */
   readonly guards?: readonly (Type<CanActivate> | CanActivate)[];
 
@@ -30,7 +30,7 @@ export interface RedlockBoardOptions {
   /**
    * Returns the sender of a request, such as the name of its user, for the event of a release by force
    * (`nestjs-redlock:force-release`). The argument is the request of Express or Fastify.
-   * @defaultValue nobody is named
+   * @defaultValue the event names no sender
    */
   readonly actor?: (request: never) => string | undefined | Promise<string | undefined>;
 

@@ -21,7 +21,8 @@ export type PlatformRequest = Exchange['request'] & { raw?: Exchange['request'];
 export type PlatformResponse = Exchange['response'] & { raw?: Exchange['response']; hijack?: () => void };
 
 /**
- * The board of this process. It records the events of this process's locks, and reads the store while somebody watches.
+ * The board of this process. It records the events of this process's locks, and reads the store while somebody has the
+ * page open.
  */
 @Injectable()
 export class Board implements OnModuleInit, BeforeApplicationShutdown {

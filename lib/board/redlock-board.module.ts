@@ -4,7 +4,8 @@ import { boardControllerFor } from './board.controller.js';
 import { checkBoardOptions, type RedlockBoardOptions } from './board.options.js';
 
 /**
- * A page of the application that shows its locks as they change: their holders, their waiters, and the times of both.
+ * A page of the application that shows its locks as they change: the holders and the waiters of each lock, and how long
+ * they have held the lock or waited for it.
  *
  * @example
  * ```ts

@@ -16,7 +16,7 @@ import { UsageError } from './usage-error.js';
 /** The ids of the locks that this process holds: none. */
 const NOTHING: ReadonlySet<string> = new Set();
 
-/** Size limit of a request body from the page, in bytes. The page sends a number and ids. */
+/** Size limit of a request body from the page, in bytes. A request from the page contains a number and ids. */
 const LONGEST_BODY = 1_024 * 1_024;
 
 /**

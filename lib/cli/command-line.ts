@@ -42,7 +42,7 @@ export type Request =
   | (Common & {
       readonly command: 'release';
       readonly key: string;
-      /** Id of the only holder to end; `undefined` to end all holders. */
+      /** Id of the holder whose lock is ended; `undefined` to end the locks of all holders. */
       readonly id: string | undefined;
       readonly yes: boolean;
     })
@@ -54,10 +54,10 @@ export type Request =
       readonly allowRelease: boolean;
     });
 
-/** A request that asks the nodes. */
+/** A parsed command that asks the nodes. */
 export type NodeRequest = Extract<Request, Common>;
 
-/** Variant of {@link Request}. */
+/** The parsed form of one command. */
 export type RequestFor<Command extends Request['command']> = Extract<Request, { readonly command: Command }>;
 
 const OPTIONS = {
@@ -86,7 +86,10 @@ const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema',
 
 const MIGRATION = 'postgres-migration';
 
-/** Options of each command beside the common options, and its operand: required, or optional in brackets. */
+/**
+ * The options of each command besides the common options, and the operand of the command, in brackets if it is
+ * optional.
+ */
 const COMMANDS: Readonly<
   Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
 > = {
@@ -262,8 +265,8 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    // Drop the text after the first sentence: Node advises there on operands that begin with a dash, which no command
-    // has.
+    // Drop the text after the first sentence. It is advice about operands that begin with a dash, and no command has
+    // such operands.
     const [reason] = (error as Error).message.split(/\. |\n/);
     throw new UsageError(reason ?? 'Bad command line');
   }

@@ -142,7 +142,7 @@ function oldestOf(held: readonly LockInfo[]): Date | undefined {
   return times.length === 0 ? undefined : new Date(Math.min(...times));
 }
 
-/** The lock's own ttl. The command does not know the default of the module. */
+/** The declared ttl of the lock. The command does not know the module's default for a lock without a ttl. */
 function ttlOf({ ttl }: LockPolicy): string {
   return ttl === undefined ? 'default' : duration(ttl);
 }

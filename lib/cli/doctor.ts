@@ -13,7 +13,7 @@ import { NODE_LIMIT_MS } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
 /**
- * With this number of nodes or more the restart guard is on by default, so a restarted node does not vote for some
+ * The number of nodes from which the restart guard is on by default, so that a restarted node does not vote for some
  * time.
  */
 const GUARDED_FROM = 3;

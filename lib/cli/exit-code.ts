@@ -6,6 +6,6 @@ export const ExitCode = {
   Usage: 2,
   /** Too few nodes answered. */
   Unavailable: 3,
-  /** An error that no other code is for. */
+  /** An error that has no exit code of its own. */
   Unexpected: 4,
 } as const;

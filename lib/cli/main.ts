@@ -24,7 +24,7 @@ import { watch } from './watch.js';
 
 const ending = new AbortController();
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // The program that reads the output has ended, such as `head` in `... | head`.
+  // The program that reads the output, such as `head` in `... | head`, has ended.
   if (error.code === 'EPIPE') ending.abort();
   else throw error;
 });
@@ -65,7 +65,7 @@ async function run(request: NodeRequest): Promise<number> {
     return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch' || request.command === 'board') {
-    // Listen only once to each signal, so that a second Ctrl-C ends the process at once.
+    // Listen only once to each signal, so that a second Ctrl-C ends the process immediately.
     for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => ending.abort());
   }
   const session = await openSession(request.target);

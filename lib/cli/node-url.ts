@@ -83,7 +83,8 @@ function openCluster(hosts: Address[], options: RedisOptions): Cluster {
     lazyConnect: true,
     enableOfflineQueue: false,
     clusterRetryStrategy: retryDelay,
-    // With TLS, do not resolve host names: a certificate names hosts, and ioredis would connect to their addresses.
+    // With TLS, do not resolve host names before ioredis connects: a certificate is for a host name, not for the
+    // address.
     ...(options.tls && { dnsLookup: (address: string, callback: LookupCallback) => callback(null, address) }),
     redisOptions: {
       ...options,

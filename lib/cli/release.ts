@@ -7,7 +7,7 @@ import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
-/** @throws UsageError without a terminal to ask for confirmation and without `--yes` */
+/** @throws UsageError when `--yes` is missing and there is no terminal to ask for confirmation */
 export function checkRelease({ yes }: RequestFor<'release'>, { input }: Terminal): void {
   if (!yes && !input.isTTY) {
     throw new UsageError(

@@ -11,7 +11,9 @@ import { adviceOnKinds, PROBE_KINDS } from '../stores/redis/scripts/probe-kinds.
 import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
 import { NODE_LIMIT_MS } from './session.js';
 
-/** Something to change: a problem makes locks fail or unsafe, a warning makes them weaker than they could be. */
+/**
+ * Something to change. With a problem, locks fail or are unsafe; with a warning, they are weaker than they could be.
+ */
 export interface Finding {
   readonly level: 'problem' | 'warning';
   readonly text: string;
@@ -28,7 +30,7 @@ export interface ServerExam {
   readonly persistence: string | undefined;
   /** Median and longest of several round trips, in milliseconds. */
   readonly roundTrip: { readonly median: number; readonly worst: number } | undefined;
-  /** Milliseconds by which the server's clock is ahead of this machine's, accurate to half a round trip. */
+  /** Milliseconds by which the server's clock is ahead of this machine's clock, accurate to half a round trip. */
   readonly clockAhead: number | undefined;
   readonly findings: readonly Finding[];
 }
@@ -39,7 +41,10 @@ const SAMPLES = 20;
 /** Major and minor number of the oldest supported version: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Stands for the process and for the lock in the name of the tested channel. No application uses this name. */
+/**
+ * The name of a channel contains the key of a lock and the name of a process. The check uses this text for both, and no
+ * application uses it.
+ */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
@@ -93,8 +98,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   const key = probeKey(keyPrefix);
   try {
     await withTimeout(channel.run(PROBE, [1, key]), NODE_LIMIT_MS);
-    // A server that has the script in its cache did not get the text. Send the text, because locks must send it after a
-    // restart.
+    // If the server has the script in its cache, the request above did not contain the text of the script. Send the
+    // text now, because locks must send it after a restart of the server.
     await withTimeout(client.eval(PROBE.lua, 1, key), NODE_LIMIT_MS);
     const advice = adviceOnKinds(await withTimeout(channel.run(PROBE_KINDS, [1, key]), NODE_LIMIT_MS));
     if (advice !== undefined) findings.push({ level: 'warning', text: advice });

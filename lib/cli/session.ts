@@ -20,7 +20,7 @@ export interface Session {
 
 /**
  * Connects the nodes of a target. An unreachable node is tried again in the background. Until it is connected, each
- * request to it fails with the reason.
+ * request to it fails with the reason why the node is not connected.
  *
  * @throws UsageError
  */

@@ -4,7 +4,7 @@ import type { Readable, Writable } from 'node:stream';
 export interface Terminal {
   readonly input: Readable & { readonly isTTY?: boolean };
   readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number; readonly columns?: number };
-  /** Output for questions. It is not the output of results, which may go to a file. */
+  /** Output for questions to the user. Results have an output of their own, because they may go to a file. */
   readonly questions: Writable;
   /** Aborts on Ctrl-C, or when the program that reads the output has ended. */
   readonly signal: AbortSignal;

@@ -12,7 +12,7 @@ import type {
   WaitQueue,
 } from './ports.js';
 
-/** The methods of each port. `checkStore` checks the other properties by their values. */
+/** The methods of each port. `checkStore` also checks properties that are no methods. */
 const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
   LockStore: ['connect', 'acquire', 'extend', 'release', 'close'] satisfies (keyof LockStore)[],
   WaitQueue: ['listen', 'leave', 'contended'] satisfies (keyof WaitQueue)[],

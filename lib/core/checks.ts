@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { likelyNames } from './near-names.js';
 
-/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back at once. */
+/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Milliseconds of each unit, for advice about a text such as `'10s'` in place of a number. */

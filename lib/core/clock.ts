@@ -16,8 +16,8 @@ export function now(): Instant {
 }
 
 /**
- * Milliseconds since `start`: the larger of the two clocks' results, so that the age of a lease is never underestimated
- * (S11).
+ * Milliseconds since `start`. Of the results of the two clocks it takes the larger, so that the age of a lease is never
+ * underestimated (S11).
  */
 export function elapsedSince(start: Instant): number {
   return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);

@@ -42,13 +42,13 @@ export class LockHeldError extends RedlockError {
     readonly keys: readonly string[],
     /**
      * Readable name of the holder (the module option `owner` of its process). With several holders, `owner` is the
-     * holder whose end can admit this call: the holder of the first permit to end, or the last reader when this call
-     * wants an exclusive lock.
+     * holder for which this call has to wait. With permits that is the holder whose permit ends first. For a call that
+     * wants an exclusive lock it is the reader whose lock ends last.
      */
     readonly owner: string,
     /**
-     * The longest time in milliseconds until the lock of `owner` ends, if `owner` does not renew it; `Infinity` if the
-     * key has no expiry.
+     * Milliseconds after which the lock of `owner` has ended, if `owner` does not renew it; `Infinity` if the key has
+     * no expiry.
      */
     readonly retryAfter: number,
     details: LockHeldDetails = {},
@@ -78,14 +78,15 @@ export class LockHeldError extends RedlockError {
   readonly holders: readonly LockHolder[];
 
   /**
-   * `true` if the code that made the call itself holds a lock on one of the keys, so that the call waited for itself.
+   * `true` if the code that asks for the lock already holds a lock on one of the keys, so that the code waited for
+   * itself.
    */
   readonly heldByCaller: boolean;
 
   /**
    * The time of the tick that has already run, in milliseconds since 1970, or 0 for an `@Interval`. Only with
    * `oncePerTick`, and only when nobody holds the lock; otherwise `undefined`. The process `owner` ran the tick, and
-   * the nodes remember that for another `retryAfter` milliseconds.
+   * the nodes remember the tick for another `retryAfter` milliseconds.
    */
   readonly ranTick: number | undefined;
 
@@ -94,8 +95,8 @@ export class LockHeldError extends RedlockError {
 
   /**
    * Defined only when this call asked for `permits` and another caller recently asked for a larger number. The limit of
-   * the key is then the largest number that a recent caller asked for. `permitsSeen` is that number, or a smaller one
-   * that is still larger than this call's own.
+   * the key is then the largest number that a recent caller asked for. `permitsSeen` is that number, or a smaller
+   * number that is still larger than the number of this call.
    */
   readonly permitsSeen: number | undefined;
 
@@ -215,7 +216,7 @@ export class GuardedNodeError extends Error {
 
 const WAIT_AT_START = ' Set `waitForQuorum` to make the start of the application wait until a quorum votes.';
 
-/** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown if the lock is free. */
+/** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown whether the lock is free. */
 export class LockUnavailableError extends RedlockError {
   override readonly name = 'LockUnavailableError';
 
@@ -298,8 +299,8 @@ export function asError(thrown: unknown): Error {
 export class NoTimeError extends Error {}
 
 /**
- * The application closed a store while the store connected, such as at a shutdown during the start. The error does not
- * mean that a node is down.
+ * The application closed a store that was not connected yet, for example because it shut down during its start. The
+ * error does not mean that a node is down.
  */
 export class ClosedStoreError extends Error {
   override readonly name = 'ClosedStoreError';
@@ -310,8 +311,8 @@ export class ClosedStoreError extends Error {
 }
 
 /**
- * A store cannot be used for locks, such as a standby, so the start fails. Callers put the name of the store before the
- * message.
+ * A store (such as a standby) cannot be used for locks, so the start of the application fails. Callers put the name of
+ * the store before the message.
  */
 export class UnfitStoreError extends Error {
   override readonly name = 'UnfitStoreError';

@@ -1,10 +1,10 @@
-/** Amount by which the fencing token for a time ({@link tokenAt}) grows in one second. */
+/** Amount by which the result of {@link tokenAt} grows when its argument grows by one second. */
 export const STEPS_PER_SECOND = 2 ** 20;
 
 /**
  * Milliseconds by which a token may be ahead of a node's clock; a node that grants a token further ahead stores the
- * token in its marker. Tokens keep increasing after a node's clock is set back, if the step is shorter than the time
- * that a record stays after its end, minus this lead.
+ * token in its marker. Tokens keep increasing after a node's clock is set back, if the step is shorter than a limit:
+ * the time for which a record stays after its lock has ended, minus this lead.
  */
 export const LEAD_MS = 2_000;
 

@@ -10,8 +10,8 @@ const HOLE = '\u{10FFFF}';
 const ARGUMENTS = 8;
 
 /**
- * Largest number of operations on the stand-in arguments in one call of a key function. It ends an endless loop; a
- * usual key function needs far fewer operations.
+ * Largest number of operations on the stand-in arguments in one call of a key function. The limit ends an endless loop;
+ * a usual key function needs far fewer operations.
  */
 const MOST_ASKED = 1_000;
 
@@ -28,8 +28,8 @@ export interface KeyPattern {
  * Finds the patterns of the keys of a declared lock, so that a list of locks can show which keys belong to this lock.
  *
  * Calls the key function with stand-ins as arguments: first with all stand-ins, then with fewer. A function that tests
- * for a missing argument therefore yields the patterns of both branches; any other branch yields one pattern. Every
- * property of a stand-in is another stand-in.
+ * for a missing argument therefore yields the patterns of both branches. With any other test, only one of the branches
+ * yields a pattern. Every property of a stand-in is another stand-in.
  *
  * @returns the patterns; none if the function does more with its arguments than insert them into texts, or if a key
  * consists of an argument alone
@@ -51,7 +51,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   return patterns.filter((_, at) => !isCovered(at));
 }
 
-/** The keys for `count` arguments. Empty if the function throws, or if an argument alone is a key. */
+/** The keys for `count` arguments. Empty if the key function throws, or if a key consists of an argument alone. */
 function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   let asked = 0;
   const ask = (): void => {

@@ -37,8 +37,8 @@ export function oneKey(key: string): string {
 }
 
 /**
- * The key is inside the hash tag of all its Redis keys. A key that begins with "}" would make the tag empty, and these
- * Redis keys could be in different hash slots (S19).
+ * All Redis keys of a lock have the key of the lock inside their hash tag. A key that begins with "}" would make the
+ * tag empty, and the Redis keys of the lock could be in different hash slots (S19).
  */
 function isUsable(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && !key.startsWith('}');

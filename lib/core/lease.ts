@@ -25,8 +25,8 @@ function randomId(): string {
  * One attempt to lock some keys, in the form that the client asks every node to store. A store reads a lease and does
  * not change it.
  *
- * Each attempt makes a new lease with a new id: if two attempts shared an id, the late reply to the first would count
- * for the second (S5).
+ * Each attempt makes a new lease with a new id: if two attempts shared an id, the late reply to the first attempt would
+ * count for the second attempt (S5).
  */
 export class Lease {
   readonly id = randomId();
@@ -44,8 +44,8 @@ export class Lease {
   slots: readonly number[] | undefined;
 
   /**
-   * The number of permits that another caller recently asked for, if it is larger than this lease's own number; the
-   * larger number is the limit.
+   * The number of permits that another caller recently asked for, if that number is larger than the number of this
+   * lease; the larger number is the limit.
    * @internal Used by the algorithm only, like the other internal members.
    */
   permitsSeen: number | undefined;
@@ -59,8 +59,8 @@ export class Lease {
     /** Readable name of the process. */
     readonly owner: string,
     /**
-     * Milliseconds for which a node keeps the lease, counted from the last acquire or extend. If calls of `extend` gave
-     * different values, this is the longest.
+     * Milliseconds for which a node keeps the lease, counted from the last acquire or extend. If the calls of `extend`
+     * had different ttls, this is the longest ttl.
      */
     public ttl: number,
     tick?: Tick,
@@ -75,8 +75,8 @@ export class Lease {
   }
 
   /**
-   * Marks the lock as acquired. A release keeps keys (`minHold`) or leaves a tick only after this call: a failed
-   * attempt leaves no data.
+   * Marks the lock as acquired. Without this call, a release neither keeps the keys for the rest of `minHold` nor
+   * stores a tick: a failed attempt leaves no data.
    *
    * @param sent - the `performance.now()` of the first request
    * @internal
@@ -121,12 +121,12 @@ export class Lease {
 
 interface Afterwards {
   readonly tick: Tick | undefined;
-  /** Shortest time in milliseconds for which the keys are kept, even if the lock is released sooner. */
+  /** Milliseconds for which other callers find the keys held, even if the lock is released sooner. */
   readonly minHold: number;
   /**
    * The `performance.now()` of the first request; `undefined` before the lock is acquired. It is a time of the
-   * monotonic clock, because a wall clock that is set forward must not shorten this period. A suspended machine makes
-   * the period longer.
+   * monotonic clock, because a wall clock that is set forward must not shorten this period. The period becomes longer
+   * if the machine is suspended.
    */
   readonly sent: number | undefined;
 }

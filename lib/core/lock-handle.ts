@@ -10,14 +10,15 @@ export interface LockHandle extends AsyncDisposable {
   readonly id: string;
 
   /**
-   * The mode of the lock: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. After a shared call has
-   * joined an exclusive lock (`reentrant`), the mode is `'exclusive'`.
+   * The mode of the lock: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. The handle of a shared
+   * call that has joined an exclusive lock (`reentrant`) has the mode `'exclusive'`.
    */
   readonly mode: LockMode;
 
   /**
    * The number of this lock's permit, beginning at 0; only with `permits` and one key, otherwise `undefined`. No other
-   * holder has the same number while the lock is held, and it does not change: use it as a small number for a worker.
+   * holder has the same number while the lock is held, and the number does not change: use it, for example, as the
+   * number of a worker.
    */
   readonly slot: number | undefined;
 
@@ -29,8 +30,9 @@ export interface LockHandle extends AsyncDisposable {
    * data, and while no node's clock is set back by 10 s or more. The token is a whole number below 2^53, and `extend`
    * does not change it.
    *
-   * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than an earlier
-   * one. A holder that was paused until after the end of its lock then cannot overwrite the data of the next holder.
+   * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than a token that
+   * it has seen before. A holder that was paused until after the end of its lock then cannot overwrite the data of the
+   * next holder.
    *
    * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token. So let
    * the resource compare the token of a read with the tokens of earlier writes, and the token of a write with all
@@ -77,16 +79,16 @@ export interface LockHandle extends AsyncDisposable {
    * @throws LockUnavailableError when no quorum confirmed in time; the lock is still held for {@link remaining}
    * milliseconds
    * @throws RedlockError with the code `MAX_HOLD_REACHED` when the lock has been held for its `maxHold`
-   * @throws RangeError when `ttl` is longer than the module's `restartGuard`. Its default on three or more nodes is the
-   * longest ttl that this process knows of
+   * @throws RangeError when `ttl` is longer than the module's `restartGuard`. On three or more nodes the default of
+   * `restartGuard` is the longest ttl that this process knows of
    * @throws RangeError or TypeError when `ttl` is not a whole number of milliseconds, at least 10
    */
   extend(ttl?: number): Promise<void>;
 
   /**
    * Releases the lock. Resolves when a quorum has confirmed, or when the time limit of the request has passed; a key
-   * that could not be deleted expires with its ttl. Never rejects. A second call does nothing. The request is sent at
-   * the end of this turn of the event loop: await the release before you close your own Redis client.
+   * that could not be deleted expires with its ttl. Never rejects. A second `release` does nothing. The request is sent
+   * at the end of this turn of the event loop: await the release before you close your own Redis client.
    */
   release(): Promise<void>;
 }

@@ -83,8 +83,8 @@ export interface LockInfo {
 
   /**
    * The `id` of the holder's handle; only when held, like `owner` and `since`. With several holders, `id`, `owner`,
-   * `since`, `remaining` and `fencingToken` describe the holder whose end admits another caller. With permits that is
-   * the first holder to end; with a shared lock it is the last.
+   * `since`, `remaining` and `fencingToken` describe the holder for which other callers have to wait. With permits that
+   * is the holder whose permit ends first; with a shared lock it is the reader whose lock ends last.
    */
   readonly id: string | undefined;
 

@@ -1,6 +1,6 @@
 /**
- * The mode of a lock: `'exclusive'` admits one holder; `'shared'` admits any number of readers, but none beside an
- * exclusive holder; `'permits'` admits a fixed number of holders.
+ * The mode of a lock: `'exclusive'` admits one holder; `'shared'` admits any number of readers, but none while there is
+ * an exclusive holder; `'permits'` admits a fixed number of holders.
  */
 export type LockMode = 'exclusive' | 'shared' | 'permits';
 
@@ -26,7 +26,7 @@ export function nameOfKind(kind: LockKind): string {
     : `a lock in the mode '${kind.mode}'`;
 }
 
-/** `true` if a holder in one mode and a holder in the other can hold a key at the same time. */
+/** `true` if a holder in the mode `one` and a holder in the mode `other` can hold a key at the same time. */
 export function canHoldTogether(one: LockMode, other: LockMode): boolean {
   return one === other && one !== 'exclusive';
 }

@@ -17,9 +17,10 @@ export interface RetryOptions {
   readonly attempts?: number;
 
   /**
-   * Milliseconds between two attempts when no message announces a release: with `attempts`, while nodes do not answer,
-   * and while the connection for messages is down. In all other cases the waiter waits for a message. If no message
-   * comes, the waiter asks again when the lock could have expired, but after 5 seconds at the latest.
+   * Milliseconds between two attempts when the waiter does not wait for a message about a release: with `attempts`,
+   * while nodes do not answer, and while the connection for messages is down. In all other cases the waiter waits for a
+   * message. If no message comes, the waiter asks again when the lock could have expired, but after 5 seconds at the
+   * latest.
    * @defaultValue 200
    */
   readonly delay?: number;
@@ -42,8 +43,8 @@ export interface LockOptions {
   readonly ttl?: number;
 
   /**
-   * The limits of the wait for a lock that is not free. `false` makes one attempt; otherwise the call repeats its
-   * attempts until it reaches the first limit.
+   * The limits of the wait for a lock that is not free. With `false` the call makes one attempt. Otherwise the call
+   * tries again until it gets the lock or reaches one of the limits.
    * @defaultValue `{ timeout: 5000, delay: 200, jitter: 100 }`
    */
   readonly retry?: false | RetryOptions;
@@ -55,21 +56,21 @@ export interface LockOptions {
   readonly renew?: boolean;
 
   /**
-   * Shortest time in milliseconds for which the keys are kept, counted from the request, also when the lock is released
-   * sooner. Use it for short tasks that several instances begin at about the same time. `release` returns at once, but
-   * other callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
+   * The keys stay held for at least this many milliseconds, counted from the request, even if the lock is released
+   * sooner. Use it for short tasks that several instances begin at about the same time. `release` returns immediately,
+   * but other callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
    *
    * `minHold` may be longer than `ttl`; after a crash only the ttl applies. Nodes that lose their data may free the
    * keys earlier, because by default `restartGuard` covers only the ttl. A nested call that joins a lock (`reentrant`)
-   * does not change the value of the call that acquired it.
+   * does not change the `minHold` of that lock.
    * @defaultValue 0
    */
   readonly minHold?: number;
 
   /**
-   * Milliseconds for which the lock can be extended, counted from the acquisition. After this time the lock ends with
-   * the rest of its ttl, at most one ttl later, and its signal aborts if the lock is still held. A nested call that
-   * joins a lock (`reentrant`) does not change the limit of the call that acquired it.
+   * Milliseconds for which the lock can be extended, counted from the acquisition. After this time the lock is not
+   * extended any more: it ends when the rest of its ttl has passed, at most one ttl later. If it is still held then,
+   * its signal aborts. A nested call that joins a lock (`reentrant`) does not change the `maxHold` of that lock.
    * @defaultValue no limit
    */
   readonly maxHold?: number;
@@ -89,31 +90,34 @@ export interface LockOptions {
 
   /**
    * The reaction to a lock that was lost while the method ran: `'throw'` throws a `LockLostError` after the method has
-   * returned, `'ignore'` does nothing. If the method itself throws, the caller gets that error. The signal aborts in
-   * both cases.
+   * returned, `'ignore'` does nothing. If the method itself throws, the caller gets the error of the method. The signal
+   * aborts in both cases.
    * @defaultValue 'throw'
    */
   readonly onLost?: 'throw' | 'ignore';
 
   /**
    * The time of the release. `'afterMethod'`: when the method or task has ended. `'afterCommit'`: when the method has
-   * ended and the surrounding database transaction has been committed or rolled back. Both are the same without a
-   * transaction. `'afterCommit'` needs `inTransaction` and `afterTransaction` of the module.
+   * ended and the surrounding database transaction has been committed or rolled back. Without a transaction both values
+   * have the same effect. `'afterCommit'` needs `inTransaction` and `afterTransaction` of the module.
    *
-   * Until the release the lock is renewed, within `maxHold`. After the method has returned, only the signal and the
-   * events report a loss. The option does not apply to `acquire` and `tryAcquire`, whose caller releases the lock, and
-   * has no effect for a call that joins a lock (`reentrant`).
+   * Until the release the lock is renewed, within `maxHold`. If the lock is lost after the method has returned, only
+   * the signal and the events report the loss. The option does not apply to `acquire` and `tryAcquire`, whose caller
+   * releases the lock, and has no effect for a call that joins a lock (`reentrant`).
    * @defaultValue 'afterMethod'
    * @see docs/transactions.md
    */
   readonly release?: 'afterMethod' | 'afterCommit';
 }
 
-/** The number of holders that a lock admits at a time. Set it for each lock: a module has no default for it. */
+/**
+ * The options that set how many holders a lock admits at a time. Set them for each lock: a module has no defaults for
+ * them.
+ */
 export interface LockKindOptions {
   /**
-   * `'shared'`: any number of readers hold the lock together, but no reader beside an exclusive holder. `'exclusive'`:
-   * one writer holds the lock alone. Not together with `permits`.
+   * `'shared'`: any number of readers hold the lock together, but not at the same time as an exclusive holder.
+   * `'exclusive'`: one writer holds the lock alone. Not together with `permits`.
    * @defaultValue 'exclusive'
    */
   readonly mode?: 'shared' | 'exclusive';

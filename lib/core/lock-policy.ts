@@ -14,16 +14,16 @@ import {
 export interface LockPolicy extends LockOptions, LockKindOptions {
   /**
    * The reaction when another caller still holds the lock after the wait. `'throw'` throws the `LockHeldError`;
-   * `'skip'` skips the call; a function returns the result of the call in place of the method. A skipped call resolves
-   * to `undefined`; an Observable or async iterable ends without a value. With `'skip'` the call makes one attempt,
-   * unless the decorator has its own `retry`.
+   * `'skip'` skips the call; with a function, the result of the function replaces the result of the method. A skipped
+   * call resolves to `undefined`; an Observable or async iterable ends without a value. With `'skip'` the call makes
+   * one attempt, unless the decorator has its own `retry`.
    * @defaultValue 'throw'; `'skip'` with `oncePerTick`
    */
   readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
 
   /**
-   * Runs each tick of a schedule on only one instance, although the timers of all instances fire. This is also true for
-   * a very short method. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of
+   * Runs each tick of a schedule on only one instance, although the timers of all instances fire. This also works for a
+   * very short method. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of
    * the instances differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses
    * its lock.
    *
@@ -54,8 +54,8 @@ export const LOCK_POLICY_NAMES = [
 ] as const;
 
 /**
- * Refuses `oncePerTick` for locks with several holders: a tick counts as run only when its lock is released, so all
- * holders would run the tick.
+ * Refuses `oncePerTick` for a lock that can have several holders: a tick counts as run only when the lock is released,
+ * so all holders would run the tick.
  */
 function refuseTogether({ mode, permits }: LockPolicy): void {
   if (mode !== 'shared' && permits === undefined) return;

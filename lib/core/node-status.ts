@@ -22,7 +22,7 @@ export interface NodeStatus extends Omit<NodeCheck, 'state'> {
   readonly state: NodeCheck['state'] | 'unreachable';
 }
 
-/** The fitness of the nodes to grant locks. */
+/** Reports whether the nodes can grant locks. */
 export interface NodesStatus {
   /** `true` if enough nodes vote to grant locks. */
   readonly available: boolean;

@@ -1,6 +1,8 @@
 import { NO_SLOT, SlotList } from './slot-list.js';
 
-/** A listener to a signal. It is an object and not a function, because each lock would have to make a new function. */
+/**
+ * A listener to a signal. It is an object and not a function: otherwise each lock would have to make a new function.
+ */
 export interface Abortable {
   aborted(signal: AbortSignal): void;
 }

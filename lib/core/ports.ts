@@ -5,8 +5,8 @@ import type { NodeCheck } from './node-status.js';
 import type { WaiterId } from './waiter-id.js';
 
 /**
- * The obstacle for a lease, as a store reports it: a holder, the first waiter of the queue, or the process that ran a
- * tick.
+ * The process because of which a store refuses a lease: a holder, the first waiter of the queue, or the process that
+ * ran a tick.
  */
 export interface Holder {
   /** The id of the holder: two nodes that report the same id store the same lease. */
@@ -80,7 +80,7 @@ export interface AcquireRequest {
   readonly guard: number;
   /**
    * The fencing token that the client proposes to all nodes, so that they grant the same token. A node grants a larger
-   * token if its clock or the last token of a key is ahead. 0 when there is only one node.
+   * token if its clock or the last token of a key is ahead of the proposal. 0 when there is only one node.
    */
   readonly proposal: number;
   /** The caller's position among the waiters; only the node that keeps the queue reads it. */
@@ -117,7 +117,7 @@ export type AcquireReply =
        * clock is set back by 10 s or more.
        */
       readonly token: number;
-      /** The start of the ttl, only when it is before the request: the moment of the store's last confirmation. */
+      /** The start of the ttl; only when the ttl started before the request, at the store's last confirmation. */
       readonly validFrom?: Instant;
       /**
        * `true` when the next waiter ({@link QueuePosition.next}) has taken over the position and is the first of the
@@ -134,15 +134,15 @@ export type AcquireReply =
     }
   | {
       readonly granted: false;
-      /** The holder that the caller waits for: the end of this holder may admit the lease. */
+      /** The holder that the caller waits for: the store may grant the lease when the lock of this holder has ended. */
       readonly holder: Holder | KeyHolder;
       /** Other holders of the key that the store knows without another request; only with permits. */
       readonly others?: readonly KeyHolder[];
       /** The largest number of permits that a recent caller asked for, as in a grant. */
       readonly permits?: number;
       /**
-       * `true` when the tick of the lease has already run. `holder` then has the process that ran the tick, and the
-       * time for which the node will remember it.
+       * `true` when the tick of the lease has already run. `holder` then describes the process that ran the tick, and
+       * the time for which the node will remember the tick.
        */
       readonly ran?: true;
     };
@@ -187,7 +187,7 @@ export interface LockStore {
   readonly name: string;
 
   /**
-   * Resolves when the store accepts requests. Rejects when the first attempt to reach it failed, with a message that
+   * Resolves when the store accepts requests. Rejects when the first attempt to connect failed, with a message that
    * contains the remedy; the store keeps trying. Rejects with an `UnfitStoreError` when the store must not be used; the
    * start of the application then fails.
    */
@@ -222,15 +222,16 @@ export interface LockStore {
   /**
    * Extends each lease that holds all its keys: the keys then live for at least `ttl` milliseconds from now. Reports
    * for each lease whether it still holds all its keys. Never shortens a lifetime and never restores an expired key: a
-   * late duplicate of an earlier request must not undo a later one. The error of one lease must not prevent the
-   * extension of other leases. The extension of one holder must not change the end of another (S23).
+   * late duplicate of an earlier request must not undo a later request. The error of one lease must not prevent the
+   * extension of other leases. The extension of one holder's lock must not change the time at which another holder's
+   * lock ends (S23).
    */
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void;
 
   /**
    * Frees the keys that the lease holds and no others (S7). If {@link Lease.keepFor} is not 0, the keys expire after
-   * that many milliseconds instead. Then stores {@link Lease.mark}, if there is one: the tick has run, even if another
-   * lease holds the keys by now. Tells the first waiter when it may try. Idempotent.
+   * that many milliseconds instead. Then stores {@link Lease.mark}, if there is one, even if another lease holds the
+   * keys by now: the tick has run. Tells the first waiter when it may try. Idempotent.
    *
    * The algorithm does not repeat a failed release. The store may repeat it later; otherwise the lease lasts until its
    * ttl has passed.
@@ -286,7 +287,7 @@ export interface StarvationGuard {
    *
    * @param waited - milliseconds that the waiter has waited, from which the store computes the time of its arrival
    * @returns `true` when the store refuses the later callers until {@link letPass}. `false` while the store refuses
-   * callers for an earlier waiter, whose wait may end at any time: the caller of this method then calls it again until
+   * callers in favour of an earlier waiter, whose wait may end at any time: the algorithm then repeats `holdBack` until
    * it returns `true`
    */
   holdBack(waiter: WaiterId, waited: number): Promise<boolean>;
@@ -330,8 +331,8 @@ export interface QuorumStore {
 
   /**
    * Raises the lease's tokens for its keys to `token`, if the lease holds all its keys. If one of the tokens is already
-   * larger, a store raises nothing, except for the lease of a reader. Resolves to `true` if all tokens of the lease are
-   * then at least `token`.
+   * larger, the store raises none of them, unless the lease is that of a reader. Resolves to `true` if all tokens of
+   * the lease are then at least `token`.
    */
   raise(lease: Lease, token: number): Promise<boolean>;
 }

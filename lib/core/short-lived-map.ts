@@ -7,8 +7,9 @@ const LEAST_ENTRIES = 256;
 /**
  * A map for entries that live for a short time.
  *
- * A plain Map has the same fault as a Set (see `SlotList`): its old tables refer to each other, so the collection of
- * young garbage cannot free them and their former entries. A new map now and then ends that chain.
+ * A plain Map keeps garbage, as a Set does (see `SlotList`): its old tables refer to each other, so the collection of
+ * young garbage cannot free these tables and their former entries. This class starts a new Map now and then, which ends
+ * the chain of old tables.
  *
  * With this class, the memory that stays after each lock fell from 1.3 kB to 10 bytes, and client CPU from 10.7 us to
  * about 7 us. Measured in a loop of acquire and release, 64 in flight on one node, with `--trace-gc`.

@@ -1,4 +1,4 @@
-/** The slot of a member that is in no list. */
+/** The slot (the position in the list) of a member that is in no list. */
 export const NO_SLOT = -1;
 
 /**

@@ -11,8 +11,8 @@ export interface StoreTerms {
   /** Reports that the store accepts requests. */
   readonly ready: () => void;
   /**
-   * If `true`, the store only reads locks, and ends locks on request. It creates nothing on the server, and has no
-   * waiters.
+   * If `true`, the store only reads locks, and ends locks on request. The store then creates nothing on the server, and
+   * has no waiters.
    */
   readonly looksOnly?: boolean;
 }

@@ -1,6 +1,6 @@
 /**
  * One moment at which a schedule runs its method. Several processes have the same schedule. Nodes remember the tick, so
- * that only one process runs the method for it.
+ * that only one process runs the method for this tick.
  */
 export interface Tick {
   /** Name of the schedule. It distinguishes schedules that lock the same key. */

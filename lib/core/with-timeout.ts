@@ -7,8 +7,8 @@ export async function withTimeout<T>(answer: Promise<T>, limit: number): Promise
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const giveUp = (): void => reject(new Error(`no answer within ${limit} ms`));
-    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-    // answer first.
+    // When the event loop was blocked, an answer may have arrived that Node has not read yet. `setImmediate` lets Node
+    // read the answer first.
     timer = setTimeout(setImmediate, limit, giveUp);
   });
   try {

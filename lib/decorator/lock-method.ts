@@ -71,7 +71,8 @@ export function lockMethod(
         if (kind === 'observable' || kind === 'generator') throw error;
         return Promise.reject(error);
       }
-      // @nestjs/schedule calls the property of this name, which may be a wrapper around this method.
+      // @nestjs/schedule calls the property with the name of this method. The property may be a wrapper around this
+      // method.
       const task = (): ScheduledTask => ({
         name: `${(self as object).constructor.name}.${String(name)}`,
         schedule: scheduleOf((self as Record<string | symbol, unknown>)[name]) ?? scheduleOf(locked),

@@ -37,7 +37,7 @@ export interface LockedCall {
 }
 
 /**
- * Surrounds every call of a method with `@WithLock`: acquires the lock before the method runs, renews it while the
+ * Surrounds every call of a method that has `@WithLock`: acquires the lock before the method runs, renews it while the
  * method runs, and releases it afterwards.
  *
  * Interceptors of Nest run only for requests and messages. The decorated method itself calls this class, so that cron
@@ -55,9 +55,9 @@ export class LockInterceptor {
   ) {}
 
   /**
-   * An Observable acquires the lock when it is subscribed to, and an async generator when it is first read. Any other
-   * method returns a Promise. If the Promise resolves to an Observable, an async iterable or a stream, the lock is held
-   * until that result ends.
+   * For a method that returns an Observable, the lock is acquired at the subscription; for an async generator, at the
+   * first read. Any other method returns a Promise. If the Promise resolves to an Observable, an async iterable or a
+   * stream, the lock is held until that result ends.
    *
    * @internal `@WithLock` calls this method.
    */

@@ -78,7 +78,8 @@ export namespace WithLock {
    * Runs the method under a declared lock, as {@link WithLock} does for a key: `defineLocks` sets the key and the
    * policy. The parameters of the method must fit the parameters of the key function.
    *
-   * @param options - replace options of the declaration for this method, except an `onBusy` that the module overrides
+   * @param options - replace the declared options for this method. They do not replace an `onBusy` from the `overrides`
+   * of the module
    * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value
    * @example
    * ```ts

@@ -16,9 +16,9 @@ const NO_ACTIVE_TRANSACTION = '25P01';
  * check succeeds until the transaction has ended. The transactions of one key run one after the other, in the order of
  * their tokens.
  *
- * Locks that are held together have no order. So the token of a permit is compared with earlier tokens of its slot, and
- * the token of a shared lock (a read) with earlier tokens of writes. The token of an exclusive lock is compared with
- * all earlier tokens of the key. In each mode the transactions of one key run one after the other.
+ * Locks that are held at the same time have no order. So the token of a permit is compared with earlier tokens of its
+ * slot, and the token of a shared lock (a read) with earlier tokens of writes. The token of an exclusive lock is
+ * compared with all earlier tokens of the key. In each mode the transactions of one key run one after the other.
  *
  * @see docs/fencing.md
  *
@@ -64,8 +64,8 @@ export class FencedRegister {
   /** @throws TypeError or RangeError naming the wrong option */
   constructor(options: FencedRegisterOptions = {}) {
     ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options));
-    // The table refuses a number above 2^53: it would exclude all real tokens, and JavaScript cannot represent it
-    // exactly.
+    // The table refuses a number above 2^53: this number would exclude all real tokens, and JavaScript cannot represent
+    // it exactly.
     const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
     this.createTableSql =
       `create table if not exists ${this.table} (key text primary key, token ${token.replace('%s', 'token')}, ` +
@@ -83,7 +83,7 @@ export class FencedRegister {
    * @param lock - the lock under which the call is made; with several keys, all of them are checked
    * @param task - reads and writes with its argument, the client; when `task` throws, nothing is written
    * @returns the result of `task`, after the commit
-   * @throws StaleTokenError when a higher token was seen, before `task` is called
+   * @throws StaleTokenError when the table has a higher token; `task` is then not called
    * @throws TypeError or RangeError when `lock` has no usable keys or token
    * @throws Error when a statement failed but `task` did not throw: PostgreSQL has rolled the transaction back
    */
@@ -124,9 +124,9 @@ export class FencedRegister {
   }
 
   /**
-   * Checks the token in a transaction of yours, for an application that begins its transactions with another library.
-   * Call `advance` before all other statements: the check protects only the statements after it, and two transactions
-   * that write first and check later can deadlock. Roll back when it throws.
+   * Checks the token in a transaction that the application itself has begun, for example with a library. Call `advance`
+   * before all other statements: the check protects only the statements after it, and two transactions that write first
+   * and check later can deadlock. Roll back when `advance` throws.
    *
    * With the isolation level repeatable read or serializable, the call may fail with a serialization failure (40001)
    * instead of a `StaleTokenError`. PostgreSQL may also refuse the later of two holders in this way: try its

@@ -11,7 +11,8 @@ export interface FencedAnswer {
 }
 
 /**
- * Writes to any other store with the lock's token, and throws when the store has seen a higher token.
+ * Writes with the lock's token, and throws when the store has seen a higher token. Use it for a store that a
+ * `FencedRegister` cannot protect.
  *
  * The store must compare and write in one step, and keep the token with the written data: use a conditional update, a
  * script, or a request that contains the token. A comparison before the write protects nothing, because the writer can

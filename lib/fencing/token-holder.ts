@@ -4,8 +4,8 @@ import type { LockHandle } from '../core/lock-handle.js';
 import type { LockMode } from '../core/lock-mode.js';
 
 /**
- * The keys of a lock and its fencing token: a `LockHandle`, or its fields after a transport through a queue or an HTTP
- * header.
+ * The keys of a lock and its fencing token: a `LockHandle`, or the same fields from a message of a queue or from an
+ * HTTP header.
  *
  * Tokens are ordered only among locks of the same key on the same nodes. So always protect a resource with the same
  * key. Two module instances with different nodes must not use the same key in one register.

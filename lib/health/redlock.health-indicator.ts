@@ -36,8 +36,8 @@ export interface RedlockHealth {
   /** Settings of nodes that make locks less safe, such as eviction. */
   readonly warnings: readonly string[];
   /**
-   * For each name that `@Leader` has in this application: `true` if this process leads under the name. Absent without
-   * such names.
+   * For each name that `@Leader` has in this application: `true` if this process leads under the name. Absent if no
+   * method has `@Leader`.
    */
   readonly leads?: Readonly<Record<string, boolean>>;
   /** The state of each node; only with `details`. */
@@ -45,9 +45,9 @@ export interface RedlockHealth {
 }
 
 /**
- * Reports to `@nestjs/terminus` if locks can be acquired: `up` while a quorum of nodes votes, `down` otherwise. The
- * result is `degraded` while a quorum votes and some other node does not vote; a `degraded` result does not fail the
- * check. Terminus 11 and earlier get `up` in place of `degraded`.
+ * Reports to `@nestjs/terminus` whether locks can be acquired: `up` while a quorum of nodes votes, `down` otherwise.
+ * The result is `degraded` while a quorum votes and some other node does not vote; a `degraded` result does not fail
+ * the check. Terminus 11 and earlier get `up` in place of `degraded`.
  *
  * @example
  * ```ts

@@ -4,7 +4,7 @@ import { LockHeldError, RedlockError, type RedlockErrorCode } from '../core/erro
 
 /** Response to a client in place of a {@link RedlockError}. It names no process, no Redis and no key. */
 export interface LockProblem {
-  /** The status of the HTTP response, also when the client gets no HTTP response. */
+  /** The status for an HTTP response; also present for a client that does not use HTTP. */
   readonly statusCode: number;
   readonly message: string;
   readonly code: RedlockErrorCode;
@@ -82,8 +82,8 @@ export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
 }
 
 /**
- * Returns the seconds until the lock may be free; `undefined` for a key without an expiry, which is never free by
- * itself.
+ * Returns the seconds until the lock may be free; `undefined` for a key without an expiry, which does not become free
+ * by itself.
  */
 function secondsUntilFree(error: RedlockError): number | undefined {
   if (error.code === 'LOCK_UNAVAILABLE') return UNAVAILABLE_FOR_S;
@@ -110,7 +110,7 @@ function respond(
   // The response of Fastify contains the response of Node.
   const sent = response.raw ?? response;
   if (sent.headersSent) {
-    // A part of the response is already sent, as with a stream: only its end is left to send.
+    // Part of the response, such as of a stream, has been sent already, so the response can only be ended.
     sent.end();
     return;
   }

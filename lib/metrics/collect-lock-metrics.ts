@@ -45,11 +45,11 @@ const NAMES = [
 /** Buckets for waits in seconds: from the duration of a hand-over to the longest usual wait. */
 const WAIT_BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30];
 
-/** Buckets for holds in seconds: from one statement to a batch that runs for an hour. */
+/** Buckets for the times that locks are held, in seconds: from one statement to a batch that runs for an hour. */
 const HOLD_BUCKETS = [0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 3_600];
 
 /**
- * Makes metrics for prom-client about the locks of this process, of all its modules.
+ * Makes metrics for prom-client about the locks of all modules in this process.
  *
  * The metrics have the labels `lock` (the label of a lock, not its key), `module` (the name of the `RedlockModule`, or
  * `'default'` without a name) and `mode` (`'exclusive'`, `'shared'` or `'permits'`). `redlock_permits_taken` counts
@@ -153,7 +153,9 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     taken.inc(subject, sign * event.keys.length);
   };
   const refusals = { held: busy, unavailable, aborted: undefined };
-  /** The counted holds. A hold that began before the call of `collectLockMetrics` is not counted. */
+  /**
+   * The held locks that are counted. A lock that was acquired before the call of `collectLockMetrics` is not counted.
+   */
   const counted = new WeakSet<LockHoldEvent>();
 
   const handlers: [channel: string, handler: (message: never) => void][] = [

@@ -11,8 +11,8 @@ export const NODES_RULE =
   'process only';
 
 /**
- * Remedies for URLs of known servers that this option does not accept. The command `nestjs-redlock` accepts most of
- * these URLs.
+ * URLs of known servers that this option does not accept, each with its remedy. The command `nestjs-redlock` accepts
+ * most of these URLs.
  */
 const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
   [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],
@@ -55,8 +55,8 @@ export function checkNode(node: unknown, count: number): void {
 }
 
 /**
- * `true` for the factory of a store, such as the result of `postgres(...)`. The function checks its method and not its
- * class, because the application may have two copies of this package.
+ * `true` for the factory of a store, such as the result of `postgres(...)`. The function checks the method and not the
+ * class of the factory, because the application may have two copies of this package.
  */
 export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;

@@ -1,7 +1,7 @@
 import type { Logger } from '@nestjs/common';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 
-/** Wraps the option `onEvent` so that it never throws: an error that it throws or rejects with is logged. */
+/** Wraps the option `onEvent`. The wrapper never throws: it logs the errors that the option throws or rejects with. */
 export function eventListener(
   onEvent: ((event: LockEvent) => unknown) | undefined,
   logger: Logger,

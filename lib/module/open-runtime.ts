@@ -28,7 +28,7 @@ import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
 const CONNECT_LIMIT_MS = 5_000;
 
 /**
- * Interval in milliseconds at which start-up asks again when a node does not tell the time of its next vote
+ * Interval in milliseconds at which start-up asks again when a node does not report when its votes will count
  * (`waitForQuorum`).
  */
 const VOTES_AGAIN_MS = 500;

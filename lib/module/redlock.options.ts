@@ -89,13 +89,13 @@ export interface RedlockModuleOptions {
   readonly waitForQuorum?: number;
 
   /**
-   * Readable name of this process. Nodes store it with the locks of the process, and show it to callers that find such
-   * a lock held.
+   * Readable name of this process. Nodes store the name with the locks of the process, and report it to callers that
+   * find one of these locks held.
    * @defaultValue host:pid
    */
   readonly owner?: string;
 
-  /** Options for every lock of this module. An option that is given with a lock comes before the default. */
+  /** Options for every lock of this module. An option of the lock itself takes precedence. */
   readonly defaults?: LockOptions;
 
   /**
@@ -127,7 +127,7 @@ export interface RedlockModuleOptions {
    * identifies the transaction. With an object, calls of one transaction can join a lock that the transaction keeps
    * (`release`, `reentrant`). The module calls the function for each acquisition, and logs a warning once for each
    * method that releases a lock before the commit. An error of the function is logged once; only a lock with `release:
-   * 'afterCommit'` passes it to the caller.
+   * 'afterCommit'` passes the error to the caller.
    * @see docs/transactions.md, which has the code for each database library
    */
   readonly inTransaction?: () => object | boolean | null | undefined;

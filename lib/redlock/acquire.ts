@@ -17,7 +17,7 @@ import { nodeTimeLimit, usableTtl } from './validity.js';
 /** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
   readonly ttl: number;
-  /** Shortest time in milliseconds for which the keys are kept; 0 by default. */
+  /** The keys stay held for at least this many milliseconds; 0 by default. */
   readonly minHold?: number;
   /**
    * The tick of a schedule for which the lock is requested. The nodes refuse the request if the tick has already run.
@@ -59,13 +59,14 @@ export interface AttemptResult {
    * `'pending'`: other nodes decided the attempt before the queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** No caller has a quorum, so the next attempt should follow soon. */
+  /** `true` if no caller has a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**
-   * The attempt had less time than the time limit of a node, so a missing answer does not show that the node is down.
+   * `true` if the attempt had less time than the time limit of a node: a missing answer then does not show that the
+   * node is down.
    */
   readonly cutShort: boolean;
-  /** The lock was granted, and the next waiter of this process is the first of the queue. */
+  /** `true` if the lock was granted, and the next waiter of this process is the first of the queue. */
   readonly nextIsFirst: boolean;
 }
 
@@ -96,7 +97,7 @@ const MOST_COMPLETIONS = 6;
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
-/** The owner of an attempt. The attempt calls one of the methods once. */
+/** The owner of an attempt. The attempt calls exactly one of the methods, once. */
 export interface AttemptCaller {
   attempted(result: AttemptResult): void;
   /** Called when a signal ended the attempt, with the reason of the signal. */
@@ -107,7 +108,7 @@ export interface AttemptCaller {
 export interface AcquireContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
-  /** Registers work that must end before the nodes are closed; returns the function to call at its end. */
+  /** Registers work that must end before the nodes are closed; returns the function to call when the work has ended. */
   readonly busy: () => () => void;
 }
 
@@ -238,8 +239,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. A refusal may show that only by a high slot of a
-   * holder: the slot is always lower than the holder's number of permits.
+   * Records that other callers recently asked for more permits. A refusal may show this only by the slot of a holder,
+   * which is always lower than the holder's number of permits.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -502,7 +503,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 }
 
-/** Random slots, so that callers at the same time ask for different slots. */
+/** Random slots, so that callers that ask at the same time ask for different slots. */
 function anySlots(keyCount: number, permits: number): SlotWish {
   const any = (): number => Math.floor(Math.random() * permits);
   return { slots: keyCount === 1 ? [any()] : Array.from({ length: keyCount }, any), exactly: false };

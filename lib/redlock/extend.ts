@@ -62,7 +62,7 @@ export class Extension extends Poll<boolean> {
     this.target.extended(verdict, this.ttl, this.sent);
   }
 
-  /** Counts the late answer of a slow node, because the node would answer another request too late again. */
+  /** Counts the late answer of a slow node. A repeated request would not help: the node would answer it late, too. */
   protected override late(node: number, reply: boolean | Error): void {
     const quorum = quorumOf(this.nodes.stores.length);
     if (reply !== true || sizeOf(this.#extended) >= quorum) return;

@@ -11,9 +11,9 @@ export type Answer<T, Node = LockStore> =
   | { readonly node: Node; readonly reply?: undefined; readonly error: Error };
 
 /**
- * Asks all nodes at once (S2). Resolves with the answers so far at the first of these events: `decided` returns `true`
- * for the answers; all nodes have answered; `limit` milliseconds have passed (S3); a signal aborts. A node that missed
- * the limit has an error as its answer. Never rejects. Keeps the process alive until it resolves.
+ * Asks all nodes at the same time (S2). Resolves with the answers so far at the first of these events: `decided`
+ * returns `true` for the answers; all nodes have answered; `limit` milliseconds have passed (S3); a signal aborts. A
+ * node that missed the limit has an error as its answer. Never rejects. Keeps the process alive until it resolves.
  */
 export function fanOut<T, Node extends LockStore>(
   nodes: readonly Node[],

@@ -59,7 +59,7 @@ export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
 
 const LOADED_AT = Date.now();
 
-/** Settings of the renewal: if the lock is renewed, and the limit of its extensions (`maxHold`). */
+/** Settings of the renewal: whether the lock is renewed, and the limit of its extensions (`maxHold`). */
 interface HoldLimit {
   readonly renew: boolean;
   readonly since: Instant | undefined;
@@ -81,8 +81,8 @@ const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
  */
 export class HeldLock implements LockHandle, Renewable, Extensible {
   /**
-   * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful one. The state of
-   * a lost lock is its error. A lost or released lock is never held again.
+   * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful renewal. A lost
+   * lock has the error of the loss as its state. A lost or released lock is never held again.
    */
   #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
   /** The name of the declared lock. */
@@ -334,8 +334,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#noticeLapse();
     if (!this.#alive()) return false;
     this.#waiting = [];
-    // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. After
-    // a blocked event loop the renewal may be so late that the validity ends first.
+    // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. When
+    // the event loop was blocked, the renewal may be so late that the validity ends first.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
@@ -376,7 +376,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    */
   extendedLate(ttl: number, sent: Instant): void {
     this.#take({ kind: 'extended' }, ttl, sent);
-    // The next extension may already be under way; it plans the next step.
+    // The next extension may already be under way. That extension then plans the next step.
     if (!this.#alive() || this.#waiting) return;
     this.#leaveBatch();
     this.#plan(this.#untilRenewal(sent));
@@ -437,7 +437,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.lapse = undefined;
   }
 
-  /** Waits until no other extension is under way (S9: one at a time); earlier waiters come first. */
+  /** Waits until no other extension is under way (S9: one at a time); earlier callers come first. */
   async #turn(): Promise<void> {
     const waiting = this.#waiting;
     if (waiting) {

@@ -7,7 +7,7 @@ import { TimeLimits } from './time-limits.js';
 /** The nodes of one {@link Redlock}, with the outbox of each. */
 export class Nodes {
   readonly limits = new TimeLimits(true);
-  /** The limits of renewals. Their timers do not keep the process alive. */
+  /** The time limits of renewals. The timers of these limits do not keep the process alive. */
   readonly limitsOfRenewals = new TimeLimits(false);
   readonly outboxes: readonly Outbox[];
   /**

@@ -48,7 +48,7 @@ export abstract class Poll<Reply> implements Limited {
     }
   }
 
-  /** Drops an answer that comes after the verdict: a release undoes the effect of the request (S6). */
+  /** Ignores an answer that comes after the poll is settled: a release undoes the effect of the request (S6). */
   protected late(_node: number, _reply: Reply | Error): void {}
 
   /**

@@ -49,7 +49,7 @@ export class Redlock {
     attempted: (call, result) => this.#attempted(call, result),
     aborted: (call, reason) => this.#aborted(call, reason),
   };
-  /** The random name that distinguishes the waiters of this process from others in the queue of a store. */
+  /** The random name that distinguishes the waiters of this process from other waiters in the queue of a store. */
   readonly process = randomBytes(8).toString('hex');
   #waiters = 0;
   /** The amount of work that must end before the nodes are closed. */
@@ -85,7 +85,7 @@ export class Redlock {
   /**
    * Announces that locks with this ttl will be acquired.
    *
-   * @throws RangeError when a store cannot keep this ttl, or the restart guard is fixed and shorter
+   * @throws RangeError when a store cannot keep this ttl, or when `restartGuard` is set to a shorter time
    */
   foresee(ttl: number): void {
     checkTtl(this.stores, ttl);
@@ -131,7 +131,7 @@ export class Redlock {
     if (waits) return this.#wait(call, undefined);
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
-    // Locks of other kinds can be held together, so later calls for such a lock need not wait for this call.
+    // A lock of another kind can have several holders, so later calls for the same lock need not wait for this call.
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 

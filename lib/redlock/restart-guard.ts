@@ -7,8 +7,8 @@ import { DEFAULT_TTL_MS } from '../core/lock-options.js';
  * ended when the node votes again.
  *
  * The time for which `minHold` keeps keys after a release is not included. Nobody holds the lock during that time, so a
- * node that forgets it causes no overlap. If it were included, a `minHold` of one hour would make the nodes refuse all
- * locks for one hour after a common start.
+ * node that forgets these keys causes no overlap. If that time were included, a `minHold` of one hour would make the
+ * nodes refuse all locks for one hour after a common start.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;
@@ -18,7 +18,7 @@ export class RestartGuard {
 
   /**
    * Announces that this process will acquire a lock with this ttl. Other processes run the same code, so they announce
-   * it too.
+   * the same ttl.
    *
    * @throws RangeError when the guard is fixed, and shorter than the ttl
    */

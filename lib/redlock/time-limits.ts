@@ -74,8 +74,8 @@ export class TimeLimits {
     // The callback of an old timer may run only now, although the line meanwhile became empty and then got a new timer.
     // So clear the new timer.
     clearTimeout(line.timer);
-    // After a blocked event loop answers may have arrived, but are not read yet. `setImmediate` lets Node read the
-    // answers first.
+    // When the event loop was blocked, answers may have arrived that Node has not read yet. `setImmediate` lets Node
+    // read these answers first.
     line.timer = setTimeout(setImmediate, delay, () => this.#expire(line, limit));
     if (!this.keepsAlive) line.timer.unref();
   }

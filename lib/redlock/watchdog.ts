@@ -4,7 +4,8 @@ import { nodeTimeLimit } from './validity.js';
 
 /**
  * The fraction of its ttl by which a lock may be renewed early, so that locks acquired one after the other are renewed
- * together. It applies twice at most: when a lock joins a batch, and when that batch is renewed together with another.
+ * together. It applies twice at most: when a lock joins a batch, and when that batch is renewed together with another
+ * batch.
  */
 const SLACK = 1 / 30;
 
@@ -39,7 +40,7 @@ export interface Renewable {
   waits(batch: Batch, within: number): void;
 }
 
-/** Locks of one ttl that are due together. Either all of them are renewed, or none. */
+/** Locks with the same ttl that are due together. Either all of them are renewed, or none. */
 export interface Batch {
   readonly ttl: number;
   readonly renews: boolean;
@@ -48,7 +49,7 @@ export interface Batch {
   readonly locks: SlotList<'batchSlot', Renewable>;
 }
 
-/** Locks of one ttl whose renewal is due, in the order of their requests. */
+/** Locks with the same ttl whose renewal is due, in the order of their requests. */
 interface Line {
   readonly ttl: number;
   readonly waiting: Waiting[];
@@ -65,13 +66,13 @@ interface Waiting {
 }
 
 /**
- * Renews the locks of one process with one timer, and with few requests to each node for all locks of a ttl that are
- * due at about the same time. Locks that were renewed together stay together. The end of a lock that is not renewed is
- * planned in the same way as a renewal. So 50,000 such locks take 350 bytes of heap each; with a timer for each lock
- * they took 702.
+ * Renews the locks of one process with one timer, and with few requests to each node for all locks that have the same
+ * ttl and are due at about the same time. Locks that were renewed together stay together. The end of a lock that is not
+ * renewed is planned in the same way as a renewal. Each of 50,000 locks without renewal therefore takes 350 bytes of
+ * heap; with a timer for each lock it took 702.
  */
 export class Watchdog {
-  /** Batches by ttl: a node's time limit depends on the ttl, and one request extends to one ttl. */
+  /** Batches by ttl: a node's time limit depends on the ttl, and one request can extend locks only to one ttl. */
   readonly #batches = new Map<number, Batch[]>();
   /** Lines by ttl: locks with a long ttl may wait for a long time, and must not delay locks with a short ttl. */
   readonly #lines = new Map<number, Line>();

@@ -133,8 +133,8 @@ export class Declarations {
   }
 
   /**
-   * Returns the options for an acquisition. An override of the module comes before the option of this use, and both
-   * come before the policy of the lock.
+   * Returns the options for an acquisition. An override of the module takes precedence over an option in `use`, and
+   * both take precedence over the policy of the lock.
    *
    * @throws the errors of {@link policyOf}
    */

@@ -118,7 +118,7 @@ export class LockRuntime {
   /**
    * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server is not fit for locks, such as a replica, after all connections are closed
+   * @throws Error when a server (such as a replica) is not fit for locks; all connections are closed before
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -199,8 +199,8 @@ export class LockRuntime {
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
-    // During shutdown only a call under a held lock may acquire another lock: its method may need that other lock to
-    // finish.
+    // During shutdown only code that runs under a held lock may acquire another lock, because it may need the other
+    // lock in order to finish.
     if (this.#ownLock()?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
@@ -227,8 +227,8 @@ export class LockRuntime {
   }
 
   /**
-   * The innermost scope of the running call for which `fits` is true, or such a scope whose lock the call's transaction
-   * keeps.
+   * The innermost scope of the running call for which `fits` is true. Without one: a scope for which `fits` is true and
+   * whose lock the call's transaction keeps.
    */
   #scopeOf(fits: (scope: LockScope) => boolean): LockScope | undefined {
     return currentScope((scope) => scope.source === this && fits(scope)) ?? this.transactions?.find(fits);
@@ -261,9 +261,10 @@ export class LockRuntime {
     if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
     if (holders.some(({ id }) => id === own.id)) return true;
     const { permits } = kind;
-    // The own permit excludes this request only if its slot is below the requested number of permits.
+    // The permit that the running call holds excludes this request only if its slot is below the requested number of
+    // permits.
     if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
-    // The error has ten holders at most, and may concern another key, so read all holders.
+    // The error names ten holders at most, perhaps of another key, so read all holders of this key.
     const info = await this.inspection.inspect(key).catch(() => undefined);
     const inTheWay = (info?.holders ?? []).filter(({ slot = 0 }) => slot < permits);
     return inTheWay.length >= permits && inTheWay.some(({ id }) => id === own.id);
@@ -291,8 +292,8 @@ export class LockRuntime {
 
   /**
    * Acquires the lock for a nested call while another nested call has joined the lock of the outer call: the nested
-   * call waits like any other call. It fails when the outer lock is lost during the wait, because it may use data that
-   * the outer call has already read (S18).
+   * call waits like any other call. The nested call fails when the outer lock is lost during the wait, because the
+   * nested call may use data that the outer call has already read (S18).
    */
   async #acquireBeside(
     outer: RunnableLock,
@@ -370,7 +371,8 @@ export class LockRuntime {
    * Ends all locks and closes the nodes.
    *
    * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. A lock
-   * from `acquire` is released after its signal has aborted: the runtime cannot know if code still runs under it.
+   * from `acquire` is released after its signal has aborted: the runtime cannot know whether code still runs under this
+   * lock.
    *
    * @returns the keys of the locks whose methods were still running
    */
@@ -382,7 +384,7 @@ export class LockRuntime {
     }
     // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
     const handles = [...this.redlock.held];
-    // Report the loss before the release: the next holder must not begin while this holder still counts on its lock.
+    // Report the loss before the release: the next holder must not begin while this holder still relies on its lock.
     for (const lock of handles) lock.lose('the application shut down while it was held');
     await Promise.all(handles.map((lock) => lock.release()));
     await this.redlock.close();

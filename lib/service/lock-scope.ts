@@ -13,7 +13,7 @@ export interface RunnableLock extends LockHandle, WatchableLock {
   lose(reason: string): void;
 }
 
-/** A transaction or another reason to keep a lock after its code has ended. */
+/** A transaction, or another reason to keep a lock after the code under the lock has ended. */
 export interface Outlived {
   readonly isOver: boolean;
 }
@@ -78,7 +78,7 @@ export class LockScope {
     return this.#isOver && this.transaction?.isOver === false;
   }
 
-  /** Called when the nested call that joined the lock has ended, or when it has returned the lock as a handle. */
+  /** Called when the nested call that joined the lock has ended, or has given the lock to its caller as a handle. */
   left(): Promise<void> {
     return this.#isOver ? this.end() : Promise.resolve();
   }

@@ -6,7 +6,7 @@ import type { LockOptions } from '../core/lock-options.js';
 
 const LOCK_SITES = 'nestjs-redlock:lock-sites';
 
-/** A decorator on a method that locks. */
+/** A decorator that makes a method run under a lock. */
 export interface LockSite {
   /** The names of the decorator, the class and the method, for messages. */
   readonly place: string;
@@ -33,14 +33,14 @@ export type LockedThing =
 // The sites are stored on the prototype and not on the method: another decorator may replace the method, and its
 // metadata would be lost.
 
-/** Records that a method of the class locks. */
+/** Records a decorator that makes a method of the class run under a lock. */
 export function addLockSite(prototype: object, site: LockSite): void {
   Reflect.defineMetadata(LOCK_SITES, [...ownSitesOf(prototype), site], prototype);
 }
 
 /**
- * The decorators of an application that lock in one module instance. An object from `useFactory` is included as soon as
- * it exists. Classes of a lazily loaded module are not included.
+ * The decorators of an application whose locks belong to one module instance. An object from `useFactory` is included
+ * as soon as it exists. Classes of a lazily loaded module are not included.
  */
 export function lockSites(modules: ModulesContainer, instance: string | undefined): LockSite[] {
   const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [

@@ -255,9 +255,9 @@ export class LockService {
   }
 
   /**
-   * Reads the holders of a key, their start and their remaining time, according to a quorum of nodes, and the answer of
-   * each node. Shows the locks of all processes, and changes nothing. The result has all holders of a shared lock or a
-   * lock with permits.
+   * Reads the holders of a key, with the start and the remaining time of each, according to a quorum of nodes. Also
+   * returns the answer of each node. Shows the locks of all processes, and changes nothing. The result has all holders
+   * of a shared lock or a lock with permits.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    * @example
@@ -301,11 +301,11 @@ export class LockService {
   /**
    * Ends the lock of any holder on all nodes. Resolves to `true` if there was a lock. Use it for a holder that hangs
    * but still renews: a crashed holder loses its lock when the ttl has passed. All present holders of a shared lock or
-   * of permits lose it; with `id`, only one of them.
+   * of permits lose their lock; with `id`, only that holder does.
    *
-   * The former holder may still write to the protected resource until its signal aborts: at once in this process, and
-   * at the next renewal in another process. The next holder has a larger fencing token, so a `FencedRegister` refuses
-   * later writes of the former holder.
+   * The former holder may still write to the protected resource until its signal aborts: immediately in this process,
+   * and at the next renewal in another process. The next holder has a larger fencing token, so a `FencedRegister`
+   * refuses later writes of the former holder.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; the nodes that answered may have ended the
    * lock
@@ -373,7 +373,7 @@ export class LockService {
   }
 
   /**
-   * The fitness of the nodes to grant locks, such as for health checks. Asks every node once. Never rejects.
+   * Reports whether the nodes can grant locks, for example for health checks. Asks every node once. Never rejects.
    *
    * @example
    * ```ts

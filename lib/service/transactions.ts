@@ -70,7 +70,8 @@ export class Transactions {
    * Finds the transaction of a call before its lock is requested, because the transaction may end while the call waits.
    * Warns, once for each method, about a lock that is released before the surrounding transaction is committed.
    *
-   * @returns the transaction that must keep the lock; `undefined` when the lock is released at the end of its code
+   * @returns the transaction that must keep the lock; `undefined` when the lock is released as soon as the code under
+   * the lock has ended
    * @throws the error of a hook, if the lock must be kept: the end of the transaction would be unknown
    */
   around(
@@ -155,7 +156,10 @@ export class Transactions {
     );
   }
 
-  /** Asks without failing the lock: an error of the hook is only logged, once. */
+  /**
+   * Asks as `#ask` does, but only logs an error of the hook, once, so that the error does not reach the caller of the
+   * lock.
+   */
   #askQuietly(): object | true | undefined {
     try {
       return this.#ask();

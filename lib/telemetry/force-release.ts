@@ -11,7 +11,7 @@ export interface ForceReleaseEvent {
   readonly id?: string;
   /** Person or program that requested the release: the option `actor`. */
   readonly actor?: string;
-  /** `true` if a holder was ended, on at least one node. */
+  /** `true` if at least one node had a holder to remove. */
   readonly released: boolean;
   /** The reason why `forceRelease` rejected: fewer than a quorum of nodes answered. */
   readonly error?: LockUnavailableError;

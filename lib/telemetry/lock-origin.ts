@@ -4,8 +4,8 @@
  */
 export interface LockOrigin {
   /**
-   * The option `label`. Without it: for a decorator its key if the key is a string, otherwise `method`; for a call of a
-   * service `'other'`.
+   * The option `label`. Without it: for a decorator its key if the key is a string, otherwise `method`; for a call of
+   * `LockService` it is `'other'`.
    */
   readonly label: string;
   /** The names of the class and of the method with `@WithLock`. */

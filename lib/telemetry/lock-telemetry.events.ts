@@ -21,8 +21,8 @@ export interface LockSubject {
 }
 
 /**
- * A field that a subscriber of `start` may set. The following code then runs in the context of the subscriber, such as
- * the context of a span.
+ * A field that a subscriber of `start` may set. The acquisition, or the code under the lock, then runs in the context
+ * of the subscriber, such as the context of a span.
  */
 export interface Surrounded {
   around?: <T>(task: () => T) => T;
@@ -36,7 +36,7 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   readonly ttl: number;
   /** The tick, in milliseconds since 1970, or 0 for an `@Interval`; only with `oncePerTick`. */
   readonly tick?: number;
-  /** Milliseconds that the acquisition took, with the wait. Set from `asyncStart` on. */
+  /** Milliseconds that the acquisition took, including the wait. Set from `asyncStart` on. */
   waited?: number;
   /** The fencing token of an acquired lock. Set from `asyncStart` on. */
   fencingToken?: number;
@@ -87,7 +87,7 @@ export type LockEvent =
        */
       readonly type: 'refused';
       readonly error: LockHeldError | LockUnavailableError | Error;
-      /** Milliseconds that the attempt took. */
+      /** Milliseconds until the refusal, including the wait. */
       readonly waited: number;
     })
   | (LockSkippedEvent & { readonly type: 'skipped' })
@@ -97,7 +97,7 @@ export type LockEvent =
       /**
        * Other callers recently asked for more permits of a key than this call. The largest number is the limit of the
        * key. That is normal during the deployment of a new version, and otherwise a mistake. The event follows each
-       * `'acquired'` or `'refused'` of such a call; calls with the largest number get no such event.
+       * `'acquired'` or `'refused'` event of a call that asked for fewer permits than the largest number.
        */
       readonly type: 'permits-differ';
       /** The number of permits that this call asked for. */

@@ -32,11 +32,11 @@ export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 
 /** Options of a lock that events contain. */
 export type WatchedOptions = Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
 
-/** A held lock that has subscribers. */
+/** A held lock whose events have subscribers. */
 interface Hold {
   readonly event: LockHoldEvent;
   readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken' | 'slot' | 'slots'>;
-  /** Start of the hold, by the monotonic clock. */
+  /** The moment of the acquisition, by the monotonic clock. */
   readonly since: number;
   readonly settle: (loss?: Error) => void;
 }
@@ -56,7 +56,7 @@ export class LockTelemetry {
     private readonly listener: ((event: LockEvent) => void) | undefined,
   ) {}
 
-  /** Runs `acquire`, which acquires a lock, and follows the lock to its end. */
+  /** Runs `acquire`, which acquires a lock, and publishes the events of the lock until its end. */
   acquire<Lock extends WatchableLock>(
     keys: readonly string[],
     options: WatchedOptions,

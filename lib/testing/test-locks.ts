@@ -152,7 +152,8 @@ export class TestLocks {
     checkLeaderName(name);
     const key = leaderKey(name);
     const acquire = await this.#outsider(key, options);
-    // End the own term in the same turn as the acquisition, so that the application cannot acquire the lock first.
+    // End the application's own term in the same turn as the acquisition, so that the application cannot acquire the
+    // lock first.
     const { instance } = options;
     const isOwn = (lock: RunnableLock): boolean =>
       this.#owners.has(lock) && this.#owners.get(lock) === instance && lock.keys.includes(key);

@@ -86,8 +86,8 @@ export class TestNode extends MemoryStore {
   }
 
   /**
-   * Answers a request with the faults of the test. As on a real connection, a request takes effect at once, even if its
-   * reply is slow.
+   * Answers a request with the faults of the test. As on a real connection, a request takes effect immediately, even if
+   * its reply is slow.
    */
   #answer<Reply>(
     request: NodeRequest,

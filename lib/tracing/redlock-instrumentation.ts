@@ -36,11 +36,12 @@ export interface RedlockInstrumentationConfig {
 type LockTraceEvent = LockAcquireEvent | LockHoldEvent;
 
 /**
- * Makes OpenTelemetry spans for locks: `acquire <label>` for the acquisition of a lock with its wait, and `hold
+ * Makes OpenTelemetry spans for locks: `acquire <label>` for the acquisition of a lock, including the wait, and `hold
  * <label>` for the time that the lock is held. Both are children of the caller's span. Spans of code under the lock are
  * children of `hold`, and spans of the requests to Redis that acquire the lock are children of `acquire`.
  *
- * The class has the form of an `Instrumentation` of `@opentelemetry/instrumentation`, but does not need that package.
+ * The class has the interface of an `Instrumentation` of `@opentelemetry/instrumentation`, but does not need that
+ * package.
  *
  * @example
  * ```ts
@@ -113,7 +114,7 @@ export class RedlockInstrumentation {
     this.#config = config;
   }
 
-  /** Returns the given options, and if the tracing is enabled now. */
+  /** Returns the given options, and whether the tracing is enabled now. */
   getConfig(): RedlockInstrumentationConfig {
     return { ...this.#config, enabled: this.#enabled };
   }

@@ -42,13 +42,13 @@ const environmentSchema = z.object({
   /** Store of the locks. The queue is always in Redis. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),
 
-  /** PostgreSQL for locks, if this is not the database of the tasks. */
+  /** PostgreSQL for locks, if the locks are not in the database of the tasks. */
   LOCK_DATABASE_URL: databaseUrl.optional(),
 
   /** Schema of the locks in that PostgreSQL. */
   LOCK_SCHEMA: z.string().default('redlock'),
 
-  /** Nodes that vote on locks, if these are not the nodes of `REDIS_URLS`. */
+  /** Nodes that vote on locks, if they differ from the nodes of `REDIS_URLS`. */
   LOCK_REDIS_URLS: redisUrls.optional(),
 
   /** Prefix of all keys in Redis, so that several deployments can share a Redis. */
@@ -73,7 +73,7 @@ const environmentSchema = z.object({
   LOCK_NODE_TIMEOUT: z.coerce.number().int().min(1).optional(),
   LOCK_RESTART_GUARD: z.coerce.number().int().min(1).optional(),
 
-  /** Milliseconds that a dispatcher works on the tasks that it has read before it marks and pushes them. */
+  /** Milliseconds that a dispatcher works on tasks after it has read them, and before it marks and pushes them. */
   DISPATCH_WORK: z.coerce.number().int().min(0).default(0),
 
   /** Largest number of tasks in one run of the dispatcher. */

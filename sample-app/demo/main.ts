@@ -57,7 +57,7 @@ const PLACES: Readonly<Record<LockStore, string>> = {
   etcd: 'in that etcd; the queue is in Redis',
 };
 
-/** Returns the servers of the environment, and starts the others. */
+/** Returns the servers that the environment variables name, and starts all other servers of the demo. */
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
   // etcd comes first, because only etcd may be missing on this machine.

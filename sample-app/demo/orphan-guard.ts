@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
-// Signal handlers stop all processes that were started, but a SIGKILL leaves no time for handlers. It closes the pipe
-// of this shell: then the shell kills the processes of its list, and removes the directories of its list. `read` and
-// `case` are part of the shell, so its end leaves nothing behind.
+// Signal handlers stop all processes that were started, but a SIGKILL leaves no time for handlers. The end of our
+// process closes the pipe of this shell. The shell then kills the processes of its list, and removes the directories of
+// its list. `read` and `case` are part of the shell, so its end leaves nothing behind.
 const SCRIPT = `
   pids=
   while read -r sign what; do

@@ -17,7 +17,7 @@ export class PushObserver {
     return this.queue.getJobCountByTypes('waiting', 'prioritized', 'delayed');
   }
 
-  /** Counts pushes and duplicates. A duplicate is a push of a dispatch of a task that was pushed before. */
+  /** Counts pushes and duplicates. A push is a duplicate if the same dispatch of the same task was pushed before. */
   async count(): Promise<{ pushes: number; duplicates: number }> {
     const jobs = await this.queue.getJobs(ALL_JOBS);
     const distinct = new Set(jobs.map(({ data }) => `${data.taskId} ${data.dispatch}`));

@@ -54,7 +54,7 @@ export class ServerProcess {
   /**
    * Waits until `ready` returns a value.
    *
-   * @throws Error with the output of the process, when it ends before or takes too long
+   * @throws Error with the output of the process, when the process ends first or takes too long
    */
   async whenReady<T>(ready: () => Promise<T | undefined> | T | undefined): Promise<T> {
     const deadline = Date.now() + START_TIMEOUT_MS;
@@ -69,7 +69,7 @@ export class ServerProcess {
     );
   }
 
-  /** Sends a message to a process with an `ipc` channel. Does nothing after its end. */
+  /** Sends a message to a process with an `ipc` channel. Does nothing after the process has ended. */
   send(message: object): void {
     if (this.child.connected) this.child.send(message, () => undefined);
   }

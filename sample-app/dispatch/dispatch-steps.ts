@@ -3,7 +3,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { ENVIRONMENT, type Environment } from '../config/environment.js';
 import type { TaskJob } from '../queue/task-queue.js';
 
-/** The steps of a dispatch. Another provider in place of this one can observe a dispatch, or slow it down. */
+/** The steps of a dispatch. A provider that replaces this class can observe a dispatch, or slow it down. */
 @Injectable()
 export class DispatchSteps {
   constructor(@Inject(ENVIRONMENT) private readonly environment: Environment) {}

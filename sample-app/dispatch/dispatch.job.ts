@@ -34,7 +34,7 @@ export class DispatchJob {
   async run(lock: DispatchLock | undefined = currentLock()): Promise<number> {
     await this.activity.dispatchStarted();
     try {
-      // This call fails if the queue cannot be reached, before any task is marked.
+      // If the queue cannot be reached, this call fails before any task is marked.
       await this.queue.count();
 
       const tasks = await this.tasks.readDispatchable(this.environment.DISPATCH_BATCH, lock);

@@ -25,8 +25,8 @@ export class DispatchModule {
         StatsModule,
         BullModule.registerQueue({
           name: TASK_QUEUE,
-          // While Redis is down, a push must fail at once. A push that waited could arrive after the sweep has returned
-          // the tasks and another instance has pushed them.
+          // While Redis is down, a push must fail immediately. A push that waited could arrive after the sweep has
+          // returned the tasks and another instance has pushed them.
           connection: { url: REDIS_URLS[0], enableOfflineQueue: false, maxRetriesPerRequest: 0 },
         }),
       ],

@@ -10,7 +10,7 @@ export interface InstanceActivity {
   readonly dispatches: number;
   /** Number of times that the dispatcher did not run because another instance held the lock. */
   readonly skips: number;
-  /** Number of jobs whose task could not be taken, as duplicates. */
+  /** Number of jobs whose task could not be taken, such as duplicates. */
   readonly refused: number;
   /** Start of the current run of the dispatcher. The value stays if the instance dies during the run. */
   readonly dispatchingSince: Date | null;

@@ -3,7 +3,7 @@ import { Interval } from '@nestjs/schedule';
 import { WithLock } from 'nestjs-redlock';
 import { TaskRepository } from '../tasks/task.repository.js';
 
-/** Returns to the dispatcher the tasks of dead instances. */
+/** Returns the tasks of dead instances to the dispatcher. */
 @Injectable()
 export class TaskSweeper {
   private readonly logger = new Logger(TaskSweeper.name);

@@ -6,7 +6,8 @@ import { Cleanup } from './cleanup.js';
 @Module({
   imports: [
     ScheduleModule.forRoot(),
-    // Memory excludes within this process. REDIS_URL excludes between all processes that use that Redis.
+    // With 'memory', locks exclude other calls in this process only. With REDIS_URL, they exclude calls in all
+    // processes that use that Redis.
     RedlockModule.forRoot({ nodes: process.env['REDIS_URL'] ?? 'memory' }),
   ],
   // Two schedules in one process stand for two instances. Your application has one.

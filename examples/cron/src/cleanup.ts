@@ -7,7 +7,7 @@ import { WithLock } from 'nestjs-redlock';
 export class Cleanup {
   constructor(private readonly instance: string) {}
 
-  /** Each tick runs on one instance. The others skip it. */
+  /** Each tick runs on one instance. The other instances skip the tick. */
   @Cron(CronExpression.EVERY_SECOND)
   @WithLock('cleanup', { ttl: 5_000, oncePerTick: true })
   async removeExpired(): Promise<void> {

@@ -4,7 +4,7 @@ import { WithLock } from 'nestjs-redlock';
 
 @Controller('orders')
 export class OrdersController {
-  /** A second payment of the same order fails at once: LockExceptionFilter answers 409 with Retry-After. */
+  /** A second payment of the same order fails immediately: LockExceptionFilter answers 409 with Retry-After. */
   @Post(':id/payment')
   @WithLock((id: string) => `order:${id}`, { retry: false })
   async pay(@Param('id') id: string): Promise<{ readonly paid: string }> {

@@ -9,8 +9,8 @@ import { methodName } from '../method-name.js';
 /** Options of `@Leader`. */
 export interface LeaderOptions {
   /**
-   * Milliseconds after which another process leads when this process has crashed; at least 10. With less than 1000, a
-   * short pause of the process ends its term.
+   * Milliseconds after which another process leads when this process has crashed; at least 10. With less than 1000,
+   * even a short pause of the process can end its term.
    * @defaultValue the `ttl` of the module's `defaults`, else 10000
    */
   readonly ttl?: number;
@@ -91,7 +91,8 @@ export function Leader(
       what: { kind: 'leader' },
     });
     const declared: DeclaredLeader = { name, method, ...options };
-    // A subclass that overrides a method may repeat its decorator, which replaces the inherited entry.
+    // A subclass that overrides a method may repeat the decorator of the method. The new entry then replaces the
+    // inherited entry.
     const others = leadersOf(target).filter((other) => other.method !== method || other.name !== name);
     Reflect.defineMetadata(LEADERS, [...others, declared], target);
   };

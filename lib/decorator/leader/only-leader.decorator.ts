@@ -25,7 +25,7 @@ type SkippableMethod = (...args: never[]) => PromiseLike<unknown>;
 
 /**
  * Runs the method only while this process leads under the name; in other processes the call resolves to `undefined`.
- * Write it above or below `@Cron`, `@Interval` or the decorator of a handler.
+ * Write the decorator above or below `@Cron`, `@Interval` or the decorator of a handler.
  *
  * The decorator checks only once, before the method runs, and without a request to the nodes. The method then runs
  * under the lock of the term: `currentLock()` is that lock, its signal aborts when the lock is lost, and its fencing

@@ -4,7 +4,10 @@ type Step = IteratorResult<unknown, unknown>;
 
 interface Reading {
   readonly iterator: AsyncIterator<unknown, unknown, unknown>;
-  /** The run under the lock; `undefined` when the call was skipped, and `iterator` gives other values. */
+  /**
+   * The run under the lock; `undefined` when the call was skipped. `iterator` then has the values that replace the
+   * result.
+   */
   readonly run: LockScope | undefined;
 }
 
@@ -17,7 +20,7 @@ interface Reading {
  */
 export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   #reading: Promise<Reading> | undefined;
-  /** `true` after the end. From then on no code of the source may run. */
+  /** `true` after the end of the iteration. From then on no code of the source may run. */
   #ended = false;
 
   /** @param isBegun - `true` if the lock is held already, and must be released even if nothing is read */
@@ -40,7 +43,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
       run,
       async () => (await iterator.return?.(value)) ?? { done: true, value },
     );
-    // The reader has stopped, so the lock ends, although the source may still have a value for the reader (S25).
+    // The reader has stopped, so release the lock, although the source may still have values (S25).
     this.#ended = true;
     await run?.end();
     return step;
@@ -81,8 +84,8 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   async #step(run: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
     const { step, done } = await this.#orEnd(run, async () => {
       const result = await move();
-      // Refuse a result that is no object: a reader that got it would throw, and would not call `return` to report that
-      // it stops.
+      // Refuse a result that is no object. A reader that got this result would throw, but would not call `return` to
+      // report that it stops.
       if (Object(result) !== result)
         throw new TypeError(`Iterator result ${String(result)} is not an object`);
       return { step: result, done: result.done };

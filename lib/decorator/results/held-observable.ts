@@ -2,8 +2,8 @@ import { from, Observable, type ObservableInput, Subject, takeUntil } from 'rxjs
 import type { Begin, LockScope } from '../../service/lock-scope.js';
 
 /**
- * Makes an Observable that acquires the lock when it is subscribed to, and releases it when it completes, fails or is
- * unsubscribed from.
+ * Makes an Observable that acquires the lock at the subscription, and releases the lock when the Observable completes
+ * or fails, or when the subscriber unsubscribes.
  */
 export function heldObservable(begin: Begin, source: () => unknown): Observable<unknown> {
   return new Observable((subscriber) => {
@@ -23,7 +23,7 @@ export function heldObservable(begin: Begin, source: () => unknown): Observable<
       // The subscriber unsubscribed while the lock was being acquired.
       if (subscriber.closed) return run.end();
       run.inside(() =>
-        // `from`, because the source may come from another copy of rxjs.
+        // Use `from`, because the source may come from another copy of rxjs.
         from(source() as ObservableInput<unknown>)
           .pipe(takeUntil(left))
           .subscribe({ next: (value) => subscriber.next(value), error: fail, complete: finish }),

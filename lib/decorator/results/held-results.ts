@@ -121,7 +121,8 @@ function isInUse(stream: NodeStream): boolean {
       writableEnded === true ||
       headersSent === true ||
       writableLength + bytesWritten > 0 ||
-      // A pipe into the stream listens to `unpipe`; a reader of an old stream listens to `data` or `readable`.
+      // A pipe into this stream listens to `unpipe`; a reader of a stream in the old style listens to `data` or
+      // `readable`.
       ['data', 'readable', 'unpipe'].some((event) => stream.listenerCount(event) > 0)
     );
   } catch {
@@ -131,8 +132,8 @@ function isInUse(stream: NodeStream): boolean {
 }
 
 /**
- * Wraps a web stream so that a cancellation reaches the source at once, also during a pending read. The stream's own
- * iterator would wait for that read.
+ * Wraps a web stream so that a cancellation reaches the source immediately, also during a pending read. The stream's
+ * own iterator would wait for that read.
  */
 function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableStream<unknown> {
   const iterate = (): AsyncIterator<unknown> => {

@@ -1,8 +1,8 @@
 /**
  * Makes a Promise of an async iterable readable with `for await`, as if it were the iterable itself.
  *
- * The caller of a locked method always gets a Promise first: the method runs only when it has its lock, and only its
- * result shows that the method returns an async iterable.
+ * The caller of a locked method always gets a Promise first: the method runs only under its lock, and only the result
+ * of the method shows that it is an async iterable.
  */
 export function iterablePromise(promise: Promise<unknown>): Promise<unknown> {
   const iterate = (): AsyncIterator<unknown> => {

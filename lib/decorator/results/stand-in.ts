@@ -1,5 +1,6 @@
 /**
- * Makes a wrapper that looks like `object` to its users, but has `members` in place of the members of the same names.
+ * Makes a wrapper that looks like `object` to its users, but in which `members` replace the members of `object` with
+ * the same names.
  *
  * @throws any error of the traps of `object`, if it is a Proxy
  */
@@ -18,8 +19,9 @@ export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknow
 }
 
 /**
- * Makes a copy of a frozen object whose properties can change; `undefined` for any other object. A Proxy must report
- * the real value of a property that can never change, so it could not replace the iterator of a frozen object.
+ * Makes a copy of a frozen object; the properties of the copy can change. Returns `undefined` for any other object. A
+ * Proxy must report the real value of a property that can never change, so it could not replace the iterator of a
+ * frozen object.
  */
 function openCopyOf(object: object): object | undefined {
   const own = Object.getOwnPropertyDescriptors(object) as Record<PropertyKey, PropertyDescriptor>;

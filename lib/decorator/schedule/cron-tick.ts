@@ -12,11 +12,11 @@ interface ZonedTime {
  * them.
  */
 export interface CronTime {
-  /** The cron expression, or the only moment of a schedule that has a date. */
+  /** The cron expression; for a schedule that fires once, at a date, the moment of that date. */
   readonly source: string | ZonedTime;
   /** Returns the next moment after the present. */
   sendAt(): ZonedTime;
-  /** Returns the first moment after the second that contains `start`. */
+  /** Returns the first moment of the schedule in a later second than `start`. */
   getNextDateFrom(start: ZonedTime): ZonedTime;
 }
 

@@ -32,7 +32,7 @@ export function markOncePerTick(
   Reflect.defineMetadata(ONCE_PER_TICK, mark, method);
 }
 
-/** Checks the methods with `oncePerTick` of one application that lock in one module instance. */
+/** Checks the methods with `oncePerTick` of one application whose locks belong to one module instance. */
 export class OncePerTickCheck {
   /** The classes with a schedule, by the name of the schedule. */
   readonly #seen = new Map<string, Ticked[]>();
@@ -60,8 +60,8 @@ export class OncePerTickCheck {
   }
 
   /**
-   * Refuses two classes with one name, whose ticks would have one name, too. Two providers of one class are allowed:
-   * they have one schedule.
+   * Refuses two classes with the same name, because their ticks would have the same name, too. Two providers of one
+   * class are allowed: they have one schedule.
    */
   #refuseNamesake(schedule: string, ticked: Ticked, method: string): void {
     const others = this.#seen.get(schedule) ?? [];

@@ -30,8 +30,8 @@ export class Ticks {
   constructor(private readonly modules: ModulesContainer) {}
 
   /**
-   * Returns the tick of a call that is made now; `undefined` when this process runs no scheduler, so that the
-   * application itself made the call.
+   * Returns the tick of a call that is made now; `undefined` when this process runs no scheduler: then the application
+   * itself made the call.
    *
    * @throws TypeError when the method has no schedule with the same ticks in all instances
    */
@@ -60,7 +60,7 @@ export class Ticks {
 
   /**
    * Makes the `CronTime` with the class of a registered job, because this package cannot always import the package
-   * `cron`. The registered job itself is not used: it may have got another time since.
+   * `cron`. The time of the registered job itself is not used: the application may have changed it.
    */
   #cronTimeOf(options: CronOptions): CronTime | undefined {
     const jobs = this.#jobs();

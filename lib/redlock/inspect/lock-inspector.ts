@@ -145,8 +145,8 @@ export class LockInspector {
   }
 
   /**
-   * Like {@link forceRelease}, but returns an error instead of throwing it, so that the caller also learns if a node
-   * had something to delete.
+   * Like {@link forceRelease}, but returns an error instead of throwing it, so that the caller also learns whether a
+   * node had something to delete.
    */
   async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
     const what = `release ${quoted([key])}`;
@@ -236,9 +236,9 @@ export class LockInspector {
       if (vote?.vote !== 'held') continue;
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
-    // Check the holders one by one. An earlier node may have stored one of them only after its keys were listed, and
-    // another one never. It may also store a failed attempt for a moment. So one known id does not show that the key
-    // was listed.
+    // Check the holders one by one. An earlier node may have stored one holder only after its keys were listed, and may
+    // never have stored another holder. It may also store a failed attempt for a moment. So one known id does not show
+    // that the key was listed.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
   }
@@ -286,7 +286,9 @@ type Page = IteratorResult<readonly string[], unknown>;
 
 const LIST = 'list all locks';
 
-/** The result for a store that cannot report its fitness. Only an attempt to lock then shows if the store answers. */
+/**
+ * The result for a store that cannot report its fitness. Only an attempt to lock then shows whether the store answers.
+ */
 const UNCHECKED: NodeCheck = { state: 'voting', warnings: [] };
 
 /**

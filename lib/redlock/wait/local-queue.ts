@@ -46,14 +46,14 @@ export class LocalQueue {
   readonly #subscriptions = new Map<number, Subscription>();
   /** The nodes whose queues may contain the common waiter of these calls. */
   readonly #queuedAt = new Set<number>();
-  /** The node whose queue contains that waiter, as far as is known. */
+  /** The node whose queue contains that waiter, as far as this process knows. */
   #queuedIn: number | undefined;
-  /** `true` if, as far as is known, it is the turn of this process. */
+  /** `true` if it is the turn of this process, as far as this process knows. */
   #turn = false;
   /**
-   * The time at which the first waiter must ask, by the monotonic clock. It comes from the last message with a delay.
-   * It stays valid when another waiter becomes the first, and after requests before this time, because the node expects
-   * a request at this time.
+   * The time at which the first waiter must ask, by the monotonic clock. The last message with a delay has set this
+   * time. The time stays valid when another waiter becomes the first, and after earlier requests, because the node
+   * still expects a request at this time.
    */
   #askAt = Infinity;
   /**
@@ -64,17 +64,18 @@ export class LocalQueue {
   /** `true` if the previous grant kept the position in the queue for the next waiter. */
   #inherited = false;
   /**
-   * The id of the last lock of these calls; `#before` is the id of the lock before. A message about the release of the
-   * lock `#before` is out of date, unless both locks can be held at the same time.
+   * The id of the last lock that one of these calls acquired; `#before` is the id of the lock that was acquired before
+   * that lock. A message about the release of the lock `#before` is out of date, unless both locks can be held at the
+   * same time.
    */
   #last: string | undefined;
   #before: string | undefined;
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   #holdsBack = false;
-  /** `true` while the process tries again to set marks in the stores that have none of its marks. */
+  /** `true` while the process tries again to set the mark of `holdBack` in the stores that do not have the mark. */
   #marks = false;
-  /** Stores with the mark of another waiter, which can end at any time. */
+  /** Stores that have the mark of another waiter. The wait of that waiter can end at any time. */
   readonly #unmarked = new Set<Store>();
   #markTimer: NodeJS.Timeout | undefined;
 
@@ -232,7 +233,7 @@ export class LocalQueue {
     return mode !== 'exclusive' && mode !== this.kind.mode;
   }
 
-  /** Asks every node to refuse later callers, because such callers could get a quorum without the queue node. */
+  /** Asks every node to refuse later callers, because later callers could get a quorum without the queue node. */
   #holdBack(): void {
     this.#holdsBack = true;
     this.#marks = true;

@@ -15,7 +15,7 @@ export interface WaitTerms {
 export interface WaitState {
   /**
    * The number of attempts so far. A wait behind other calls counts as one or more attempts. An attempt after less than
-   * `delay` counts as a fraction: such attempts happen while nodes refuse other callers for this waiter.
+   * `delay` counts as a fraction: such attempts happen while nodes refuse other callers in favour of this waiter.
    */
   readonly attempts: number;
   /** `true` if the nodes have refused, so that joining a queue makes sense. */
@@ -49,8 +49,8 @@ export type WaitEvent =
       /** `true` if the waiter will get a message when the lock is free. */
       readonly isQueued: boolean;
       /**
-       * `true` if the nodes refuse other callers for this waiter. The nodes stop when the waiter does not ask again
-       * (S22).
+       * `true` if the nodes refuse other callers in favour of this waiter. The nodes stop that when the waiter does not
+       * ask again (S22).
        */
       readonly holdsBack: boolean;
       /** `true` if another request now would add the waiter to the queue. */
@@ -75,7 +75,8 @@ export type WaitStep =
 const LONGEST_SLEEP_MS = 5_000;
 
 /**
- * The longest sleep of a waiter for which nodes refuse other callers, in milliseconds: half the life of the mark (S22).
+ * The longest sleep of a waiter in whose favour nodes refuse other callers, in milliseconds: half the life of the mark
+ * that makes them do so (S22).
  */
 const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 
@@ -105,14 +106,15 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       return ask(state, event.timeLeft, terms);
     case 'refused': {
       const { isHeld, queueNodeFirst, atQueueNode, canQueue } = event;
-      // The queue node gave no vote: ask all nodes at once.
+      // The queue node gave no vote: ask all nodes immediately.
       const asksAll = !isHeld && queueNodeFirst;
       const after = { ...state, isRefused: true, asksAll };
       const attempts = state.attempts + 1;
       const { timeout, attempts: most } = terms;
       if (attempts > most - ROUNDING) return [after, { kind: 'give up', limit: { attempts: most } }];
       if (budget <= 0) return [after, { kind: 'give up', limit: { timeout } }];
-      // In the second case the queue node refused without adding the waiter to the queue, and can add it now.
+      // In the second part of the condition the queue node refused without adding the waiter to the queue, and can add
+      // it now.
       if (asksAll || (isHeld && atQueueNode !== 'granted' && canQueue))
         return ask(after, event.timeLeft, terms);
       const sleep = sleepAfter(event, terms);

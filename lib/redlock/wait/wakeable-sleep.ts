@@ -1,6 +1,6 @@
 import { type AbortWatch, onAbort } from '../../core/on-abort.js';
 
-/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back at once. */
+/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**

@@ -24,8 +24,8 @@ export interface LeaderTask {
 }
 
 /**
- * Milliseconds before the next attempt after a failure; doubled, up to the longest pause, when further attempts fail
- * soon.
+ * Milliseconds before the next attempt after a failure; doubled after each further failure that follows soon, up to the
+ * longest pause.
  */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;
@@ -140,7 +140,7 @@ export class Campaign {
 
   /**
    * Ends the term and stops the campaign. Resolves when all tasks under the lock have settled and the lock is released.
-   * A call from such a task resolves at once, because it would wait for itself.
+   * A call from one of these tasks resolves immediately, because it would wait for itself.
    */
   async stop(how: 'resigned' | 'shutdown'): Promise<void> {
     const reason = new Error(REASONS[how]);

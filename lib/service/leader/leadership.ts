@@ -10,7 +10,7 @@ import type { Leaders } from './leaders.js';
 const LOOK_AGAIN_MS = 1_000;
 
 /**
- * The leader of one name: reports if this process leads, and otherwise which process leads. `LockService.leader`
+ * The leader of one name: reports whether this process leads, and otherwise which process leads. `LockService.leader`
  * returns the object even if no method of this application has `@Leader` with the name.
  */
 export class Leadership {
@@ -45,9 +45,9 @@ export class Leadership {
 
   /**
    * Iterates over the leaders: first the present leader, then each later leader. The values are as {@link current}
-   * returns them. A change in this process is reported at once, a change in another process within about a second. A
-   * leader whose term is shorter than a second may be left out. While too few nodes answer, there are no reports. The
-   * iteration ends when the application shuts down; after a `break` in the middle of a wait it ends within a second.
+   * returns them. A change in this process is reported immediately, a change in another process within about a second.
+   * A leader whose term is shorter than a second may be left out. While too few nodes answer, there are no reports. The
+   * iteration ends when the application shuts down. After a `break` during a wait, the iteration ends within a second.
    */
   async *changes(): AsyncGenerator<CurrentLeader | undefined, void, undefined> {
     const { runtime } = this.leaders;
@@ -70,7 +70,8 @@ export class Leadership {
   /**
    * Ends the term of this process, if there is one, and stops the campaign until {@link campaign} or the next start.
    * Resolves when the method with `@Leader` has settled and another process can lead. A call from that method itself
-   * resolves at once, after its signal has aborted. Does nothing if no method has `@Leader` with this name.
+   * resolves immediately, after the signal of the method has aborted. Does nothing if no method has `@Leader` with this
+   * name.
    */
   async resign(): Promise<void> {
     await this.leaders.of(this.name)?.stop('resigned');
