@@ -271,8 +271,8 @@ export class Gateway {
         const { host } = this.endpoints[from] as URL;
         reject(new GatewayError(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
       };
-      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-      // answer first.
+      // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+      // Node read the answer before the time limit takes effect.
       const timer = setTimeout(setImmediate, limit, () => {
         const within = `within ${Math.ceil(limit)} ms`;
         if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));

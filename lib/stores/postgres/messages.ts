@@ -170,8 +170,8 @@ export class Messages {
         if (!this.#again) void this.try();
       } else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
     };
-    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-    // answer first.
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+    // Node read the answer before the time limit takes effect.
     this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
   }
 }

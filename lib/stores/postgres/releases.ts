@@ -1,8 +1,8 @@
 import type { Lease } from '../../core/lease.js';
 
 /**
- * Largest number of pending releases while the server is unreachable. Beyond it, the oldest releases are dropped, and
- * their leases end with their ttl.
+ * Largest number of pending releases while the server is unreachable. Beyond this number, the oldest releases are
+ * dropped, and their leases end when their ttl has passed.
  */
 const MOST_PENDING = 10_000;
 

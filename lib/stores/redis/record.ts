@@ -8,7 +8,7 @@ import { ID_LENGTH } from '../../core/lease.js';
 /**
  * Milliseconds that a record is kept after its lock was released or has expired: the linger. The node must remember the
  * last token of the key for that time. Afterwards the clock alone makes later tokens larger, unless the clock was set
- * back by as much.
+ * back by that time or more.
  *
  * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */

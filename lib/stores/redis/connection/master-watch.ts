@@ -99,8 +99,8 @@ export class MasterWatch {
   }
 
   /**
-   * Compares the latest answer with the connection of the client. A client that still connects may have asked before
-   * the change, so its next connection is compared.
+   * Compares the latest answer with the connection of the client. If the client is connecting, the answer is compared
+   * with the new connection: the client may have asked a Sentinel before the change.
    */
   #tell(): void {
     const master = this.#newest;

@@ -17,7 +17,7 @@ import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
  *          answer (S16)
  * ARGV[4]  the prefix of channel names; empty on a Cluster
  * ARGV[5]  only with `m` or `c`: the guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  only with `m` or `c`: the proposed token, which the nodes give if their own token need not be larger
+ * ARGV[6]  only with `m` or `c`: the proposed token, which each node grants unless its own next token must be larger
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;

@@ -39,10 +39,9 @@ const COUNTS = [4, 3] as const;
  * A phase lasts from the first reader to the end of the last. The first reader of a phase gets a new token. A reader
  * that joins gets the token of the phase, also when the client proposes another one (S21). On every node the mark of an
  * earlier waiter in another mode excludes the reader (S22).
- *
  * While readers hold the lock, only that mark keeps the order: a mark expires when its waiter dies, and an entry in the
  * queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another mode. A reader
- * that begins a phase sets the mark for the first such waiter, which could not set the mark itself before.
+ * that begins a phase sets the mark for the first waiter in another mode. That waiter could not set a mark before.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
@@ -56,10 +55,9 @@ const COUNTS = [4, 3] as const;
  *
  * The record names the reader that ends last, and the other readers are in the set and the hash. So a single reader,
  * the usual case, costs the same as an exclusive lock.
- *
  * The script reads everything before it writes, so that no foreign value is overwritten (S19). The first write fails
- * when memory is short. Before that write, the script deletes only remains of an earlier phase, or a waiter in the
- * queue.
+ * when memory is short. Before that write, the script only deletes data: remains of an earlier phase, or a waiter in
+ * the queue.
  */
 export const ACQUIRE_SHARED =
   script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${straightPath({ keys: COUNTS, state: STATE.shared, marked: true })}

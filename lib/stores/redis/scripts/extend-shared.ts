@@ -7,7 +7,7 @@ import { script } from './script.js';
 
 /**
  * Extends each lease of a reader that holds all its keys: it then ends no earlier than one ttl from now. The ends of
- * other readers stay (S23). The record names the reader that ends last. If that is now the extended reader, it takes
+ * other readers stay (S23). The record names the reader that ends last. If the extended reader now ends last, it takes
  * the place of the reader that the record named before.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
