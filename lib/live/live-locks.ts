@@ -198,8 +198,8 @@ export class LiveLocks {
       const infos = new Map<string, LockInfo>();
       for await (const info of this.source.list()) {
         infos.set(info.key, info);
-        // Stop after one lock more than is sent, which shows that there are more. Otherwise each look would read all
-        // locks, of which there may be a million.
+        // Stop after one lock more than the board sends: this lock shows that there are more. Otherwise each look would
+        // read all locks, of which there may be a million.
         if (infos.size > MOST_ROWS) break;
       }
       this.#queues = await this.source.waiting([...infos.keys()].slice(0, MOST_ROWS));

@@ -126,7 +126,10 @@ export class ProcessEvents {
     return found;
   }
 
-  /** Ends the recording, and drops the records: without the events that end an entry they would soon be wrong. */
+  /**
+   * Ends the recording, and drops the records: without further events nothing would remove ended entries, so the
+   * records would soon be wrong.
+   */
   #forget(): void {
     if (!this.#isRecording) return;
     this.#isRecording = false;

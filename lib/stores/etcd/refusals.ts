@@ -101,8 +101,8 @@ export class Refusals {
     const { owner, until } = ranTickOf(value);
     const left = until - Date.now();
     const ends = await this.context.leases.left([lease], timeLeft(asked));
-    // etcd deletes a record up to a second late. If the clock says that a record has expired, a rest of at most a
-    // second in etcd does not count.
+    // etcd deletes a record up to a second late. If the clock says that a record has expired, ignore the record, even
+    // if etcd keeps it for up to one second more.
     if (left <= 0 && (tick.at === 0 || (ends.get(lease) ?? 0) <= 1_000)) {
       await this.context.transactions.run({ success: [remove(key)] }, timeLeft(asked));
       return { again: true };

@@ -6,7 +6,7 @@ import { type Names, waiterName } from './names.js';
 import type { Transactions } from './transactions.js';
 
 /**
- * Largest number of keys that a process watches at a time. Each watch takes a connection; waiters for further keys
+ * Largest number of keys that a process watches at a time. Each watch takes a connection, so waiters for further keys
  * poll.
  */
 const MOST_WATCHES = 100;

@@ -14,9 +14,9 @@ import { storedKey, whyNotKeys } from './text.js';
 const MOST_LEASES = 500;
 
 /**
- * Planned duration of a statement with extensions, in milliseconds. The last such statement shows the time for one
- * extension, and so the number of extensions in the next statement, which is at least `LEAST_EXTENSIONS`. So a slow
- * server confirms the first extensions early, and runs other requests in between.
+ * Planned duration of a statement with extensions, in milliseconds. The duration of the last such statement decides how
+ * many extensions the next one has, at least `LEAST_EXTENSIONS`. So a slow server confirms the first extensions early,
+ * and runs other requests in between.
  *
  * Fixed numbers were worse. On a slow server, a statement with 250 extensions took longer than their time limit at
  * every attempt, so all 250 locks were lost. With 25 in each statement, 5,000 extensions took five times as long as
@@ -133,7 +133,8 @@ export class Turns {
       await this.#sendAll();
     } finally {
       this.#isSending = false;
-      // Requests are left if a listener has thrown an error. Send them now, and not only with the next request.
+      // If a listener has thrown an error, some requests are not sent yet. Send them now, without waiting for the next
+      // request.
       if (this.#isAsked) this.#plan();
     }
   }
@@ -274,7 +275,8 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // The server may still work on the statement until the deadline, so a release before the deadline does not count.
+    // Until the deadline the server may still execute the statement, so a release before the deadline is not
+    // sufficient.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

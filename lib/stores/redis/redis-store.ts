@@ -57,6 +57,7 @@ const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
  * A store in one Redis, through a client of ioredis, iovalkey or node-redis.
+ *
  * Each request takes one command and one round trip. If the server does not know the script, for example after a
  * `SCRIPT FLUSH`, a second command sends the text of the script.
  */

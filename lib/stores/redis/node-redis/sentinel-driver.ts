@@ -15,9 +15,11 @@ const ASK_MS = 1_000;
 
 /**
  * The driver for a client from `createSentinel` of node-redis. Commands go through a copy of the client, which has its
- * own connection. The client itself has two defects. It sends one command at a time over its connection, and new
- * commands overtake a waiting command again and again (seen with 6.3). And it reports a replaced connection only as an
- * error of one of its parts, and only with the option `passthroughClientErrorEvents`.
+ * own connection.
+ *
+ * The client itself has two defects. It sends one command at a time over its connection, and new commands overtake a
+ * waiting command again and again (seen with 6.3). It reports a replaced connection only as an error of one of its
+ * parts, and only with the option `passthroughClientErrorEvents`.
  */
 export class SentinelDriver extends NodeRedisDriver {
   readonly isCluster = false;

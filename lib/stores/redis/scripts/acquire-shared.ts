@@ -39,6 +39,7 @@ const COUNTS = [4, 3] as const;
  * A phase lasts from the first reader to the end of the last. The first reader of a phase gets a new token. A reader
  * that joins gets the token of the phase, also when the client proposes another one (S21). On every node the mark of an
  * earlier waiter in another mode excludes the reader (S22).
+ *
  * While readers hold the lock, only that mark keeps the order: a mark expires when its waiter dies, and an entry in the
  * queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another mode. A reader
  * that begins a phase sets the mark for the first waiter in another mode. That waiter could not set a mark before.
@@ -55,6 +56,7 @@ const COUNTS = [4, 3] as const;
  *
  * The record names the reader that ends last, and the other readers are in the set and the hash. So a single reader,
  * the usual case, costs the same as an exclusive lock.
+ *
  * The script reads everything before it writes, so that no foreign value is overwritten (S19). The first write fails
  * when memory is short. Before that write, the script only deletes data: remains of an earlier phase, or a waiter in
  * the queue.

@@ -54,6 +54,7 @@ export const TURN_OF_ANOTHER = -4;
  *          {-3, value, pttl}           the tick or a later one has run: the value of its key, which lasts pttl milliseconds more
  *          {-4, waiter, milliseconds}  the lock is free, but the turn of that waiter lasts for these milliseconds more
  *          an error
+ *
  * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,
  * such as after the client resent the command, grants the lease again with the same token. After the lease has ended,
  * the node refuses a duplicate because of the record. When the record has expired, the node refuses the duplicate

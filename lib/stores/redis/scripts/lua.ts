@@ -13,7 +13,8 @@ export function tokenOf(record: string): string {
 
 /**
  * Lua text for a token in 16 digits.
- * To format the token in two halves takes 0.3 us, and `%016.0f` takes 0.6 us (commandstats of a script that does
+ *
+ * Formatting the token in two halves takes 0.3 us, and `%016.0f` takes 0.6 us (commandstats of a script that does
  * nothing else). A single `%016d` accepts only 32 bits on some servers.
  */
 export function digitsOf(token: string): string {

@@ -4,6 +4,7 @@ import { END_PERMIT, PERMITS } from './permits.js';
 /**
  * Lua text for a lease that requests exactly certain slots. If the lease has another slot of any of its keys, the text
  * frees all its slots, because the lease must get a slot of each key or none.
+ *
  * The text is a part of ACQUIRE_PERMITS and uses its locals. If it frees a slot, it sets `freed`. If a slot could not
  * be freed, it sets `answer` to the error.
  */

@@ -16,6 +16,7 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | last 17 | a colon, and the floor: the last token before this phase; the tokens of all slots are larger |
  *
  * The floor is the last field, because only the server knows it and appends it to the client's text.
+ *
  * A phase begins with the first holder and ends with the last. While there is only one holder at a time, the record has
  * all data. A permit then costs the same as an exclusive lock: a script that acquires or releases runs two commands. A
  * set of holders and a hash would need a dozen (bench: throughput). The second holder creates two more keys:
@@ -110,6 +111,7 @@ end
  *
  * Needs the locals of {@link NAME_LAST} except `over`, and `id` and `slot` of the lease. Sets the locals `over` (true
  * when no holder is left), `record` (its present value) and `failed` (an error, or nil).
+ *
  * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
  * of memory (S9). A single holder has no set. If SET then fails because memory is short, PEXPIRE runs, and then SET
  * again. PEXPIRE alone is not enough: if the clock stepped back, the record would be held again.

@@ -26,9 +26,10 @@ export const QUEUE_LIFE_MS = 60_000;
  * together, because they can hold the lock together. With a new holder every millisecond, messages to standbys would
  * cost more than all else. So a waiter that was told to stand by in the last 50 ms is not told again: it will try after
  * the end of the turn that begins now.
- * If a message reaches no client, the process of the waiter is dead, so the script removes its waiters immediately.
- * PUBLISH comes last and only as `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as
- * `pcall`, because it fails when memory is short: the queue is only a hint, and a lost order only costs time.
+ *
+ * A message to a dead process reaches no client, so the script removes the waiter of that message immediately. PUBLISH
+ * comes last and only as `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as `pcall`,
+ * because it fails when memory is short: the queue is only a hint, and a lost order only costs time.
  *
  * The text is inserted into the scripts and is no Lua function: making functions took a tenth of the time of a script
  * that grants a lease.

@@ -30,6 +30,7 @@ export const BEGINNING = '0';
  *                              the details of each holder. For permits these are all holders, the first to end first. For
  *                              readers these are some holders at a time, in any order, without the reader that the record
  *                              names, which ends last
+ *
  * ZSCAN returns every reader that is in the set from the first page to the last, perhaps twice. A reader can move
  * between the set and the record: when it is extended, or when a reader with a later end comes. Each page also has the
  * reader that the record names, so no reader is missing.

@@ -38,7 +38,7 @@ end
 
 /**
  * Lua text that ends one reader's lease of a key. If the record names that reader, the record then names the reader
- * that ends last of the others.
+ * that ends last among the other readers.
  *
  * Needs the locals `call`, `id` and these:
  *
