@@ -114,7 +114,7 @@ export class ProcessEvents {
     const found = new Map<string, WaiterRow[]>();
     const least = Date.now() - SHORTEST_WAIT_MS;
     for (const [{ keys, mode, method }, since] of this.#asking) {
-      // Acquisitions are in the order of their start, so all later ones are younger.
+      // Acquisitions are in the order of their start, so all acquisitions after this one began later.
       if (since > least) break;
       const row: WaiterRow = { owner: this.owner, since, mode, ...(method && { method }), own: true };
       for (const key of keys) {

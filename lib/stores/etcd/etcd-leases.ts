@@ -158,7 +158,7 @@ export class EtcdLeases {
    *
    * A former leader that does not know of its successor yet also renews leases. So a read through the same member
    * follows, for which etcd needs a majority. If both answers have the same term, the leader that renewed the lease was
-   * the real one.
+   * the leader of the majority.
    *
    * @throws Error when the result is unknown
    */

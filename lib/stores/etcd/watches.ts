@@ -13,7 +13,7 @@ const MOST_WATCHES = 100;
 
 /**
  * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
- * delay up to this one, so that not all waiters ask at once.
+ * delay up to this limit, so that the waiters do not all ask at once.
  */
 const UNWATCHED_JITTER_MS = 100;
 

@@ -17,7 +17,7 @@ const HEARTBEAT_MS = 1_000;
 
 /**
  * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
- * delay up to this one, so that not all waiters ask at once.
+ * delay up to this limit, so that the waiters do not all ask at once.
  */
 const UNSUBSCRIBED_JITTER_MS = 100;
 

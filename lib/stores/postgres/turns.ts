@@ -62,9 +62,9 @@ export interface TurnContext {
 }
 
 /**
- * Collects requests to the database, and sends them in one statement when the previous statement has its answer. With
- * many locks, most of the cost is the round trip and the commit, which one statement needs only once. A release never
- * overtakes the acquisition that it undoes (S6).
+ * Collects requests to the database, and sends them in one statement when the previous statement was answered. With
+ * many locks, most of the cost is the round trip and the commit, and a statement for many requests needs them only
+ * once. A release never overtakes the acquisition that it undoes (S6).
  */
 export class Turns {
   readonly clock = new ServerClock();
@@ -210,7 +210,8 @@ export class Turns {
       for (const name of names) keys.add(name);
       return names;
     };
-    // An invalid key was never stored, so it needs no release. In the statement it would make the other releases fail.
+    // An invalid key was never stored, so it needs no release. An invalid key in the statement would make the other
+    // releases fail.
     const possible = releases.filter(({ request, tell }) => {
       const isPossible = !whyNotKeys(this.#stored(request.lease));
       if (!isPossible) tell(undefined);

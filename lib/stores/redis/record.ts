@@ -36,7 +36,7 @@ export const LINGER_MS = 30_000;
  * fields of permits.
  *
  * A single reader needs only the record. Further readers are in two other keys, which live longer than the record. If
- * the record has no `+`, these two keys remain from an earlier phase and do not count.
+ * the record has no `+`, these two keys are remains of an earlier phase, and the scripts ignore them.
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;

@@ -1,8 +1,9 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Frees the keys of a lease, and no others (S7), also when the lease has expired and no other lease has the keys yet.
- * With `keep` the keys stay for some time (`minHold`). Tells the first waiter when it may try.
+ * Frees the keys of a lease, and no keys of other leases (S7). Does so even if the lease has expired, unless another
+ * lease has the keys now. With `keep` the keys stay held for some time (`minHold`). Tells the first waiter when it may
+ * try.
  *
  * Then stores the tick that has run, unless a later tick is stored. A tick that has run is stored even when another
  * lease now holds the keys.

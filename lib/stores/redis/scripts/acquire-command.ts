@@ -127,8 +127,8 @@ local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key
 `;
 
 /**
- * Lua text of the straight path, for keys without a record, or with a free record without waiters: most keys are like
- * that. The path ends at the first held record or other exception, and the general path continues from there.
+ * Lua text of the straight path. It serves keys without a record, and keys whose record is free and has no waiters: the
+ * usual cases. The path ends at the first held record or other exception, and the general path continues from there.
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument at which the general path
  * begins) and `seen` (the record of its key, if it was read).

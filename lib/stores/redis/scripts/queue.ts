@@ -147,7 +147,7 @@ end
  *
  * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and these:
  *
- * - `refused`: the position of the key that refused the waiter, if one did;
+ * - `refused`: the position of the key that refused the waiter, if a key refused it;
  * - `waiter`: the name of the waiter, if there is one;
  * - `came`: the time of its arrival, by this server's clock;
  * - `key` and `queues`: the number of KEYS before the records and the queues.

@@ -7,8 +7,8 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Frees the records of each lease, and no others (S7), or keeps them for some time (`minHold`). Tells the waiters when
- * they can try. A freed record keeps the last token for the linger.
+ * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
+ * time. Tells the waiters when they can try. A freed record keeps the last token for the linger.
  *
  * Then stores the tick that has run, if there is one, unless a later tick is stored. A tick that has run is stored even
  * when another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and
