@@ -76,9 +76,9 @@ export interface TickRow {
   readonly key: string;
   readonly ran: number;
   readonly skipped: number;
-  /** The last tick that ran here. */
+  /** The last tick that ran in this process. */
   readonly lastRun?: { readonly tick: number; readonly at: number };
-  /** The last tick that was skipped here, and the process that had run it. */
+  /** The last tick that this process skipped, and the process that had run it. */
   readonly lastSkip?: { readonly tick: number; readonly at: number; readonly by?: string };
 }
 

@@ -30,8 +30,8 @@ type Handlers = readonly (readonly [channel: string, handler: (message: unknown)
  * Records the events of the locks of one module instance in this process: waits, holds, and ticks.
  *
  * The recorder subscribes to the events of locks only while somebody watches the board, and for some time after that.
- * In a process that only locks, these events take more time than the rest of an acquisition (bench/board.mjs). Ticks
- * are rare, so they are recorded from the start.
+ * In a process that does nothing but acquire and release locks, these events take more time than the rest of an
+ * acquisition (bench/board.mjs). Ticks are rare, so they are recorded from the start.
  */
 export class ProcessEvents {
   /** Acquisitions in progress, each with the time at which it began. */

@@ -20,8 +20,8 @@ const LOOK_LIMIT_MS = 5_000;
 export class EtcdLease {
   /**
    * `true` when etcd has reported that the lease does not exist: the store attaches no new key to it. The report can be
-   * wrong: a former leader, or a leader that is still catching up, also makes it about leases of another term. So this
-   * report alone does not end a lock.
+   * wrong: a former leader, or a leader that is still catching up, also reports this about leases of another term. So
+   * this report alone does not end a lock.
    */
   gone = false;
   /**
@@ -203,8 +203,8 @@ export class EtcdLeases {
   }
 
   /**
-   * The remaining time of each etcd lease, in milliseconds. It is the longest possible time: etcd reports whole
-   * seconds, rounded down. 0 for a lease that no longer exists.
+   * The remaining time of each etcd lease, in milliseconds. The result is the longest possible time: etcd reports whole
+   * seconds, rounded down, and at most one second more is left. 0 for a lease that no longer exists.
    */
   async left(ids: readonly string[], limit = LOOK_LIMIT_MS): Promise<ReadonlyMap<string, number>> {
     const asked = [...new Set(ids)].slice(0, MOST_ASKED);

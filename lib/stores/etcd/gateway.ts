@@ -134,7 +134,7 @@ export class Gateway {
   /**
    * Sends one request. If a member certainly did not receive it, tries the next member.
    *
-   * @param limit - milliseconds
+   * @param limit - the time limit in milliseconds
    * @param at - the index of the endpoint that must answer; by default the present endpoint
    * @throws GatewayError, or NoTimeError when the limit passed before the request was sent
    */

@@ -51,8 +51,8 @@ export class Releases {
       before += part.length;
       this.#send(part, (index, reply) => {
         const request = part[index] as ReleaseRequest;
-        // The release was sent although the answer to the acquisition may be missing, because the process may end
-        // before that answer (S6). In this case, send the release again after the answer.
+        // The release was sent at once, because the process may end before the acquisition is answered (S6). If the
+        // acquisition has no answer yet, send the release again after that answer.
         const isKept = this.acquisitions.whenAnswered(request.lease, () =>
           this.#send([request], (_, again) => tell(first + index, again)),
         );

@@ -19,8 +19,8 @@ declare
 begin
   at := clock_timestamp();
   arrived := at - waited * interval '1 ms';
-  -- Return early without locking rows, while the mark of an earlier waiter is set: calls in this state are frequent,
-  -- and their locks would delay acquisitions and releases.
+  -- Return early without locking rows, while the mark of an earlier waiter is set: such calls are frequent, and would
+  -- delay acquisitions and releases.
   if cardinality(keys) = (
     select count(*) from locks
     where key = any (keys) and mark_ends > at and mark <> who and mark_came <= arrived

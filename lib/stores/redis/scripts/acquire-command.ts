@@ -43,7 +43,7 @@ const LONG_HEADER = 6;
 /** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
 
-/** Steps by which a token must be ahead of the node's clock before it is stored in the node's marker. */
+/** A token that is ahead of the node's clock by more than this number of steps is stored in the node's marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
 /** Lua text that reads the beginning of a command, and the marker. */

@@ -95,9 +95,9 @@ local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
--- Values for each key of one lease. From its record: the record itself, the milliseconds left of it, true with several
--- holders, the number of permits, and the taken slots. Then the lease's new slot, and the expiry of the set and the
--- hash.
+-- Values for each key of one lease. From its record: the record itself, the milliseconds left of it, true if there are
+-- several holders, the number of permits, and the taken slots. Then the lease's new slot, and the expiry of the set and
+-- the hash.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
 -- The four digits of each slot that this command has granted.
 local numbers = {}

@@ -66,8 +66,9 @@ export const ACQUIRE_SHARED =
 marks = marks + first - header - 1
 life = tonumber(life)
 local ttl = life - ${LINGER_MS}
--- Values for each key of a lease: the milliseconds left of the readers' record, the record, true with further readers,
--- true with remains of an earlier phase, the present mark, and the mark to set.
+-- Values for each key of a lease. From the readers' record: the milliseconds left of it, the record itself, true if
+-- there are further readers, and true if there are remains of an earlier phase. Then the present mark, and the mark to
+-- set.
 local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
 for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
