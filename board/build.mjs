@@ -1,5 +1,5 @@
-// Bundles the page of the board, and writes it into the compiled library. lib/live/assets.ts says why it is a part of
-// the code.
+// Bundles the page of the board, and writes it into the compiled library. lib/live/assets.ts says why the page is a
+// part of the code.
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';

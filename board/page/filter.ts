@@ -5,7 +5,9 @@ import { locks } from './connection.js';
 export type State = 'all' | 'waited' | 'shared' | 'permits' | 'own' | 'ends' | 'broken';
 export type Order = 'key' | 'owner' | 'since' | 'ends' | 'waiters';
 
-/** The entered text of the search. The signals below it are the other filters. */
+// The filters and the order of the list.
+
+/** The entered text of the search. */
 export const search = signal('');
 export const prefix = signal('');
 export const owner = signal('');

@@ -15,7 +15,7 @@ const WINDOWS: readonly (readonly [milliseconds: number, name: string])[] = [
   [600_000, '10 min'],
 ];
 
-/** Longest time in milliseconds between two holds for which the timeline draws a hand-over. */
+/** Longest time in milliseconds between the end of a hold and the start of the next, for which a line connects both. */
 const HAND_OVER_MS = 1_000;
 
 /** The name of an entry's lane. Each process has a lane, or several lanes, one for each of its slots. */

@@ -55,7 +55,8 @@ export class Timeline {
   }
 
   /**
-   * Draws the axis. `domain` has its first and its last value, which may count from another moment than the timeline.
+   * Draws the axis. `domain` has the first and the last value on the axis. These values may count from another moment
+   * than the times of the timeline.
    */
   axis(domain: readonly [number, number], format: (value: number) => string): void {
     const scale = scaleLinear().domain(domain).range(this.#scale.range());
@@ -95,7 +96,7 @@ export class Lane {
     this.text('name halo', this.#x(this.timeline.from), y, name);
   }
 
-  /** Draws a time of work under the lock, or, hatched, without it. */
+  /** Draws a time of work. Work without the lock is hatched. */
   bar(kind: 'work' | 'without-lock', from: number, to: number): void {
     if (to > from) this.#rect(kind, from, to, BAR);
   }
@@ -150,7 +151,7 @@ export class Lane {
     );
   }
 
-  /** Draws the line from one holder to the next, which had waited. */
+  /** Draws the line from one holder to the next holder, which had waited for the lock. */
   handedOver(at: number, height: number): void {
     this.line('handed-over', this.#x(at), this.middle, this.#x(at), this.middle + height);
   }

@@ -1,7 +1,7 @@
 /** A file of the board's page. */
 export interface Asset {
   readonly type: string;
-  /** The content in base64, compressed with Brotli, which makes it an eighth smaller than gzip does. */
+  /** The content, compressed with Brotli, in base64. With gzip it would be larger: Brotli saves an eighth. */
   readonly brotli: string;
   /** Hash of the content, for the cache of the browser. */
   readonly hash: string;

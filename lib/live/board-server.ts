@@ -106,7 +106,8 @@ export class BoardServer {
 
   #stream(request: IncomingMessage, response: ServerResponse): void {
     if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
-    // The browser may have disconnected while a guard ran. No second `close` follows, so the stream would never end.
+    // The browser may have disconnected while a guard ran. Then the `close` event has already passed, and nothing would
+    // end the stream.
     if (response.destroyed) return;
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);

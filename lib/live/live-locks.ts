@@ -22,10 +22,10 @@ import type { ProcessEvents } from './process-events.js';
 import { redacted } from './redacted.js';
 import { waitersOf } from './waiters.js';
 
-/** Milliseconds from one look at the store to the next while somebody watches. */
+/** Milliseconds from one look at the store to the next look, while somebody watches the board. */
 const INTERVAL_MS = 400;
 
-/** The least pause after a look, as a multiple of its duration: looks take a quarter of the time at most. */
+/** The least pause after a look, as a multiple of the look's duration: looks take at most a quarter of the time. */
 const PAUSE_SHARE = 3;
 
 /** Milliseconds from one check of the nodes to the next. */
@@ -53,8 +53,8 @@ export interface LockSource {
 export type Viewer = (message: string, id: string) => void;
 
 /**
- * Looks at the locks of a store at intervals while somebody watches, and not at all otherwise. All viewers share each
- * look.
+ * Reads the locks of a store again and again while somebody watches the board, and otherwise does not read them. Each
+ * of these looks at the store serves all viewers.
  */
 export class LiveLocks {
   readonly #table = new LockTable();
@@ -62,7 +62,7 @@ export class LiveLocks {
   readonly #viewers = new Set<Viewer>();
   /** Viewers that wait for the first look. */
   readonly #newcomers = new Set<Viewer>();
-  /** Entries of the history whose end no event of this process will report, by id and key of the holder. */
+  /** Entries of the history for which no event of this process will report the end, by id and key of the holder. */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
@@ -198,8 +198,8 @@ export class LiveLocks {
       const infos = new Map<string, LockInfo>();
       for await (const info of this.source.list()) {
         infos.set(info.key, info);
-        // Stop after one lock more than is sent, which shows that there are more. Otherwise each look would read all
-        // locks, of which there may be a million.
+        // Stop after one lock more than the board sends: this lock shows that there are more. Otherwise each look would
+        // read all locks, of which there may be a million.
         if (infos.size > MOST_ROWS) break;
       }
       this.#queues = await this.source.waiting([...infos.keys()].slice(0, MOST_ROWS));

@@ -4,7 +4,7 @@ import type { HolderRow, LockRow, Renewal, WaiterRow } from './messages.js';
 /** Largest number of characters of a key or an owner. Longer texts are cut, except in the details of a lock. */
 const MOST_CHARACTERS = 200;
 
-/** Largest number of holders, and of waiters, that are sent of one lock. Of the others, only their number is sent. */
+/** Largest number of holders, and of waiters, that are sent for one lock. For more, only their number is sent. */
 const MOST_HOLDERS = 20;
 
 /** Largest number of locks that are sent. */
@@ -44,7 +44,7 @@ export interface HolderChange {
   readonly ends: number;
 }
 
-/** The difference between a look and the one before. */
+/** The difference between a look at the store and the look before it. */
 export interface TableChange {
   readonly rows: readonly LockRow[];
   readonly renewed: readonly Renewal[];
@@ -109,7 +109,7 @@ export class LockTable {
     );
   }
 
-  /** Returns the number of a key, and gives it one at the first call. */
+  /** Returns the number of a key. The first call for a key gives it a number. */
   numberOf(key: string): number {
     const known = this.#numbers.get(key);
     if (known !== undefined) return known;

@@ -18,7 +18,7 @@ export interface HolderRow {
   readonly own?: true;
 }
 
-/** A waiter of a lock: a call in this process, or all calls of another process in one mode. */
+/** A waiter of a lock: one waiting call of this process, or all waiting calls of another process in one mode. */
 export interface WaiterRow {
   readonly owner: string;
   /**
@@ -76,9 +76,9 @@ export interface TickRow {
   readonly key: string;
   readonly ran: number;
   readonly skipped: number;
-  /** The last tick that ran here. */
+  /** The last tick that ran in this process. */
   readonly lastRun?: { readonly tick: number; readonly at: number };
-  /** The last tick that was skipped here, and the process that had run it. */
+  /** The last tick that this process skipped, and the process that had run it. */
   readonly lastSkip?: { readonly tick: number; readonly at: number; readonly by?: string };
 }
 
@@ -152,7 +152,7 @@ export type HistoryEntry =
       readonly kind: 'held';
       readonly key: string;
       readonly who: string;
-      /** The start of the wait for the lock, if there was one. */
+      /** The time at which the holder began to wait for the lock; missing if it did not wait. */
       readonly asked?: number;
       readonly from: number;
       /** The end of the hold; `undefined` while it lasts. */

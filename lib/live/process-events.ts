@@ -30,8 +30,8 @@ type Handlers = readonly (readonly [channel: string, handler: (message: unknown)
  * Records the events of the locks of one module instance in this process: waits, holds, and ticks.
  *
  * The recorder subscribes to the events of locks only while somebody watches the board, and for some time after that.
- * In a process that only locks, these events take more time than the rest of an acquisition (bench/board.mjs). Ticks
- * are rare, so they are recorded from the start.
+ * In a process that does nothing but acquire and release locks, these events take more time than the rest of an
+ * acquisition (bench/board.mjs). Ticks are rare, so they are recorded from the start.
  */
 export class ProcessEvents {
   /** Acquisitions in progress, each with the time at which it began. */
@@ -114,7 +114,7 @@ export class ProcessEvents {
     const found = new Map<string, WaiterRow[]>();
     const least = Date.now() - SHORTEST_WAIT_MS;
     for (const [{ keys, mode, method }, since] of this.#asking) {
-      // Acquisitions are in the order of their start, so all later ones are younger.
+      // Acquisitions are in the order of their start, so all acquisitions after this one began later.
       if (since > least) break;
       const row: WaiterRow = { owner: this.owner, since, mode, ...(method && { method }), own: true };
       for (const key of keys) {
@@ -126,7 +126,10 @@ export class ProcessEvents {
     return found;
   }
 
-  /** Ends the recording, and drops the records: without the events that end an entry they would soon be wrong. */
+  /**
+   * Ends the recording, and drops the records: without further events nothing would remove ended entries, so the
+   * records would soon be wrong.
+   */
   #forget(): void {
     if (!this.#isRecording) return;
     this.#isRecording = false;

@@ -39,7 +39,7 @@ export function kindOf(mode: LockMode, permits = PERMITS): LockKind {
 let keys = 0;
 let waiters = 0;
 
-/** A key that no other test uses. All keys have a common hash tag, so that several can belong to one lock. */
+/** A key that no other test uses. All keys have a common hash tag, so that one lock can have several of them. */
 export function freshKey(): string {
   return `{contract}:${keys++}`;
 }
@@ -57,8 +57,9 @@ export async function until(condition: () => Promise<boolean> | boolean): Promis
   }
 }
 
-/** Shortest time in milliseconds that a waiter has for its turn; `MARKED` is the shortest life of a mark. */
+/** Shortest time in milliseconds that a waiter has for its turn. */
 export const IN_TURN = 100;
+/** Shortest life of a mark in milliseconds. */
 export const MARKED = 1_000;
 
 /**

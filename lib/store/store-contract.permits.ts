@@ -197,7 +197,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     const seen = async (count: number): Promise<number | undefined> =>
       (await ask.refused(permits(count, key))).permits;
     await ask.granted(permits(7, key));
-    // There is first one holder alone, then two, and no slot shows the number of permits that they asked for.
+    // First there is one holder, and then there are two. Their slots do not show how many permits they asked for.
     assert.equal(await seen(1), 7);
     await ask.granted(permits(2, key));
     assert.equal(await seen(2), 7);

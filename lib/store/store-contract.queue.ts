@@ -109,7 +109,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // A caller that has waited longer, until now for another key, comes before the waiters of this key.
+        // This caller has waited longer, but for another key. So it comes before the waiters of this key.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);
@@ -220,7 +220,7 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Defines the tests of marks, which keep the order where no queue does. */
+  /** Defines the tests of marks. Marks keep the order where no queue keeps it. */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 

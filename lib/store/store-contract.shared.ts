@@ -14,8 +14,8 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
-    // A store that is the only node need not give all readers one token: a writer compares its token with the largest
-    // (S21).
+    // A store that is the only node need not give all readers the same token: the token of a writer is larger than the
+    // largest of them (S21).
     if (ask.store.raise) assert.equal(tokens.size, 1);
     assert.deepEqual((await ask.holders(key)).toSorted(), readers.map(({ id }) => id).toSorted());
     const token = Math.max(...tokens);

@@ -141,7 +141,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const key = freshKey();
     const lease = leaseOf(kind, key);
     const asked = ask.acquire(lease).catch(() => undefined);
-    // Send the release in the next turn: a store may combine the requests of one turn.
+    // Send the release in the next turn of the event loop: a store may combine the requests of one turn.
     await new Promise((resolve) => setImmediate(resolve));
     lease.ended = true;
     await ask.release(lease);

@@ -3,8 +3,8 @@ import type { Tell } from '../core/ports.js';
 
 /**
  * Answers each request separately: `tell` gets the result of `answer`, or the error of its rejection. Use it in a store
- * that asks its server for one lease at a time. A store that sends all requests of a turn as one message needs fewer
- * round trips.
+ * that asks its server for one lease at a time. A store that sends all requests from one turn of the event loop as one
+ * message needs fewer round trips.
  */
 export function tellEach<Request, Reply>(
   requests: readonly Request[],

@@ -15,7 +15,7 @@ import type { SlotHints } from './slot-hints.js';
 const MOST_ROUNDS = 16;
 
 /**
- * Time to live of queue entries, in seconds: the entries of a dead process stay for so long. Other waiters skip such
+ * Time to live of queue entries, in seconds: the entries of a dead process stay for this time. Other waiters skip these
  * entries much earlier.
  */
 const QUEUE_SECONDS = 60;
@@ -201,8 +201,8 @@ export class Acquisitions {
   }
 
   /**
-   * Replaces the etcd lease that no longer exists. It is the lease of the lock or of the queue entry, and etcd does not
-   * report which, so this method reads the remaining time of both.
+   * Replaces the etcd lease that no longer exists: the etcd lease of the lock, or the etcd lease of the queue entry.
+   * etcd does not report which of them is missing, so this method reads the remaining time of both.
    */
   async #replaced(asked: Asked, { etcdLease, entry }: Round): Promise<EtcdLease> {
     const { leases, queueLeases } = this.context;

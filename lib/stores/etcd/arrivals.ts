@@ -32,7 +32,7 @@ export class Arrivals {
   }
 
   /**
-   * Makes a text that sorts by arrival: by revision, and at one revision by the clock.
+   * Makes a text that sorts by arrival: first by the revision, then by the clock.
    *
    * @param came - time of the arrival, by the monotonic clock
    */

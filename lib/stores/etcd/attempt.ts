@@ -15,7 +15,7 @@ export interface Asked {
   readonly ordered: boolean;
   /** The names of the keys in etcd. */
   readonly keys: readonly string[];
-  /** The time of the call, by the monotonic clock; for a waiter, the time of its first request. */
+  /** The time of the request, by the monotonic clock; for a waiter, the time of its first request. */
   readonly came: number;
 }
 

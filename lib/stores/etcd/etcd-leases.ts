@@ -19,15 +19,15 @@ const LOOK_LIMIT_MS = 5_000;
  */
 export class EtcdLease {
   /**
-   * `true` when etcd has reported that the lease does not exist: no new key uses it. A former leader, or a leader that
-   * is still catching up, reports the same about leases of another term. So no lock counts as ended because of this
-   * report.
+   * `true` when etcd has reported that the lease does not exist: the store attaches no new key to it. The report can be
+   * wrong: a former leader, or a leader that is still catching up, also reports this about leases of another term. So
+   * this report alone does not end a lock.
    */
   gone = false;
   /**
    * Revision of the key that guards this etcd lease; 0 while there is no such key. The key expires with the etcd lease.
-   * It is written again when the outcome of an acquisition with this etcd lease is unknown. A transaction that compares
-   * an earlier revision is refused, so a late transaction stores nothing (S16).
+   * The store writes the key again when the outcome of an acquisition with this etcd lease is unknown. etcd refuses a
+   * transaction that compares an earlier revision, so a late transaction stores nothing (S16).
    */
   fence = 0;
   /** The locks that expire with a shared etcd lease, each with its last renewal by the monotonic clock. */
@@ -35,7 +35,7 @@ export class EtcdLease {
   /** The background renewal, while there is one. */
   refreshing: Promise<unknown> | undefined;
 
-  /** @param confirmed - the time of the last request that etcd has confirmed; the time to live counts from it */
+  /** @param confirmed - the time of the last request that etcd has confirmed; the time to live counts from this time */
   constructor(
     readonly id: string,
     readonly fenceName: string,
@@ -158,7 +158,7 @@ export class EtcdLeases {
    *
    * A former leader that does not know of its successor yet also renews leases. So a read through the same member
    * follows, for which etcd needs a majority. If both answers have the same term, the leader that renewed the lease was
-   * the real one.
+   * the leader of the majority.
    *
    * @throws Error when the result is unknown
    */
@@ -203,8 +203,8 @@ export class EtcdLeases {
   }
 
   /**
-   * The longest remaining time of each etcd lease, in milliseconds: etcd reports whole seconds, rounded down. 0 for a
-   * lease that no longer exists.
+   * The remaining time of each etcd lease, in milliseconds. The result is the longest possible time: etcd reports whole
+   * seconds, rounded down, and at most one second more is left. 0 for a lease that no longer exists.
    */
   async left(ids: readonly string[], limit = LOOK_LIMIT_MS): Promise<ReadonlyMap<string, number>> {
     const asked = [...new Set(ids)].slice(0, MOST_ASKED);

@@ -60,7 +60,8 @@ export class EtcdStore
     reason: 'etcd counts in whole seconds, and its election timeout limits the shortest ttl',
   };
   /**
-   * Always `false`: messages arrive only while a call waits. Each watch takes a connection, so it is opened on demand.
+   * Always `false`: messages arrive only while a caller waits. Each watch takes a connection, so the store opens a
+   * watch only for waiters.
    */
   readonly subscribed = false;
   readonly #gateway: Gateway;

@@ -84,8 +84,8 @@ export class Extensions {
   }
 
   /**
-   * Ends locks whose ttl has passed without a renewal: their shared etcd lease does not end, because other locks renew
-   * it.
+   * Ends locks whose ttl has passed without a renewal. Their keys do not expire, because other locks renew the shared
+   * etcd lease.
    */
   #sweep(etcdLease: EtcdLease): void {
     const { holds, releases } = this.context;

@@ -24,8 +24,8 @@ const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
 
 /**
- * Messages that ask for a new login, like the message about an expired token, but with another code: `auth` was enabled
- * meanwhile, or users and roles were changed.
+ * Messages of errors that a new login resolves, although their code is not the code for an expired token: `auth` was
+ * enabled meanwhile, or users and roles were changed.
  */
 const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
@@ -134,7 +134,7 @@ export class Gateway {
   /**
    * Sends one request. If a member certainly did not receive it, tries the next member.
    *
-   * @param limit - milliseconds
+   * @param limit - the time limit in milliseconds
    * @param at - the index of the endpoint that must answer; by default the present endpoint
    * @throws GatewayError, or NoTimeError when the limit passed before the request was sent
    */
@@ -271,8 +271,8 @@ export class Gateway {
         const { host } = this.endpoints[from] as URL;
         reject(new GatewayError(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
       };
-      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-      // answer first.
+      // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+      // Node read the answer before the time limit takes effect.
       const timer = setTimeout(setImmediate, limit, () => {
         const within = `within ${Math.ceil(limit)} ms`;
         if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));

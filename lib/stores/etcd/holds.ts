@@ -2,11 +2,14 @@ import type { Lease } from '../../core/lease.js';
 import type { EtcdLease } from './etcd-leases.js';
 import type { SlotHints } from './slot-hints.js';
 
-/** The keys of a lease in etcd. */
+/** The keys that a lease of this library has in etcd. */
 export interface Hold {
   /** The etcd lease with which the keys expire. */
   etcdLease: EtcdLease;
-  /** Other etcd leases with which the keys may expire: transactions that moved the keys there got no answer. */
+  /**
+   * Other etcd leases with which the keys may expire: the transactions that move the keys to these etcd leases were not
+   * answered.
+   */
   doubtful: EtcdLease[];
   /** The names of the lock's holder in etcd, in the order of the lock's keys. */
   readonly names: readonly string[];

@@ -7,8 +7,9 @@ import type { Transactions } from './transactions.js';
 /** Milliseconds after which the second waiter may try, because the process of the first waiter may be dead. */
 const STANDBY_MS = 200;
 
-/** The shortest and the longest pause before an ended stream is opened again, in milliseconds. */
+/** The shortest pause before an ended stream is opened again, in milliseconds. */
 const SHORTEST_PAUSE_MS = 20;
+/** The longest pause before an ended stream is opened again, in milliseconds. */
 const LONGEST_PAUSE_MS = 1_000;
 
 const LOOK_LIMIT_MS = 2_000;
@@ -109,8 +110,8 @@ export class KeyWatch {
       this.#entries.delete(entry.key);
       if (!holder) continue;
       released = holder.id;
-      // A holder has taken and freed the key within this message. A waiter that was told to try was refused because of
-      // that holder, so it must be told again later.
+      // This message shows that a holder has taken and freed the key. A waiter that was told to try may have been
+      // refused because of that holder, so this process must tell the waiter again.
       if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';
     }
     this.tell(released);

@@ -10,7 +10,7 @@ import type { KeyRange } from './protocol.js';
 //   lock/KEY 0 h 0 e ID                     an exclusive holder of the key
 //   lock/KEY 0 h 0 p SLOT ID                ... a holder of one of its permits
 //   lock/KEY 0 h 0 r ID                     ... a reader
-//   ... k                                   kept after its release (`minHold`)
+//   ... k                                   a released holder, while `minHold` keeps the key
 //   lock/KEY 0 q 0 REVISION TIME WAITER     a waiter, in the order of arrival
 //   lock/KEY 0 t 0 SCHEDULE 0 TICK          a tick that has run
 //

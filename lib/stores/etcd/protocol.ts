@@ -1,6 +1,8 @@
 // Requests to the JSON gateway of etcd, and its answers. Bytes are base64, and 64-bit numbers are texts.
 
-/** A range of keys: from the first key up to, but without, the second. Without a second key, the first key alone. */
+/**
+ * A range of keys: all keys from `from` on that are less than `to`. Without `to`, the range is the single key `from`.
+ */
 export type KeyRange = readonly [from: string, to?: string];
 
 /** One key with its value. */

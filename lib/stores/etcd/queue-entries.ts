@@ -3,7 +3,7 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import type { Arrivals } from './arrivals.js';
 import { entryName, waiterName } from './names.js';
 
-/** Calls that began less than this many milliseconds apart count as the same call. */
+/** Calls to acquire that began less than this many milliseconds apart count as the same call. */
 const SAME_CALL_MS = 5;
 
 /** A waiter's queue entry, and the start of the call that it represents. */
@@ -13,7 +13,10 @@ interface Queued {
   came: number;
 }
 
-/** The queue entry of the call that takes over the position of a granted call. */
+/**
+ * The queue entry of the waiting call that takes over the position in the queue when an earlier call was granted its
+ * lock.
+ */
 export interface Next {
   readonly name: string;
   readonly queued: Queued;
@@ -77,7 +80,10 @@ export class QueueEntries {
     return { name, queued: { names: new Set([name]), order, came } };
   }
 
-  /** Records that the waiter got its lock, and that the next call, if there is one, has taken over. */
+  /**
+   * Records that the waiter got its lock, and that the next call, if there is one, has taken over the position in the
+   * queue.
+   */
   granted(waiter: WaiterId, next: Next | undefined): void {
     if (next) this.#queued.set(waiterName(waiter), next.queued);
     else this.forget(waiter);

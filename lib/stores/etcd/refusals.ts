@@ -94,15 +94,15 @@ export class Refusals {
 
   /**
    * Refuses a tick if this tick or a later one has run. A tick without a planned time is refused while the record of
-   * the tick before it exists. etcd keeps records for whole seconds, so that record could remain too long. That is why
-   * the clocks of the processes decide whether it has expired.
+   * the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for too long. So the
+   * clocks of the processes decide whether the record has expired.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);
     const left = until - Date.now();
     const ends = await this.context.leases.left([lease], timeLeft(asked));
-    // etcd deletes a record up to a second late. If the clock says that a record has expired, a rest of at most a
-    // second in etcd does not count.
+    // etcd deletes a record up to a second late. If the clock says that a record has expired, ignore the record, even
+    // if etcd keeps it for up to one second more.
     if (left <= 0 && (tick.at === 0 || (ends.get(lease) ?? 0) <= 1_000)) {
       await this.context.transactions.run({ success: [remove(key)] }, timeLeft(asked));
       return { again: true };
@@ -117,8 +117,8 @@ export class Refusals {
   }
 
   /**
-   * Adds a waiter to the queue of the key that refused it, and to no other queue: it must not delay callers for a free
-   * key.
+   * Adds a waiter to the queue of the key that refused it, and to no other queue: the waiter must not delay callers of
+   * a free key.
    */
   async #queueAt(key: string, asked: Asked, { entry }: Round): Promise<void> {
     const { transactions, queueEntries } = this.context;

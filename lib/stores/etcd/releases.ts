@@ -41,8 +41,8 @@ interface Pending {
 }
 
 /**
- * Releases leases, and removes the remains of leases whose acquisition was not answered. Such keys may not expire by
- * themselves, because other locks renew the shared etcd lease (S6, S16).
+ * Releases leases, and removes the remains of leases whose acquisition was not answered. The keys of these leases may
+ * not expire, because other locks renew the shared etcd lease (S6, S16).
  */
 export class Releases {
   readonly #pending = new Map<Lease, Pending>();
@@ -121,8 +121,9 @@ export class Releases {
   }
 
   /**
-   * Stops repeating a deletion. Marks the etcd lease of the keys as gone, so that nothing renews it and the keys expire
-   * with it: an etcd that was down counts the time of its leases from zero.
+   * Stops repeating a deletion. Marks the etcd lease of the keys as gone, so that nothing renews this etcd lease and
+   * the keys expire with it. The keys may still exist, because after a downtime etcd counts the time of its leases from
+   * zero.
    */
   #forget(lease: Lease, { etcdLease }: Pending): void {
     etcdLease.gone = true;

@@ -23,7 +23,7 @@ interface Hint {
 export class SlotHints {
   readonly #hints = new Map<string, Hint>();
 
-  /** Returns the slot to ask for; the next call gets another slot. */
+  /** Returns the slot that an acquisition requests first; the next acquisition gets another slot. */
   take(key: string, permits: number): number {
     const now = performance.now();
     const hint = this.#hints.get(key);
@@ -38,7 +38,7 @@ export class SlotHints {
     if (now - hint.looked > LOOK_EVERY_MS) {
       hint.looked = now;
       hint.isLooking = true;
-      // Only this request asks for the lowest slot: the holder of that slot would refuse all others.
+      // Only this request asks for the lowest slot. If all requests asked for it, all except one would be refused.
       return 0;
     }
     const slot = hint.next < permits ? hint.next : 0;

@@ -1,4 +1,7 @@
-/** Milliseconds for the first waiter to take a free lock. After that, others remove the waiter from the queue. */
+/**
+ * Milliseconds for the first waiter to take a free lock. After that time, other callers remove the waiter from the
+ * queue.
+ */
 const TURN_MS = 150;
 
 /** Largest number of keys whose turns are remembered. With more keys, the oldest are dropped. */

@@ -6,14 +6,14 @@ import { type Names, waiterName } from './names.js';
 import type { Transactions } from './transactions.js';
 
 /**
- * Largest number of keys that a process watches at a time. Each watch takes a connection; waiters for further keys
+ * Largest number of keys that a process watches at a time. Each watch takes a connection, so waiters for further keys
  * poll.
  */
 const MOST_WATCHES = 100;
 
 /**
  * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
- * delay up to this one, so that not all waiters ask at once.
+ * delay up to this limit, so that the waiters do not all ask at once.
  */
 const UNWATCHED_JITTER_MS = 100;
 

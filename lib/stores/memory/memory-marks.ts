@@ -46,7 +46,7 @@ export class MemoryMarks {
     position: QueuePosition | undefined,
   ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
     // Marks do not exclude exclusive locks, because the queue is enough for these. Only holders that share a key can
-    // follow each other without a gap, in which the first waiter of the queue could get the key.
+    // follow each other without a gap. In a gap the first waiter of the queue could get the key.
     const mark = mode === 'exclusive' ? undefined : this.#standing(key);
     if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
     if (position && performance.now() - position.waited < mark.came) return undefined;

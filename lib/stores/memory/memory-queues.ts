@@ -38,7 +38,7 @@ export class MemoryQueues {
   readonly #turns = new Map<string, Turn>();
   readonly #listeners = new Map<WaiterId, OnMessage>();
 
-  /** @param admits - returns `true` if a key has room for one more holder of that mode, waiters do not count */
+  /** @param admits - returns `true` if a key has room for one more holder of that mode; waiters do not count */
   constructor(private readonly admits: (key: string, mode: LockMode) => boolean) {}
 
   listen(waiter: WaiterId, onMessage: OnMessage): Subscription {

@@ -150,8 +150,8 @@ export class Connection {
   }
 
   #lookLater(): void {
-    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-    // answer first.
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+    // Node read the answer before the time limit takes effect.
     this.#watch = setTimeout(setImmediate, SILENT_AFTER_MS, () => this.#look()).unref();
   }
 

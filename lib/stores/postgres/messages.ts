@@ -17,7 +17,7 @@ const HEARTBEAT_MS = 1_000;
 
 /**
  * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
- * delay up to this one, so that not all waiters ask at once.
+ * delay up to this limit, so that the waiters do not all ask at once.
  */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
@@ -170,8 +170,8 @@ export class Messages {
         if (!this.#again) void this.try();
       } else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
     };
-    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-    // answer first.
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+    // Node read the answer before the time limit takes effect.
     this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
   }
 }

@@ -5,8 +5,8 @@ import { DEFAULT_SCHEMA, isIdentifier } from './schema.js';
 /** The address of the database, and the schema of the locks. */
 export interface PostgresOptions {
   /**
-   * A URL such as `postgres://user:password@host:5432/database` of the primary; a standby is refused. Another option
-   * applies only if the URL does not contain its value.
+   * A URL such as `postgres://user:password@host:5432/database` of the primary; a standby is refused. If the URL
+   * contains a value, the option for the same value does not apply.
    */
   readonly connectionString?: string;
 

@@ -1,8 +1,8 @@
 import type { Lease } from '../../core/lease.js';
 
 /**
- * Largest number of pending releases while the server is unreachable. Beyond it, the oldest releases are dropped, and
- * their leases end with their ttl.
+ * Largest number of pending releases while the server is unreachable. Beyond this number, the oldest releases are
+ * dropped, and their leases end when their ttl has passed.
  */
 const MOST_PENDING = 10_000;
 
@@ -16,9 +16,9 @@ const MARGIN_MS = 500;
  * Keeps two kinds of releases that must be sent, or sent again: releases that failed, and releases of leases that may
  * still be stored, because their acquisition got no answer.
  *
- * A release of the second kind counts only after the deadline of the acquisition (S6): the server continues with a
- * statement when the connection is lost, and locks the rows before it checks the deadline. After the deadline, either
- * the release finds the stored lease, or the statement stores nothing.
+ * A release of the second kind is sufficient only after the deadline of the acquisition (S6). When the connection is
+ * lost, the server continues with the statement, and locks the rows before it checks the deadline. After the deadline,
+ * either the release finds the stored lease, or the statement stores nothing.
  */
 export class Releases {
   /**
@@ -26,15 +26,15 @@ export class Releases {
    * is set forward would make the releases seem too old, and they would be dropped.
    */
   readonly #pending = new Map<Lease, number>();
-  /** The leases with an unanswered acquisition, each with the time until which a release does not count. */
+  /** The leases with an unanswered acquisition, each with the time until which a release is not sufficient. */
   readonly #doubtful = new Map<Lease, number>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(private readonly send: (lease: Lease) => void) {}
 
   /**
-   * Records that the answer to the lease's acquisition was lost, and that the server does nothing for it after
-   * `deadline` milliseconds.
+   * Records that the answer to the lease's acquisition was lost, and that the server no longer stores the lease when
+   * `deadline` milliseconds have passed.
    */
   mayComeLater(lease: Lease, deadline: number): void {
     this.#doubtful.set(lease, performance.now() + Math.max(0, deadline) + MARGIN_MS);

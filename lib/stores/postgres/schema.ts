@@ -53,7 +53,7 @@ export function quotedIdentifier(name: string): string {
  * one transaction, and only one such transaction runs at a time: two concurrent `create ... if not exists` or `create
  * or replace` can fail.
  *
- * @param role - a role that gets the rights of an application, and no others
+ * @param role - a role that gets the rights of an application, and no other rights
  */
 export function schemaSql(schema: string, role?: string): string {
   const name = quotedIdentifier(schema);

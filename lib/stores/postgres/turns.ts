@@ -14,9 +14,9 @@ import { storedKey, whyNotKeys } from './text.js';
 const MOST_LEASES = 500;
 
 /**
- * Planned duration of a statement with extensions, in milliseconds. The last such statement shows the time for one
- * extension, and so the number of extensions in the next statement, which is at least `LEAST_EXTENSIONS`. So a slow
- * server confirms the first extensions early, and runs other requests in between.
+ * Planned duration of a statement with extensions, in milliseconds. The duration of the last such statement decides how
+ * many extensions the next one has, at least `LEAST_EXTENSIONS`. So a slow server confirms the first extensions early,
+ * and runs other requests in between.
  *
  * Fixed numbers were worse. On a slow server, a statement with 250 extensions took longer than their time limit at
  * every attempt, so all 250 locks were lost. With 25 in each statement, 5,000 extensions took five times as long as
@@ -62,9 +62,9 @@ export interface TurnContext {
 }
 
 /**
- * Collects requests to the database, and sends them in one statement when the previous statement has its answer. With
- * many locks, most of the cost is the round trip and the commit, which one statement needs only once. A release never
- * overtakes the acquisition that it undoes (S6).
+ * Collects requests to the database, and sends them in one statement when the previous statement was answered. With
+ * many locks, most of the cost is the round trip and the commit, and a statement for many requests needs them only
+ * once. A release never overtakes the acquisition that it undoes (S6).
  */
 export class Turns {
   readonly clock = new ServerClock();
@@ -133,7 +133,8 @@ export class Turns {
       await this.#sendAll();
     } finally {
       this.#isSending = false;
-      // Requests are left if a listener has thrown an error. Send them now, and not only with the next request.
+      // If a listener has thrown an error, some requests are not sent yet. Send them now, without waiting for the next
+      // request.
       if (this.#isAsked) this.#plan();
     }
   }
@@ -209,7 +210,8 @@ export class Turns {
       for (const name of names) keys.add(name);
       return names;
     };
-    // An invalid key was never stored, so it needs no release. In the statement it would make the other releases fail.
+    // An invalid key was never stored, so it needs no release. An invalid key in the statement would make the other
+    // releases fail.
     const possible = releases.filter(({ request, tell }) => {
       const isPossible = !whyNotKeys(this.#stored(request.lease));
       if (!isPossible) tell(undefined);
@@ -274,7 +276,8 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // The server may still work on the statement until the deadline, so a release before the deadline does not count.
+    // Until the deadline the server may still execute the statement, so a release before the deadline is not
+    // sufficient.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

@@ -24,8 +24,8 @@ const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 export class Acquisitions {
   /**
    * Leases whose acquisition has no answer yet, each with a function to call after the answer. Used only with a client
-   * of the application. After a lost connection such a client may send an acquisition again, behind the release of the
-   * same lease. The lease would then be stored, and nobody would release it (S15).
+   * of the application: after a lost connection that client may resend an acquisition after the release of the same
+   * lease. The lease would then be stored, and nobody would release it (S15).
    */
   readonly #unanswered = new Map<Lease, (() => void) | undefined>();
   #toldTooYoung = false;

@@ -8,8 +8,8 @@ import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
 import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
- * Number of keys, of locks or not, that one SCAN visits. The SCAN takes about a quarter of a millisecond of server
- * time, and the command that then reads the locks takes no more than that.
+ * Number of Redis keys that one SCAN visits, with and without locks. The SCAN takes about a quarter of a millisecond of
+ * server time, and the command that then reads the locks takes no more than that.
  */
 const SCAN_COUNT = 500;
 
@@ -39,8 +39,8 @@ export class LockReader {
     // ioredis does not remove its `keyPrefix` from the keys that SCAN returns.
     const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
     const pattern = lockPattern(before, prefix);
-    // Ask through the channel: without a connection it throws an error. A Cluster that is not connected would otherwise
-    // seem to have no masters, and so no locks.
+    // Ask through the channel, which throws an error if there is no connection. Otherwise a Cluster that is not
+    // connected would seem to have no masters, and so no locks.
     const servers = await this.channel.send(async () => mastersOf(client));
     for (const server of servers) {
       let cursor = '0';

@@ -8,7 +8,7 @@ import { ID_LENGTH } from '../../core/lease.js';
 /**
  * Milliseconds that a record is kept after its lock was released or has expired: the linger. The node must remember the
  * last token of the key for that time. Afterwards the clock alone makes later tokens larger, unless the clock was set
- * back by as much.
+ * back by that time or more.
  *
  * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */
@@ -36,7 +36,7 @@ export const LINGER_MS = 30_000;
  * fields of permits.
  *
  * A single reader needs only the record. Further readers are in two other keys, which live longer than the record. If
- * the record has no `+`, these two keys remain from an earlier phase and do not count.
+ * the record has no `+`, these two keys are remains of an earlier phase, and the scripts ignore them.
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;

@@ -51,15 +51,15 @@ import type { StoreContext } from './store-context.js';
 
 /**
  * Longest delay in milliseconds before a waiter asks again after its messages have stopped. Each waiter takes a random
- * delay up to this one, so that not all waiters ask at once.
+ * delay up to this limit, so that the waiters do not all ask at once.
  */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
  * A store in one Redis, through a client of ioredis, iovalkey or node-redis.
  *
- * Each request takes one command and one round trip. Only if the server does not know the script, such as after a
- * `SCRIPT FLUSH`, the script is sent once more, with its text.
+ * Each request takes one command and one round trip. If the server does not know the script, for example after a
+ * `SCRIPT FLUSH`, a second command sends the text of the script.
  */
 export class RedisStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
@@ -144,8 +144,8 @@ export class RedisStore
   }
 
   /**
-   * Adds the listeners to the client. `connect` calls this, and not the constructor: if the application fails to start
-   * before `connect`, nobody would remove the listeners from its client.
+   * Adds the listeners to the client. `connect` calls this method, and the constructor does not: if the application
+   * failed to start before `connect`, nobody would remove the listeners from the application's client.
    */
   #listen(): void {
     if (this.#isListening) return;

@@ -10,8 +10,8 @@ import { releaseAnswer } from './scripts/release.js';
 import { splitBy } from './split-by.js';
 
 /**
- * Largest number of pending releases while the node is unreachable. Beyond it, the oldest releases are dropped, and
- * their leases end with their ttl.
+ * Largest number of pending releases while the node is unreachable. Beyond this number, the oldest releases are
+ * dropped, and their leases end when their ttl has passed.
  */
 const MOST_PENDING_RELEASES = 10_000;
 
@@ -22,9 +22,9 @@ const RELEASE_AGAIN_MS = 500;
 export class Releases {
   /**
    * Failed releases, each with the time of its first failure. They are sent again when the node is connected again, and
-   * {@link RELEASE_AGAIN_MS} after a failure. A release is needed even if its acquisition failed: a command whose reply
-   * was lost may have stored the lease (S6). The times are from `performance.now()`: a wall clock that is set forward
-   * would make the releases seem too old, and they would be dropped.
+   * {@link RELEASE_AGAIN_MS} after a failure. A lease must be released even if its acquisition failed: a command whose
+   * reply was lost may have stored the lease (S6). The times are from `performance.now()`: a wall clock that is set
+   * forward would make the releases seem too old, and they would be dropped.
    */
   readonly #pending = new Map<Lease, number>();
   #retry: NodeJS.Timeout | undefined;
@@ -51,8 +51,8 @@ export class Releases {
       before += part.length;
       this.#send(part, (index, reply) => {
         const request = part[index] as ReleaseRequest;
-        // The release was sent although the answer to the acquisition may be missing, because the process may end
-        // before that answer (S6). In this case, send the release again after the answer.
+        // The release was sent at once, because the process may end before the acquisition is answered (S6). If the
+        // acquisition has no answer yet, send the release again after that answer.
         const isKept = this.acquisitions.whenAnswered(request.lease, () =>
           this.#send([request], (_, again) => tell(first + index, again)),
         );

@@ -1,8 +1,8 @@
 import type { Tell } from '../../core/ports.js';
 
 /**
- * Makes two requests: one for the items that fit, and one for the others. Each answer is reported with the item's index
- * in the whole list.
+ * Calls `ask` twice: with the items for which `fits` is true, and with the other items. Reports each answer with the
+ * item's index in the whole list.
  */
 export function splitBy<T, Reply>(
   items: readonly T[],

@@ -14,7 +14,7 @@ import type { EntryPoint } from './sql-function.js';
  *          for a tick `schedule` and `tick` (milliseconds since 1970);
  *          for several stores `proposal`, the least token;
  *          for a waiter `waiter`, `waiter_owner`, `channel`; `waited`: milliseconds that it has waited; `next`: milliseconds that
- *          the next waiter of the same process has waited, if that one takes over the position in the queue
+ *          the next waiter of the same process has waited, if that waiter takes over the position in the queue
  * Returns  one of
  *          { token, slots, permits, waits, first }
  *                                             stored. Only with permits: slots, and permits if any lease has asked for another
@@ -24,11 +24,11 @@ import type { EntryPoint } from './sql-function.js';
  *                                             the waiter whose turn it is: { id, owner, remaining }. permits: the largest number
  *                                             that any lease has asked for
  *          { ran }                            the tick or a later one has run: { id, owner, remaining }
- *          { late }                           the deadline had passed by so many milliseconds
+ *          { late }                           the milliseconds by which the deadline had passed
  *          { error }
  *
  * A repeated request for the same lease gets the same grant. After the lease has ended, a duplicate of the request is
- * refused: as long as the row contains the id of the lease, because of the id, and later because of the deadline.
+ * refused. The reason is the id of the lease, while the row still contains it, and later the deadline.
  */
 export const ACQUIRE: EntryPoint = {
   signature: 'acquire_lease(request jsonb, at timestamptz)',
@@ -238,7 +238,7 @@ end`,
  * Finds the holders that exclude a lease. Exclusive lock: its holder. Shared lock: the last reader to end. Permits: up
  * to ten holders whose end makes room, the first to end first.
  *
- * n     the requested number of permits; null for a lease of a mode that excludes the holders
+ * n     the requested number of permits; null if the lease has another mode than the holders
  * just  the only requested slot; null for any
  */
 const HOLDERS_IN_THE_WAY: EntryPoint = {

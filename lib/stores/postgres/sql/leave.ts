@@ -1,7 +1,8 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Removes a waiter, which gives up, from the queues of its keys. Begins the turn of the next waiter if the key is free.
+ * Removes a waiter that has given up: it leaves the queues of its keys. Begins the turn of the next waiter if the key
+ * is free.
  */
 export const LEAVE: EntryPoint = {
   signature: 'leave(keys text[], who text)',

@@ -127,7 +127,10 @@ begin
 end`,
 };
 
-/** Removes a waiter from the queues of keys, and passes its turn on. */
+/**
+ * Removes a waiter from the queues of keys. Then tells the first waiter of each queue that it may try, unless it has
+ * just been told.
+ */
 const QUIT: EntryPoint = {
   signature: 'quit(who text, keys text[], at timestamptz)',
   returns: 'void',
@@ -150,8 +153,8 @@ end`,
  *
  * wanted   the mode of the caller
  * n        the number of permits that the caller asks for; null in other modes
- * who      the caller's name as a waiter; null if it is none
- * came     the caller's arrival; infinity if it is no waiter
+ * who      the caller's name as a waiter; null if the caller is no waiter
+ * came     the caller's arrival; infinity if the caller is no waiter
  * Returns  `{ id, owner, remaining }`: the milliseconds left of the waiter's turn, or until the last holder's end while holders
  *          exclude the waiter from the key
  */

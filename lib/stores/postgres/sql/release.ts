@@ -1,11 +1,12 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Frees the keys of a lease, and no others (S7), also when the lease has expired and no other lease has the keys yet.
- * With `keep` the keys stay for some time (`minHold`). Tells the first waiter when it may try.
+ * Frees the keys of a lease, and no keys of other leases (S7). Does so even if the lease has expired, unless another
+ * lease has the keys now. With `keep` the keys stay held for some time (`minHold`). Tells the first waiter when it may
+ * try.
  *
- * Then stores the tick that has run, unless a later tick is stored. The tick is stored also when another lease holds
- * the keys, because it has run.
+ * Then stores the tick that has run, unless a later tick is stored. A tick that has run is stored even when another
+ * lease now holds the keys.
  *
  * request  `id`, `keys`; `pause`: milliseconds after which the first waiter may try; `keep`: milliseconds that the keys are
  *          kept, 0 to free them; for a tick `schedule`, `tick` (milliseconds since 1970), `owner` and `life` (milliseconds)

@@ -15,8 +15,8 @@ const LOCK_TIMEOUT_MS = 2_000;
 
 /**
  * Statement that creates or replaces a function for applications. The function runs with the rights of its creator, so
- * that an application needs only the right to call it. Its own search path prevents that other tables of the same names
- * are used.
+ * that an application needs only the right to call it. The function sets its own search path, so that it cannot use
+ * other tables with the same names.
  */
 export function entryPointSql({ signature, returns, body }: EntryPoint, schema: string): string {
   return (

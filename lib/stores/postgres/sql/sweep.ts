@@ -12,7 +12,7 @@ const KEPT_FOR = '1 hour';
  * Removes rows that are no longer needed, up to a number in each table. Locked rows stay for the next sweep. Only one
  * process at a time sweeps.
  *
- * Returns  true if there are more such rows
+ * Returns  true if there are more rows to remove
  */
 export const SWEEP: EntryPoint = {
   signature: 'sweep(most integer)',

@@ -20,8 +20,8 @@ export class ClusterConnecting {
   readonly #begin = (): void => {
     const limit = PATIENCE * (this.client.options.slotsRefreshTimeout ?? 1_000);
     clearTimeout(this.#timer);
-    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-    // answer first.
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+    // Node read the answer before the time limit takes effect.
     this.#timer = setTimeout(setImmediate, limit, this.#connectAgain).unref();
   };
 
@@ -34,8 +34,9 @@ export class ClusterConnecting {
     if (client.status !== 'connect') return;
     const servers = client.nodes();
     client.disconnect(true);
-    // Destroy the sockets: a master that hangs does not close its side of a connection. ioredis would wait for that
-    // (`disconnectTimeout`), and would then close its new connection to the same master instead of the old one.
+    // Destroy the sockets: a master that hangs does not close its side of a connection. ioredis would wait until that
+    // side is closed (`disconnectTimeout`), and would then close its new connection to the same master instead of the
+    // old one.
     for (const { stream } of servers) stream?.destroy();
   };
 

@@ -32,7 +32,7 @@ export class CommandChannel {
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
   #lacksDatabase = false;
-  /** The socket of an application's client that still leads to a former master. */
+  /** The socket through which a client of the application is still connected to a former master. */
   #left: Redis['stream'] | undefined;
   #isLoading = false;
   #loadingTimer: NodeJS.Timeout | undefined;
@@ -46,7 +46,7 @@ export class CommandChannel {
     // Add no listener to a client of the application: a listener would hide the client's errors from the application.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
-      // ioredis adds the failed command with its arguments. The arguments of AUTH contain the password.
+      // ioredis adds the failed command and its arguments to the error. The arguments of AUTH contain the password.
       delete error.command;
       this.#lastError = error;
       if (/DB index is out of range/.test(error.message)) this.#lacksDatabase = true;

@@ -25,8 +25,8 @@ interface Sentinel {
  * connected to it extends locks there, while they expire on the new master.
  *
  * All Sentinels are asked: they learn of the fail-over at different times, and the client may have asked a Sentinel
- * that did not know of it yet. Only a change of a Sentinel's answer counts: a Sentinel without contact to the others
- * names the old master for ever, and must not end each new connection.
+ * that did not know of it yet. The watch reacts only when a Sentinel changes its answer. A Sentinel without contact to
+ * the other Sentinels names the old master for ever, and must not end each new connection.
  *
  * The `failoverDetector` of ioredis waits for the message `+switch-master`. The detector misses a message that is sent
  * while it is not connected. A message that arrives while the client connects ends the client for good (seen with
@@ -99,8 +99,8 @@ export class MasterWatch {
   }
 
   /**
-   * Compares the latest answer with the connection of the client. A client that still connects may have asked before
-   * the change, so its next connection is compared.
+   * Compares the latest answer with the connection of the client. If the client is connecting, the answer is compared
+   * with the new connection: the client may have asked a Sentinel before the change.
    */
   #tell(): void {
     const master = this.#newest;

@@ -71,8 +71,8 @@ export class StallDetector {
   }
 
   /**
-   * Records a failed command, which does not show that the server answers. When no command is unanswered any more, the
-   * server gets further commands.
+   * Records a failed command. The failure does not show that the server answers. When each command has an answer or has
+   * failed, the server gets further commands.
    */
   failed(): void {
     this.#unanswered--;
@@ -91,8 +91,8 @@ export class StallDetector {
   }
 
   #lookAfter(delay: number): void {
-    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-    // answer first.
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+    // Node read the answer before the time limit takes effect.
     this.#timer = setTimeout(setImmediate, delay, () => this.#look()).unref();
   }
 

@@ -175,8 +175,8 @@ export class ServerProbe {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<boolean>((resolve) => {
       if (!this.channel.client.isCluster) return;
-      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-      // answer first.
+      // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+      // Node read the answer before the time limit takes effect.
       timer = setTimeout(setImmediate, MASTER_LIMIT_MS, () => resolve(false)).unref();
     });
     try {

@@ -17,9 +17,9 @@ const ASK_MS = 1_000;
  * The driver for a client from `createSentinel` of node-redis. Commands go through a copy of the client, which has its
  * own connection.
  *
- * The client itself has two defects. When several commands begin at the same time, one after the other uses its
- * connection, and new commands overtake a waiting command again and again (seen with 6.3). And the client reports a
- * replaced connection only as an error of one of its parts, which needs the option `passthroughClientErrorEvents`.
+ * The client itself has two defects. It sends one command at a time over its connection, and new commands overtake a
+ * waiting command again and again (seen with 6.3). It reports a replaced connection only as an error of one of its
+ * parts, and only with the option `passthroughClientErrorEvents`.
  */
 export class SentinelDriver extends NodeRedisDriver {
   readonly isCluster = false;
@@ -156,8 +156,8 @@ export class SentinelDriver extends NodeRedisDriver {
 
 /**
  * Receives messages through the copy of the client, which has a connection for messages to the present master. That
- * connection accepts only subscriptions. So its heartbeat subscribes to an extra channel and unsubscribes from it in
- * turn: an answer shows that the connection works.
+ * connection accepts only subscriptions. So each heartbeat subscribes to an extra channel, or unsubscribes from it
+ * again: the answer shows that the connection works.
  */
 class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels to which this object has subscribed through the present copy. */
@@ -180,8 +180,8 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   }
 
   /**
-   * A substitute for the socket. `destroy` cannot end the connection. It reports that messages have stopped, and
-   * reports that they arrive again when the present heartbeat has settled.
+   * A substitute for the socket. `destroy` cannot end the connection, but reports that messages have stopped. When the
+   * present heartbeat has settled, it reports that messages arrive again.
    */
   get stream(): MessageConnection['stream'] {
     return {

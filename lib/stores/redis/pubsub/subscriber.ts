@@ -27,7 +27,7 @@ export interface Listener {
 
 /**
  * Receives messages from one server on a separate connection. The connection is opened for the first listener, and
- * closed some time after the last listener. Messages are hints: a lost message only costs time.
+ * closed some time after the last listener was removed. Messages are hints: a lost message only costs time.
  */
 export class Subscriber {
   readonly #channels = new Map<string, Channel>();
@@ -169,8 +169,8 @@ export class Subscriber {
       if (!answered) this.#send(connection, channel).then(onAnswer, onAnswer);
     };
     const waitForNext = (): void => {
-      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
-      // answer first.
+      // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
+      // Node read the answer before the time limit takes effect.
       this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
     };
     waitForNext();

@@ -17,7 +17,7 @@ import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
  *          answer (S16)
  * ARGV[4]  the prefix of channel names; empty on a Cluster
  * ARGV[5]  only with `m` or `c`: the guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  only with `m` or `c`: the proposed token, which the nodes give if their own token need not be larger
+ * ARGV[6]  only with `m` or `c`: the proposed token, which each node grants unless its own next token must be larger
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;
@@ -43,7 +43,7 @@ const LONG_HEADER = 6;
 /** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
 
-/** Steps by which a token must be ahead of the node's clock before it is stored in the node's marker. */
+/** A token that is ahead of the node's clock by more than this number of steps is stored in the node's marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
 /** Lua text that reads the beginning of a command, and the marker. */
@@ -127,8 +127,8 @@ local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key
 `;
 
 /**
- * Lua text of the straight path, for keys without a record, or with a free record without waiters: most keys are like
- * that. The path ends at the first held record or other exception, and the general path continues from there.
+ * Lua text of the straight path. It serves keys without a record, and keys whose record is free and has no waiters: the
+ * usual cases. The path ends at the first held record or other exception, and the general path continues from there.
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument at which the general path
  * begins) and `seen` (the record of its key, if it was read).

@@ -71,7 +71,7 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *          - n
  *          - the name of its waiter in the queue; empty for none
  *          - milliseconds that this waiter has waited; empty for none
- *          - milliseconds that the next waiter of the same process has waited, if that one takes over the position in the queue;
+ *          - milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
  *            empty for none
  *          - 1 for exactly the slots that follow; 0 for the next free slot of each key, counted from the slots that follow; empty
  *            for the next free slot, counted from the slot in the lease's part of the record
@@ -87,7 +87,7 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *                                             all slots of the i-th key are taken: the ten holders that end first, or the holder
  *                                             of the exactly requested slot, each with the milliseconds left; most is the
  *                                             largest number of permits that any lease of the phase asked for
- *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark lasts for so long
+ *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, lasts for these milliseconds more
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
 export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}header = header + 1
@@ -95,9 +95,9 @@ local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
--- Values for each key of one lease. From its record: the record itself, the milliseconds left of it, true with several
--- holders, the number of permits, and the taken slots. Then the lease's new slot, and the expiry of the set and the
--- hash.
+-- Values for each key of one lease. From its record: the record itself, the milliseconds left of it, true if there are
+-- several holders, the number of permits, and the taken slots. Then the lease's new slot, and the expiry of the set and
+-- the hash.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
 -- The four digits of each slot that this command has granted.
 local numbers = {}

@@ -42,7 +42,7 @@ const COUNTS = [4, 3] as const;
  *
  * While readers hold the lock, only that mark keeps the order: a mark expires when its waiter dies, and an entry in the
  * queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another mode. A reader
- * that begins a phase sets the mark for the first such waiter, which could not set the mark itself before.
+ * that begins a phase sets the mark for the first waiter in another mode. That waiter could not set a mark before.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
@@ -58,16 +58,17 @@ const COUNTS = [4, 3] as const;
  * the usual case, costs the same as an exclusive lock.
  *
  * The script reads everything before it writes, so that no foreign value is overwritten (S19). The first write fails
- * when memory is short. Before that write, the script deletes only remains of an earlier phase, or a waiter in the
- * queue.
+ * when memory is short. Before that write, the script only deletes data: remains of an earlier phase, or a waiter in
+ * the queue.
  */
 export const ACQUIRE_SHARED =
   script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${straightPath({ keys: COUNTS, state: STATE.shared, marked: true })}
 marks = marks + first - header - 1
 life = tonumber(life)
 local ttl = life - ${LINGER_MS}
--- Values for each key of a lease: the milliseconds left of the readers' record, the record, true with further readers,
--- true with remains of an earlier phase, the present mark, and the mark to set.
+-- Values for each key of a lease. From the readers' record: the milliseconds left of it, the record itself, true if
+-- there are further readers, and true if there are remains of an earlier phase. Then the present mark, and the mark to
+-- set.
 local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
 for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0

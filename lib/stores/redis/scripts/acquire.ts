@@ -40,7 +40,7 @@ export const TURN_OF_ANOTHER = -4;
  *          - its tick, in milliseconds since 1970; empty for none
  *          - the name of its waiter in the queue; empty for none
  *          - milliseconds that this waiter has waited
- *          - milliseconds that the next waiter of the same process has waited, if that one takes over the position in the queue;
+ *          - milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
  *            empty for none
  * Returns  if every lease took the straight path, only the clock of this server, in the form of a token: each lease then has
  *          that token or the proposed one, whichever is larger. Else an answer for each lease, and then the time in
@@ -52,13 +52,13 @@ export const TURN_OF_ANOTHER = -4;
  *          {-1, milliseconds late}     the deadline had passed (S16)
  *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
  *          {-3, value, pttl}           the tick or a later one has run: the value of its key, which lasts pttl milliseconds more
- *          {-4, waiter, milliseconds}  the lock is free, but it is the turn of that waiter for so long
+ *          {-4, waiter, milliseconds}  the lock is free, but the turn of that waiter lasts for these milliseconds more
  *          an error
  *
  * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,
- * such as after the client resent the command, grants the lease again with the same token. After the lease has ended, a
- * duplicate is refused because of the record, and later because of its deadline, which passes before the record
- * expires.
+ * such as after the client resent the command, grants the lease again with the same token. After the lease has ended,
+ * the node refuses a duplicate because of the record. When the record has expired, the node refuses the duplicate
+ * because the deadline of the duplicate has passed.
  *
  * An error does not undo the writes before it, so the write that can fail comes first: the write of the marker, or else
  * of the first record, fails when memory is short. After the first write of a script, later writes cannot fail. The

@@ -10,8 +10,8 @@ import { script } from './script.js';
  * Extends each lease that holds a slot of each of its keys: it then ends no earlier than one ttl from now. The ends of
  * other holders stay (S23). The result for one lease does not affect the others.
  *
- * If the nodes have agreed on the slots of a lease, and the lease has another slot of a key on this node, it does not
- * hold the key here. The script then frees that slot, does not extend the lease, and wakes the first waiter.
+ * If the nodes have agreed on the slots of a lease, and the lease has another slot of a key on this node, the lease
+ * does not hold the key here. The script then frees that slot, does not extend the lease, and wakes the first waiter.
  *
  * KEYS     for each lease its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  ttl in milliseconds

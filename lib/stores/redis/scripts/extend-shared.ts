@@ -7,8 +7,8 @@ import { script } from './script.js';
 
 /**
  * Extends each lease of a reader that holds all its keys: it then ends no earlier than one ttl from now. The ends of
- * other readers stay (S23). The record names the reader that ends last. If that is now the extended reader, it takes
- * the place of the reader that the record named before.
+ * other readers stay (S23). The record names the reader that ends last. If the extended reader now ends last, the
+ * record names it instead of the former one.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
  * ARGV[1]  ttl plus linger in milliseconds

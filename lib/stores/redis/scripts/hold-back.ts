@@ -9,7 +9,7 @@ import { script } from './script.js';
 export const MARK_MS = 2_000;
 
 /**
- * Sets the mark of a waiter for its keys (S22), unless an earlier waiter has a mark there.
+ * Sets the mark of a waiter for each of its keys (S22), except for keys that have the mark of an earlier waiter.
  *
  * KEYS     the marks
  * ARGV[1]  the name of the waiter

@@ -5,8 +5,8 @@ import { END_PERMIT, PERMITS } from './permits.js';
  * Lua text for a lease that requests exactly certain slots. If the lease has another slot of any of its keys, the text
  * frees all its slots, because the lease must get a slot of each key or none.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. If it frees a slot, it sets `freed`, and sets `answer` to
- * the error if that failed.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. If it frees a slot, it sets `freed`. If a slot could not
+ * be freed, it sets `answer` to the error.
  */
 export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
     -- The first pass looks for a slot of the lease that the lease does not request. If there is one, the second pass

@@ -34,7 +34,7 @@ export const WAIT_FOR_TURN = `  local behind
             break
           elseif line[j] == waiter or tonumber(line[j + 1]) > came then
             if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
-              -- This waiter has sent no request since permits are held, so set its mark for it.
+              -- This waiter has sent no request since the phase of permits began, so it has no mark yet: set the mark.
               behind = behind or {}
               behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
               break

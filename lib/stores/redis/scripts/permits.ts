@@ -10,7 +10,7 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | --- | --- |
  * | 67-70 | the slot of the lease that the record names |
  * | 71-74 | n, the largest number of permits that any lease of this phase asked for |
- * | 75 | `1` when that lease is the only one, `K` when `minHold` keeps the slot of the only one after its release, `+` for several |
+ * | 75 | `1` when that lease is the only one; `K` when it is the only one and was released, but `minHold` keeps its slot; `+` for several |
  * | 76- | only with several leases, the taken slots: a character for six of the n slots (scripts/slot-map.ts) |
  * | then | a colon, and the owner's name; only shown to people |
  * | last 17 | a colon, and the floor: the last token before this phase; the tokens of all slots are larger |
@@ -18,8 +18,8 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * The floor is the last field, because only the server knows it and appends it to the client's text.
  *
  * A phase begins with the first holder and ends with the last. While there is only one holder at a time, the record has
- * all data. A permit then costs the same as an exclusive lock: two commands each for acquire and release. A set of
- * holders and a hash would need a dozen (bench: throughput). The second holder creates two more keys:
+ * all data. A permit then costs the same as an exclusive lock: a script that acquires or releases runs two commands. A
+ * set of holders and a hash would need a dozen (bench: throughput). The second holder creates two more keys:
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;
@@ -37,10 +37,10 @@ export const PERMITS = {
   kind: 75,
   bits: 76,
   /**
-   * The last character of the owner's name. `floor` is the first digit of the last token before this phase. Negative positions count
-   * from the end of the record, as in Lua.
+   * The last character of the owner's name. Negative positions count from the end of the record, as in Lua.
    */
   ownerEnd: -18,
+  /** The first digit of the floor. */
   floor: -16,
   alone: '1'.charCodeAt(0),
   kept: 'K'.charCodeAt(0),
@@ -113,8 +113,8 @@ end
  * when no holder is left), `record` (its present value) and `failed` (an error, or nil).
  *
  * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
- * of memory (S9). A single holder has no set: then PEXPIRE comes first, if SET fails. SET is needed in any case: with
- * PEXPIRE alone, a clock that steps back would make the record held again.
+ * of memory (S9). A single holder has no set. If SET then fails because memory is short, PEXPIRE runs, and then SET
+ * again. PEXPIRE alone is not enough: if the clock stepped back, the record would be held again.
  */
 export const END_PERMIT = `
 local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.several}, true

@@ -1,9 +1,8 @@
 import { script } from './script.js';
 
 /**
- * Runs the commands that only shared locks and permits need, each on a key that does not exist, and returns the
- * commands that the user may not run. The script stores nothing. It does not report other errors, such as a lack of
- * memory.
+ * Runs each command that only shared locks and permits need, on a key that does not exist. Returns the commands that
+ * the user may not run. The script stores nothing. It does not report other errors, such as a lack of memory.
  *
  * KEYS     a key that never exists
  * Returns  the names of those commands

@@ -27,9 +27,9 @@ export const QUEUE_LIFE_MS = 60_000;
  * cost more than all else. So a waiter that was told to stand by in the last 50 ms is not told again: it will try after
  * the end of the turn that begins now.
  *
- * A message to a dead process reaches no client, so its waiters are removed immediately. PUBLISH comes last and only as
- * `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as `pcall`, because it fails when
- * memory is short: the queue is only a hint, and a lost order only costs time.
+ * A message to a dead process reaches no client, so the script removes the waiter of that message immediately. PUBLISH
+ * comes last and only as `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as `pcall`,
+ * because it fails when memory is short: the queue is only a hint, and a lost order only costs time.
  *
  * The text is inserted into the scripts and is no Lua function: making functions took a tenth of the time of a script
  * that grants a lease.
@@ -130,8 +130,8 @@ end
 `;
 
 /**
- * Deletes the mark of a waiter that was granted the lock (S22). Another process may have set the mark for this waiter.
- * If the mark remained, it would exclude others from a free lock.
+ * Deletes the mark of a waiter that was granted the lock (S22), also when another process has set the mark. If the mark
+ * remained, it would exclude other callers from a free lock.
  *
  * Needs the locals `mark` (the mark's Redis key) and `waiter`.
  */
@@ -147,7 +147,7 @@ end
  *
  * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and these:
  *
- * - `refused`: the position of the key that refused the waiter, if one did;
+ * - `refused`: the position of the key that refused the waiter, if a key refused it;
  * - `waiter`: the name of the waiter, if there is one;
  * - `came`: the time of its arrival, by this server's clock;
  * - `key` and `queues`: the number of KEYS before the records and the queues.
@@ -168,9 +168,9 @@ export const ADD_TO_QUEUE = `  if refused and waiter and ordered and late <= 0 t
 `;
 
 /**
- * Lua text about the first waiter of a queue, which came before the caller. Begins the turn of this waiter if it has
- * none. Refuses the caller while the turn lasts, and removes the waiter when the turn has ended. The text belongs in a
- * loop over the members of the queue, and ends the loop when the turn cannot be stored.
+ * Lua text about the first waiter of a queue, which came before the caller. Begins the turn of this waiter if the turn
+ * has not begun. Refuses the caller while the turn lasts, and removes the waiter when the turn has ended. The text
+ * belongs in a loop over the members of the queue, and ends the loop when the turn cannot be stored.
  *
  * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the waiter that a
  * refusal names), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while

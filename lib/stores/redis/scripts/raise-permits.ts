@@ -8,9 +8,8 @@ import { script } from './script.js';
 
 /**
  * Raises the tokens of the slots of a lease to the token on which the nodes agree, if the lease holds a slot of each of
- * its keys. It raises nothing if one of these slots has a larger token. RAISE does the same for the token of a record;
- * here each slot has its own token (S20). The tokens of other slots do not matter and do not change. The record has the
- * largest token.
+ * its keys. It raises nothing if one of these slots has a larger token. This script works as RAISE does, but each slot
+ * has its own token (S20). The tokens of other slots do not matter and do not change. The record has the largest token.
  *
  * KEYS     n records, their n sets of holders and n hashes of their details, and the marker, if the node has one
  * ARGV[1]  n

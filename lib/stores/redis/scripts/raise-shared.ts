@@ -6,10 +6,9 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Raises the tokens of a reader's lease to the token on which the nodes agree, if the lease holds all its keys and
- * itself has no larger token. (The lease has a larger one if it was granted again meanwhile.) A larger token of the
- * phase does not prevent the raise and does not change. Otherwise readers could prevent each other's agreement (S21,
- * test/model).
+ * Raises the tokens of a reader's lease to the token on which the nodes agree. Does so only if the lease holds all its
+ * keys and has no larger token. The lease has a larger token if it was granted again meanwhile. A larger token of the
+ * phase is no obstacle, and stays as it is. Otherwise readers could prevent each other's agreement (S21, test/model).
  *
  * A token that is ahead of this node's clock is first stored in the marker, as in {@link RAISE}.
  *

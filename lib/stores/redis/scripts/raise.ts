@@ -7,8 +7,9 @@ import { script } from './script.js';
 
 /**
  * Raises the tokens of a lease to the token on which the nodes agree, if the lease holds all its records and none of
- * them has a larger token. Both conditions are needed: only then is the token larger than every earlier token when a
- * quorum of nodes has raised it. Without one of them the result is wrong when a message is executed twice (test/model).
+ * them has a larger token. Both conditions are needed: only then is a token that a quorum of nodes has stored larger
+ * than every earlier token. If one condition were missing, a message that is executed twice would break this rule
+ * (test/model).
  *
  * A token that is ahead of this node's clock is first stored in the marker: later tokens must still be larger after the
  * record has expired.

@@ -33,7 +33,7 @@ export const BEGINNING = '0';
  *
  * ZSCAN returns every reader that is in the set from the first page to the last, perhaps twice. A reader can move
  * between the set and the record: when it is extended, or when a reader with a later end comes. Each page also has the
- * reader of the record, so no reader is missing.
+ * reader that the record names, so no reader is missing.
  */
 export const READ = script(`
 local call, found, room = redis.call, {}, ${PAGE}

@@ -37,8 +37,8 @@ end
 `;
 
 /**
- * Lua text that ends one reader's lease of a key. If the record names that reader, the other reader that ends last
- * replaces it in the record.
+ * Lua text that ends one reader's lease of a key. If the record names that reader, the record then names the reader
+ * that ends last among the other readers.
  *
  * Needs the locals `call`, `id` and these:
  *

@@ -9,8 +9,9 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * Frees the slots of each lease, and no others (S7), or keeps them taken for some time (`minHold`). Tells the first
- * waiter when it can try, for each free slot. After the last holder the record stays for the linger, with its token.
+ * Frees the slots of each lease, and no slots of other leases (S7). With `minHold` the slots stay taken for some time.
+ * Tells the first waiter when it can try, for each free slot. After the last holder the record stays for the linger,
+ * with its token.
  *
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  the prefix of channel names; empty on a Cluster

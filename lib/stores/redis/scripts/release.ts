@@ -7,12 +7,12 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Frees the records of each lease, and no others (S7), or keeps them for some time (`minHold`). Tells the waiters when
- * they can try. A freed record keeps the last token for the linger.
+ * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
+ * time. Tells the waiters when they can try. A freed record keeps the last token for the linger.
  *
- * Then stores the tick that has run, if there is one, unless a later tick is stored. The tick is stored also when
- * another lease holds the keys, because it has run. Writes that work when memory is short come first, then the messages
- * (S7), and last the writes that can fail.
+ * Then stores the tick that has run, if there is one, unless a later tick is stored. A tick that has run is stored even
+ * when another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and
+ * last the writes that can fail.
  *
  * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last tick that ran
  * ARGV[1]  the prefix of channel names; empty on a Cluster
@@ -26,11 +26,11 @@ import { script } from './script.js';
  *          - milliseconds for which the tick is remembered; empty for none
  *          - the value to store for the tick: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty
  *            for none
- * Returns  for each lease the number of waiters that were told, or an error. A single 0 if the answers for all leases are 0
+ * Returns  for each lease the number of waiters that got a message, or an error. A single 0 if the answers for all leases are 0
  *
- * SET is needed: with PEXPIRE alone, a clock that steps back would make the record held again for as long as the step.
- * When memory is short, PEXPIRE comes first (S9): after the first write of a script no other write fails because of
- * memory.
+ * SET is needed: with PEXPIRE alone, a clock that is set back would make the record held again, for as long as the
+ * clock was set back. When memory is short, PEXPIRE comes first (S9): after the first write of a script no other write
+ * fails because of memory.
  */
 export const RELEASE = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** A Lua script, and the hash by which a server with the script knows it. */
+/** A Lua script, and its hash, by which a server runs a script that it knows. */
 export interface Script {
   readonly lua: string;
   readonly sha: string;
