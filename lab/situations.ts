@@ -6,8 +6,8 @@ import type { LabInstance, Stage } from './stage.js';
 /** Causes faults on a stage, and ends after their consequences. */
 export type Situation = (stage: Stage) => Promise<void>;
 
-// No situation depends on luck. An action that must follow an event waits for that event. A job that must outlast a
-// time is longer by a factor. So a run on a busy machine has the same outcome.
+// No situation depends on luck. An action that must follow an event waits for that event. A job that must take longer than
+// a period takes a multiple of that period. So a run on a busy machine has the same outcome.
 
 /** All timers fire, and there is no fault. */
 export const nothingHappens: Situation = async (stage) => {
