@@ -114,7 +114,7 @@ test('docs/safety.md cites each of its sources, and no others', () => {
 
 /** Promises that are true only under a condition. */
 const PROMISES =
-  /once per tick|not run again|no run begins sooner|however many instances|in whichever process|at most one holder|beside (its|a) holder|larger (than the token of every|for every later)|independent masters (do|keep)/i;
+  /once per tick|not run again|two runs begin at least|however many instances|in whichever process|at most one holder|beside (its|a) holder|larger (than the token of every|for every later)|independent masters (do|keep)/i;
 
 const CONDITIONS = /as long as|provided|unless|while|condition/i;
 

@@ -132,6 +132,12 @@ async function whyUnavailableWith(...rights: string[]): Promise<string> {
   return whyUnavailable(await locksOn(`redis://locks:${SECRET}@${redis.host}:${redis.port}`));
 }
 
+/** Returns locks on a server with a password. `credentials` is that part of the URL. */
+async function locksWithPassword(credentials: string): Promise<LockService> {
+  server = await startRedis({ args: ['--requirepass', SECRET] });
+  return locksOn(`redis://${credentials}${server.host}:${server.port}`);
+}
+
 /** Returns the error of a client that does not know the certificate of its server. */
 async function whyUnavailableOverTls(certificate: { cert: string; key: string }): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'errors-page-'));
@@ -152,6 +158,8 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
     'not connected (self-signed certificate)': () => whyUnavailableOverTls(selfSigned()),
     'not connected (unable to verify ...)': () =>
       whyUnavailableOverTls({ cert: readTls('redis.crt'), key: readTls('redis.key') }),
+    'not connected (WRONGPASS ...)': async () => whyUnavailable(await locksWithPassword(':wrong@')),
+    'not connected (NOAUTH ...)': async () => whyUnavailable(await locksWithPassword('')),
     'NOPERM ...': () => whyUnavailableWith('~lock:*', '+@all', '-evalsha'),
     [deniedInside]: () => whyUnavailableWith('~lock:*', '+@all', '-set'),
     'no answer within ... ms': async () => {
