@@ -214,7 +214,10 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
   };
 }
 
-/** All contenders run at the same time: a run takes seconds, and the results need not be exact to microseconds. */
+/**
+ * All compared libraries run at the same time, each with its own key: a run takes seconds, and the results need not be
+ * exact to microseconds.
+ */
 function lose(
   contenders: readonly Contender[],
   servers: Servers,

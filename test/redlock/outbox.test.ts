@@ -54,7 +54,7 @@ async function callsOf(command: string): Promise<number> {
   return Number(calls);
 }
 
-test('the outbox sends concurrent acquisitions in one command, and their releases in another', async () => {
+test('a Redlock sends concurrent acquisitions in one command, and their releases in another', async () => {
   const redlock = await openRedlock();
 
   const locks = await acquireAll(redlock, ['a', 'b', 'c']);
@@ -66,7 +66,7 @@ test('the outbox sends concurrent acquisitions in one command, and their release
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('the outbox splits very many acquisitions into several short commands', async () => {
+test('a Redlock splits very many acquisitions into several short commands', async () => {
   const redlock = await openRedlock();
   const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
 
@@ -79,7 +79,7 @@ test('the outbox splits very many acquisitions into several short commands', asy
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('the outbox grants the other keys when one key is held and one key has the wrong type (S19)', async () => {
+test('a Redlock grants the other keys when one key is held and one key has the wrong type (S19)', async () => {
   const redlock = await openRedlock();
   const held = await redlock.acquire(['b'], once);
   await looker.lpush('lock:{c}', 'of another type');
@@ -98,13 +98,13 @@ test('the outbox grants the other keys when one key is held and one key has the 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('the outbox grants a key only to the first of several concurrent requests', async () => {
+test('a Redlock grants a key only to the first of several concurrent requests', async () => {
   const redlock = await openRedlock();
   const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
 });
 
-test('the outbox grants a key that is released and requested again in the same turn of the event loop', async () => {
+test('a Redlock grants a key that is released and requested again in the same turn of the event loop', async () => {
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -118,7 +118,7 @@ test('the outbox grants a key that is released and requested again in the same t
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-test('the outbox leaves no key of an acquisition that is cancelled before it is sent (S6, S15)', async () => {
+test('a Redlock leaves no key of an acquisition that is cancelled before it is sent (S6, S15)', async () => {
   const redlock = await openRedlock();
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
@@ -136,7 +136,7 @@ test('the outbox leaves no key of an acquisition that is cancelled before it is 
   expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
-test('the outbox does not grant a cancelled acquisition when the server has lost the script (S15)', async () => {
+test('a Redlock does not send a cancelled acquisition again when the server has lost the script (S15)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const redlock = await openRedlock(proxy.url);
@@ -158,7 +158,7 @@ test('the outbox does not grant a cancelled acquisition when the server has lost
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('the outbox grants and releases the other keys when the Redis user has no rights to one key', async () => {
+test('a Redlock grants and releases the other keys when the Redis user has no rights to one key', async () => {
   await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
   ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
   const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
@@ -177,7 +177,7 @@ test('the outbox grants and releases the other keys when the Redis user has no r
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('the outbox reports READONLY to the client when its server became a replica, so that the client can reconnect', async () => {
+test('a Redlock reports READONLY to the client when its server became a replica, so that the client can reconnect', async () => {
   const told: string[] = [];
   const client = server.client({ reconnectOnError: ({ message }) => told.push(message) < 0 });
   const redlock = await redlockOn(client);
@@ -197,7 +197,7 @@ test('the outbox reports READONLY to the client when its server became a replica
 });
 
 test.each(['quit', 'disconnect', 'close'] as const)(
-  'the outbox releases a cancelled acquisition before its caller can end the client with %s (S6)',
+  'a Redlock releases a cancelled acquisition before its caller can end the client with %s (S6)',
   async (how) => {
     const client = how === 'close' ? openClient(server.url) : server.client();
     const redlock = await redlockOn(client, how === 'close');
@@ -217,7 +217,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
   },
 );
 
-test('the outbox sends a release that nobody awaits before the nodes are closed', async () => {
+test('a Redlock sends a release that nobody awaits before the nodes are closed', async () => {
   const redlock = await redlockOn(openClient(server.url), true);
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -228,7 +228,7 @@ test('the outbox sends a release that nobody awaits before the nodes are closed'
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('the outbox rejects a request when the client throws, and serves later requests', async () => {
+test('a Redlock rejects a request when the client throws, and serves later requests', async () => {
   const client = server.client();
   const redlock = await redlockOn(client);
   const [held] = await acquireAll(redlock, ['held']);
@@ -246,7 +246,7 @@ test('the outbox rejects a request when the client throws, and serves later requ
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('the outbox rejects every request of a failed command with the error of the command', async () => {
+test('a Redlock rejects every request of a failed command with the error of the command', async () => {
   const redlock = await openRedlock();
   await looker.call('ACL', 'SETUSER', 'default', '-evalsha');
   ends.push(() => looker.call('ACL', 'SETUSER', 'default', '+@all'));

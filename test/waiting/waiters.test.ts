@@ -305,7 +305,7 @@ describe('calls of one process follow each other', () => {
     opened.push(mute);
     // Now the server knows the script of a release. Otherwise a release takes two round trips.
     await (await mute.acquire(['k'], waiting)).release();
-    // The first call is granted when this lock lapses.
+    // Nobody releases this lock. The first of the calls below is granted when it lapses.
     await mute.acquire(['k'], { ...waiting, ttl: 500, renew: false });
     expect(await inTurn(mute, 10)).toBeLessThan(LONGEST_SLEEP_MS);
     await looker.call('ACL', 'DELUSER', 'mute');

@@ -819,7 +819,7 @@ describe('the fencing tokens of permits', () => {
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('are larger than the token in the marker, and raise the marker if necessary', async () => {
+  test("are larger than the token in the node's marker, and raise the marker if necessary", async () => {
     const high = tokenAhead();
     await redis.set(
       MARKER,
@@ -885,7 +885,7 @@ describe('the RAISE_PERMITS script', () => {
     }
   });
 
-  test('raises a token far beyond the clock only if it raises the marker, too', async () => {
+  test("raises a token far beyond the clock only if it raises the node's marker, too", async () => {
     const lease = await hold();
     const far = tokenAhead();
     await expect(raise(lease, far)).resolves.toBe(0);

@@ -423,7 +423,7 @@ describe('the ACQUIRE script', () => {
     ]);
   });
 
-  test('restarts the guard if the time in the marker is in the future (S12)', async () => {
+  test("restarts the guard if the time in the node's marker is in the future (S12)", async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() + 3_600_000, high);
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
@@ -510,7 +510,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect((await readMarker()).high).toBe(0);
   });
 
-  test('is larger than the token in the marker, for every key', async () => {
+  test("is larger than the token in the node's marker, for every key", async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(high + 1);
@@ -520,7 +520,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(await granted(leaseFor('c'), { marked: true })).toBeGreaterThan(high);
   });
 
-  test('raises the marker when it is more than LEAD_MS ahead of the clock', async () => {
+  test("raises the node's marker when it is more than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     const last = tokenAhead();
     await writeMarker(born);
@@ -532,7 +532,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: last + 2 });
   });
 
-  test('does not change the marker when it is less than LEAD_MS ahead of the clock', async () => {
+  test("does not change the node's marker when it is less than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const soon = tokenAhead(LEAD_MS - 100);
@@ -540,7 +540,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test('is granted to no lease of a command when Redis has no memory to raise the marker', async () => {
+  test("is granted to no lease of a command when Redis has no memory to raise the node's marker", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     await write('a', { state: 'F', token: last });
@@ -554,7 +554,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     });
   });
 
-  test('does not exceed the marker even if Redis could not raise it for an earlier lease of the command', async () => {
+  test("does not exceed the node's marker even if Redis could not raise it for an earlier lease of the command", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -600,7 +600,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     await granted(ticking(AT + 1, ['k', 'l']));
   });
 
-  test('refuses a tick without a time while the schedule has a mark', async () => {
+  test('refuses a tick of an interval, which has no planned time, while any tick of the schedule is remembered', async () => {
     await granted(ticking(0, 'other'));
     await ran(0);
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
@@ -618,7 +618,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
 });
 
 describe('the BIRTH script', () => {
-  test('stores the marker only once, and returns the time of the server (S12, S16)', async () => {
+  test("stores the node's marker only once, and returns the time of the server (S12, S16)", async () => {
     const [micros, born] = (await run(BIRTH, [1, MARKER])) as [number, number];
     expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(PATIENCE);
     expect(born).toBe(Math.floor(micros / 1_000));
@@ -700,7 +700,7 @@ describe('the RAISE script', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('raises the marker, and keeps its time, when the token is more than LEAD_MS ahead of the clock', async () => {
+  test("raises the node's marker, and keeps its time, when the token is more than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -716,7 +716,7 @@ describe('the RAISE script', () => {
     expect(far).toBeGreaterThan(token);
   });
 
-  test('never lowers the token in the marker', async () => {
+  test("never lowers the token in the node's marker", async () => {
     const born = Date.now() - TTL;
     const lease = leaseFor('k');
     await granted(lease);
@@ -746,7 +746,7 @@ describe('the RAISE script', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('raises no token when Redis has no memory to raise the marker', async () => {
+  test("raises no token when Redis has no memory to raise the node's marker", async () => {
     await writeMarker(Date.now() - TTL);
     const lease = leaseFor('k');
     const token = await granted(lease);

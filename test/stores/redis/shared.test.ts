@@ -415,7 +415,7 @@ describe('readers', () => {
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('get a larger token than the marker has, and raise the marker', async () => {
+  test("get a larger token than the node's marker has, and raise the marker", async () => {
     const high = tokenAt(Date.now() + 3_600_000);
     await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
     await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
@@ -755,7 +755,7 @@ describe('the token of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('can be raised far beyond the clock only if the marker is raised, too', async () => {
+  test("can be raised far beyond the clock only if the node's marker is raised, too", async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
