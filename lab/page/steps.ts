@@ -22,7 +22,7 @@ export function describe(event: LabEvent): Step | undefined {
     case 'read':
       return event.tasks > 0 ? step(`has read ${event.tasks} waiting tasks and works on them`) : undefined;
     case 'writing':
-      return step('marks them');
+      return step('marks the tasks');
     case 'pushed': {
       const copies = event.duplicates?.length ?? 0;
       return copies > 0

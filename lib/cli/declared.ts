@@ -129,7 +129,7 @@ function policyLines(lock: DeclaredLock, patterns: readonly KeyPattern[]): strin
 }
 
 function textOf(patterns: readonly KeyPattern[]): string {
-  return patterns.length === 0 ? 'of a function' : patterns.map(({ text }) => text).join(', ');
+  return patterns.length === 0 ? 'from a function' : patterns.map(({ text }) => text).join(', ');
 }
 
 function kindOf(policy: LockPolicy): string {

@@ -4,7 +4,7 @@ import { type CommandChannel, isRefusal } from '../stores/redis/connection/comma
 import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
 import { ClusterSubscriber } from '../stores/redis/pubsub/cluster-subscriber.js';
 import { probeKey, wakeChannel } from '../stores/redis/lock-key.js';
-import { unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
+import { NO_INFO, unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
 import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
 import { PROBE } from '../stores/redis/scripts/probe.js';
 import { adviceOnKinds, PROBE_KINDS } from '../stores/redis/scripts/probe-kinds.js';
@@ -64,10 +64,7 @@ export async function examineServer(
     info = await withTimeout(server.info(), NODE_LIMIT_MS);
   } catch (error) {
     if (!isRefusal(error)) throw error;
-    warning(
-      'its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from old data stay ' +
-        'undetected; allow INFO with ACL SETUSER <user> +info',
-    );
+    warning(NO_INFO);
     return { ...unanswered, ...timing, findings };
   }
   const report = parseInfo(info);
@@ -135,7 +132,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/^MISCONF/, 'nothing can be locked until the server can write to its disk; see its log'],
   [
     /^NOREPLICAS/,
-    'nothing can be locked while fewer replicas are connected than min-replicas-to-write; set it to 0 for locks',
+    'nothing can be locked while fewer than min-replicas-to-write replicas are connected; set min-replicas-to-write to 0',
   ],
   [/^READONLY/, 'give the master instead'],
   [/^LOADING/, 'wait until the server has loaded its data'],

@@ -41,7 +41,7 @@ const TTL = 60_000;
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
-const ENDED = 'this lease was stored before, and has ended';
+const ENDED = 'this lock was stored before, and has ended';
 
 let server: RedisServer;
 let redis: Redis;

@@ -45,7 +45,7 @@ const SHORT = 40_000;
 /** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
-const ENDED = 'this lease was stored before, and has ended';
+const ENDED = 'this lock was stored before, and has ended';
 const FOREIGN = 'the key has a value that is not a lock of this package';
 
 let server: RedisServer;
