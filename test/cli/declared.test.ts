@@ -67,7 +67,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
       .split('\n')
       .map((line) => line.replaceAll(/[\d.]+ (ms|s|min \d+ s)\b/g, 'T').trimEnd());
     expect(lines.slice(0, 7)).toEqual([
-      'LOCK           KEYS           MODE       TTL      HELD  LONGEST  TEAM',
+      'LOCK           KEYS             MODE       TTL      HELD  LONGEST  TEAM',
       expect.stringMatching(/^catalog:read {3}catalog:\* +shared +default +0$/),
       expect.stringMatching(/^catalog:write {2}catalog:\* +exclusive +default +1 +T$/),
       expect.stringMatching(/^clean-up +clean-up +exclusive +default +0 +ops$/),

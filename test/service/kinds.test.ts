@@ -269,7 +269,7 @@ describe('shared locks', () => {
         });
         await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
-          message: expect.stringContaining('this call asks for a lock with `permits: 2`'),
+          message: expect.stringContaining('the calling code asks for a lock with `permits: 2`'),
         });
       });
     });

@@ -354,10 +354,10 @@ describe('the ACQUIRE script', () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
-    await expect(acquire(lease)).rejects.toThrow('a part of it is gone');
+    await expect(acquire(lease)).rejects.toThrow('some of its keys are gone');
     await expect(recordOf('b')).resolves.toBeNull();
     await granted(leaseFor('b'));
-    await expect(acquire(lease)).rejects.toThrow('a part of it is gone');
+    await expect(acquire(lease)).rejects.toThrow('some of its keys are gone');
   });
 
   test.each([

@@ -405,7 +405,7 @@ describe('readers', () => {
   });
 
   test('are rejected after the deadline, and while the data is younger than the guard (S12, S16)', async () => {
-    await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/was asked \d+ ms too late/);
+    await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/got the request \d+ ms too late/);
     await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });

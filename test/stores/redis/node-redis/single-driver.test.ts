@@ -36,7 +36,7 @@ describe('a node-redis client that is passed in', () => {
     await client.connect();
     await until(async () => (await locks.tryAcquire('k').catch(() => null)) !== null);
     client.destroy();
-    await expect(locks.acquire('l', once)).rejects.toThrow('passed in as `nodes` is not open');
+    await expect(locks.acquire('l', once)).rejects.toThrow('the client in `nodes` is not open');
   });
 
   test('stays open, without listeners of the library, when the module shuts down', async () => {
