@@ -342,7 +342,7 @@ describe('two policies for one key', () => {
     });
     await expect(start({ locks: twice })).rejects.toThrow(
       'Two policies for one key: "report": the declared lock "a" and the declared lock "b". Declare the lock once, and use ' +
-        'it in both places with `@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may differ',
+        'it in both places with `@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may have different policies',
     );
   });
 
