@@ -16,7 +16,7 @@ export interface LabArguments {
 }
 
 export const USAGE = `npm run lab                 runs all scenarios
-npm run lab -- 5 8          runs these
+npm run lab -- 5 8          runs the scenarios 5 and 8
 npm run lab -- --open       opens the page, to start scenarios there; ends with Ctrl-C
                --store ${LOCK_STORES.join('|')}  where the playground on the page keeps its locks
                --port 4170  where the page is served (0: any free port)

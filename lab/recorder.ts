@@ -25,7 +25,7 @@ export class Recorder {
   }
 
   end(): void {
-    this.ending.abort(new NotAsDescribedError('it was stopped'));
+    this.ending.abort(new NotAsDescribedError('the run was stopped'));
   }
 
   get length(): number {

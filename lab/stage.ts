@@ -134,7 +134,7 @@ export class Stage {
   async submit(count: number): Promise<void> {
     this.ended.throwIfAborted();
     const target = this.serving;
-    if (!target) throw new NotAsDescribedError('no instance is running that could take tasks');
+    if (!target) throw new NotAsDescribedError('no instance is running, so none can take tasks');
     const tasks = Array.from({ length: count }, () => ({
       name: `task-${++this.tasks}`,
       items: 1,

@@ -167,7 +167,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       redis.pause();
       return whyUnavailable(locks, { ttl: 1_000 });
     },
-    'was asked ... ms too late, and did nothing': async () => {
+    'got the request ... ms too late, and did nothing': async () => {
       server = await startRedis();
       const client = server.client();
       const locks = await locksOn(client);
@@ -334,7 +334,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
       await locks.acquire('key', { mode: 'shared' });
       return behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }));
     },
-    'That waiter cannot get the lock before this call ends': async () => {
+    'That waiter cannot get the lock before': async () => {
       const { locks } = await locksOnServer();
       // A writer inside the call that reads would be refused at once, so the writer asks from outside.
       const outside = AsyncResource.bind(() => locks.acquire('key').catch(() => undefined));
@@ -342,7 +342,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
         behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }), outside),
       );
     },
-    'this call already runs under that lock': async () => {
+    'the calling code already holds that lock': async () => {
       const { locks } = await locksOnServer();
       return messageOf(
         LockHeldError,

@@ -115,7 +115,7 @@ const STATE_NAMES: Readonly<Record<State, string>> = {
   shared: 'shared',
   permits: 'with permits',
   own: 'of this process',
-  ends: 'without an end',
+  ends: 'without an expiry',
   broken: 'without a quorum',
 };
 
@@ -286,7 +286,7 @@ function Declared() {
             <th scope="row">
               <Text of={name} />
             </th>
-            <td>{keys ? <Text of={keys.join(', ')} /> : 'of a function'}</td>
+            <td>{keys ? <Text of={keys.join(', ')} /> : 'from a function'}</td>
             <td>{keys && <DeclaredState rows={keys.flatMap((key) => byKey.get(key) ?? [])} />}</td>
             <td>
               {permits === undefined ? mode : `${permits} permits`}, {policy}
@@ -363,7 +363,7 @@ function Ticks() {
   if (ticks.length === 0)
     return (
       <p>
-        This process has run and skipped no ticks of methods with <code>oncePerTick</code> yet.
+        This process has not yet run or skipped a tick of a method with <code>oncePerTick</code>.
       </p>
     );
   return (
@@ -378,9 +378,9 @@ function Ticks() {
             <th scope="col">Method</th>
             <th scope="col">Key</th>
             <th scope="col">Ran here</th>
-            <th scope="col">Last</th>
+            <th scope="col">Last run</th>
             <th scope="col">Skipped here</th>
-            <th scope="col">Last, and who had run it</th>
+            <th scope="col">Last skip, and who ran the tick</th>
           </tr>
         </thead>
         <tbody>

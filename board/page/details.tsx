@@ -94,7 +94,7 @@ export function Details({ n, close }: { n: number; close: () => void }) {
           Declared as <Text of={declared.name} />
           {declared.team !== undefined && (
             <>
-              , <Text of={declared.team} /> answers for it
+              , team <Text of={declared.team} />
             </>
           )}
           {declared.about !== undefined && (
@@ -110,7 +110,7 @@ export function Details({ n, close }: { n: number; close: () => void }) {
 
       <h3>{holders.length > 1 ? `${holders.length} holders` : 'Holder'}</h3>
       {row?.permits !== undefined && <Slots permits={row.permits} holders={holders} />}
-      {holders.length === 0 && <p>Nobody holds it at present.</p>}
+      {holders.length === 0 && <p>Nobody holds this lock at present.</p>}
       {holders.map((holder) => (
         <Holder
           key={holder.id}

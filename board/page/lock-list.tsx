@@ -176,6 +176,6 @@ export function Since({ at }: { at: number }) {
 
 /** Shows the time until the end of a lock, if it is not extended. */
 export function Left({ ends }: { ends: number | null }) {
-  if (ends === null) return <span class="time bad">no end</span>;
+  if (ends === null) return <span class="time bad">no expiry</span>;
   return <span class="time">{duration(Math.max(0, ends - now.value))}</span>;
 }

@@ -35,8 +35,8 @@ export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
         released === 0
           ? 'The lock had already ended: nothing was released.'
           : several
-            ? `Released ${released} of ${holders.length} holders. They learn of it at their next renewals.`
-            : 'Released. Its holder learns of it at its next renewal.',
+            ? `Released ${released} of ${holders.length} holders. They notice the loss at their next renewals.`
+            : 'Released. Its holder notices the loss at its next renewal.',
       );
     } catch (error) {
       failure.value = (error as Error).message;
@@ -63,8 +63,8 @@ export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
       </ul>
       <p>
         {several
-          ? 'The holders learn of this only at their next renewals, and continue to work until then. '
-          : 'The holder learns of this only at its next renewal, and continues to work until then. '}
+          ? 'The holders notice the loss only at their next renewals, and continue to work until then. '
+          : 'The holder notices the loss only at its next renewal, and continues to work until then. '}
         Meanwhile another caller may get the lock, so two may do the same work at the same time. Only writes
         that check the fencing token are refused. A holder that has crashed loses its lock without a release,
         when its ttl has passed.

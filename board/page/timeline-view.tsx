@@ -157,5 +157,5 @@ const LEGEND = [
   [MARKS.unavailable, 'too few nodes voted'],
   [MARKS.lost, 'lost'],
   [MARKS.forced, 'ended by force'],
-  [MARKS.token, 'the last digits of its fencing token'],
+  [MARKS.token, 'the last digits of the fencing token'],
 ] as const;

@@ -229,9 +229,9 @@ function drawNode(lane: Lane, timeline: Timeline, name: string, record: RunRecor
 }
 
 const LEGEND: readonly (readonly [mark: string, meaning: string])[] = [
-  [MARKS.work, 'works, its lock is there'],
-  [MARKS.withoutLock, 'works, and has no lock (any more)'],
-  [MARKS.kept, 'how long its lock is kept'],
+  [MARKS.work, 'works under its lock'],
+  [MARKS.withoutLock, 'works without a lock'],
+  [MARKS.kept, 'how long the servers keep its lock'],
   [MARKS.renewed, 'renewed'],
   [MARKS.skipped, 'tried and skipped'],
   [MARKS.unavailable, 'too few nodes voted'],
@@ -240,7 +240,7 @@ const LEGEND: readonly (readonly [mark: string, meaning: string])[] = [
     '<path class="duplicate" d="M13,0l9,9l-9,9l-9,-9z"/><path class="duplicate-cross" d="M9,5l8,8m0,-8l-8,8"/>',
     'pushed jobs a second time: duplicates',
   ],
-  [MARKS.token, 'the last digits of its fencing token'],
+  [MARKS.token, 'the last digits of the fencing token'],
   [MARKS.waits, 'waits for its turn'],
   [MARKS.asleep, 'paused'],
   [

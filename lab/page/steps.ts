@@ -22,7 +22,7 @@ export function describe(event: LabEvent): Step | undefined {
     case 'read':
       return event.tasks > 0 ? step(`has read ${event.tasks} waiting tasks and works on them`) : undefined;
     case 'writing':
-      return step('marks them');
+      return step('marks the tasks');
     case 'pushed': {
       const copies = event.duplicates?.length ?? 0;
       return copies > 0
@@ -42,11 +42,11 @@ export function describe(event: LabEvent): Step | undefined {
     case 'paused':
       return step('is paused', true);
     case 'resumed':
-      return step('goes on');
+      return step('is resumed');
     case 'node-killed':
       return step('is killed', true);
     case 'node-started':
-      return step(event.empty ? 'is back, and empty' : 'is back, with its locks');
+      return step(event.empty ? 'is back, without its data' : 'is back, with its locks');
     case 'strategy':
       return { text: `the lock is now: ${event.strategy}`, bad: false };
     case 'settings':

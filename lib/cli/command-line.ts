@@ -121,7 +121,7 @@ Commands:
   watch [PREFIX]    show the held locks and their changes, until Ctrl-C
   release KEY       end a lock of any holder; asks for confirmation
   doctor            check whether the nodes are fit for locks, and say what to change
-  board             serve a page with the locks and nodes on this machine only, until Ctrl-C
+  board             serve a page about the locks and nodes, only for this machine, until Ctrl-C
   postgres-migration
                     print the SQL that makes the tables and functions for locks in PostgreSQL
 

@@ -64,7 +64,8 @@ export async function describe(
       name,
       locks.map((lock) => lock.name),
     ).map(quoted);
-    throw new UsageError(`${file} declares no lock ${quoted(name)}. Did you mean ${near.join(', ')}?`);
+    const hint = near.length > 0 ? `. Did you mean ${near.join(', ')}?` : '';
+    throw new UsageError(`${file} declares no lock ${quoted(name)}${hint}`);
   }
   if (json) {
     printJson(terminal, declaredJson(declared));
@@ -129,7 +130,7 @@ function policyLines(lock: DeclaredLock, patterns: readonly KeyPattern[]): strin
 }
 
 function textOf(patterns: readonly KeyPattern[]): string {
-  return patterns.length === 0 ? 'of a function' : patterns.map(({ text }) => text).join(', ');
+  return patterns.length === 0 ? 'from a function' : patterns.map(({ text }) => text).join(', ');
 }
 
 function kindOf(policy: LockPolicy): string {

@@ -115,7 +115,7 @@ function diagnose(nodes: readonly NodeExam[]): Diagnosis {
   const clocks = nodes.flatMap(({ servers }) => servers.flatMap(({ clockAhead }) => clockAhead ?? []));
   const difference = Math.max(...clocks) - Math.min(...clocks);
   if (difference > CLOCK_TOLERANCE_MS) {
-    const text = `the clocks of the nodes differ by ${duration(difference)}; keep them together with NTP`;
+    const text = `the clocks of the nodes differ by ${duration(difference)}; synchronize them with NTP`;
     findings.push({ level: 'warning', text });
   }
   if (nodes.length % 2 === 0) {

@@ -39,7 +39,7 @@ export async function release(
         : `Ended one holder of ${quoted(key)}. That holder notices the loss at its next renewal.`,
     );
   } else if (there) print(terminal, `${quoted(key)} was not released.`);
-  else print(terminal, `${quoted(key)} is not held${id === undefined ? '' : ' by that id'}.`);
+  else print(terminal, `${quoted(key)} ${id === undefined ? 'is not held' : 'has no holder with that id'}.`);
   return released ? ExitCode.Ok : ExitCode.No;
 }
 

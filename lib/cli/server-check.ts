@@ -4,7 +4,7 @@ import { type CommandChannel, isRefusal } from '../stores/redis/connection/comma
 import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
 import { ClusterSubscriber } from '../stores/redis/pubsub/cluster-subscriber.js';
 import { probeKey, wakeChannel } from '../stores/redis/lock-key.js';
-import { unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
+import { NO_INFO, unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
 import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
 import { PROBE } from '../stores/redis/scripts/probe.js';
 import { adviceOnKinds, PROBE_KINDS } from '../stores/redis/scripts/probe-kinds.js';
@@ -69,10 +69,7 @@ export async function examineServer(
     info = await withTimeout(server.info(), NODE_LIMIT_MS);
   } catch (error) {
     if (!isRefusal(error)) throw error;
-    warning(
-      'its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from old data stay ' +
-        'undetected; allow INFO with ACL SETUSER <user> +info',
-    );
+    warning(NO_INFO);
     return { ...unanswered, ...timing, findings };
   }
   const report = parseInfo(info);
@@ -111,8 +108,9 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
     await publishAndSubscribe(client as Redis | Cluster, wake);
   } catch (error) {
     const reason = (error as Error).message;
-    const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
-    const text = `messages do not work (${reason}), so waiters for a lock have to poll; allow messages with ACL SETUSER <user> ${rights}`;
+    const rights = `+publish +subscribe +spublish +ssubscribe +sunsubscribe &${keyPrefix}*`;
+    const advice = reason.includes('NOPERM') ? `; allow messages with ACL SETUSER <user> ${rights}` : '';
+    const text = `messages do not work (${reason}), so waiters for a lock have to poll${advice}`;
     findings.push({ level: 'warning', text });
   }
   return findings;
@@ -140,7 +138,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/^MISCONF/, 'nothing can be locked until the server can write to its disk; see its log'],
   [
     /^NOREPLICAS/,
-    'nothing can be locked while fewer replicas are connected than min-replicas-to-write; set it to 0 for locks',
+    'nothing can be locked while fewer than min-replicas-to-write replicas are connected; set min-replicas-to-write to 0',
   ],
   [/^READONLY/, 'give the master instead'],
   [/^LOADING/, 'wait until the server has loaded its data'],

@@ -161,20 +161,20 @@ function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind 
     const [holder] = holders;
     if (!holder) {
       return (
-        '. That waiter cannot get the lock before this call ends, because this call already runs under the lock. Set ' +
+        '. That waiter cannot get the lock before the calling code releases it, so this call would wait for itself. Set ' +
         '`reentrant` to join the held lock (parallel calls do not join), or move the common work of both methods ' +
         'to a method without a lock.'
       );
     }
     if (holder && kind && !joins(kind.mode, holder.mode)) {
       return (
-        ', and this call already runs under that lock, so it would wait for itself. The two kinds of lock cannot join: ' +
+        ', and the calling code already holds that lock, so this call would wait for itself. The two kinds of lock cannot join: ' +
         'give both the same `mode` or `permits`, with `reentrant`, or move the common work of both methods to a ' +
         'method without a lock.'
       );
     }
     return (
-      ', and this call already runs under that lock, so it would wait for itself. Set `reentrant` to join the held lock ' +
+      ', and the calling code already holds that lock, so this call would wait for itself. Set `reentrant` to join the held lock ' +
       '(parallel calls do not join), or move the common work of both methods to a method without a lock.'
     );
   }

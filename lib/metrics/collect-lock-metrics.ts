@@ -99,7 +99,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   });
   const taken = new Gauge({
     name: 'redlock_permits_taken',
-    help: 'Number of permits that this process holds: one of each key of a lock',
+    help: 'Number of permits that this process holds; a lock of several keys holds a permit of each key',
     labelNames: ofPermits,
     registers,
   });
@@ -130,7 +130,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     labelNames: ['leader', 'module'],
     registers,
   });
-  const nodeErrors = counter('redlock_node_errors_total', 'Requests without a usable answer of the node', [
+  const nodeErrors = counter('redlock_node_errors_total', 'Requests without a usable answer from the node', [
     'node',
   ]);
 

@@ -43,8 +43,8 @@ export function checkNode(node: unknown, count: number): void {
   if (isStandAlone(node) && count > 1) {
     throw new TypeError(
       'Expected `nodes` to be a single store, such as `postgres(...)`, got several nodes: this store replicates itself, and ' +
-        'cannot agree on tokens with other nodes. Give one store, or Redis nodes, or two modules with ' +
-        'different names',
+        'cannot agree on tokens with other nodes. Give one store, or only Redis nodes; or configure ' +
+        'two modules with different names',
     );
   }
   if (isFactory(node)) {

@@ -119,8 +119,8 @@ export class RedlockModule
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
-      `RedlockModule is configured twice ${named}, and the locks of one would not exclude the locks of the other. ` +
-        'Call forRoot once, in the root module, which makes it global; or give one of them another `name`.',
+      `RedlockModule is configured twice ${named}, and the locks of one configuration would not exclude the locks of the ` +
+        'other. Call forRoot once, in the root module: RedlockModule is global. Or give one of the two another `name`.',
     );
   }
 

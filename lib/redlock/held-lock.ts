@@ -484,7 +484,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     const what = `extend the lock on ${quoted(this.keys)}`;
     return new LockUnavailableError(
       this.keys,
-      'a quorum of nodes did not confirm the extension',
+      'fewer than a quorum of nodes confirmed the extension',
       votes,
       what,
     );

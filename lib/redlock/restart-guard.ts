@@ -35,7 +35,9 @@ export class RestartGuard {
    */
   checkCovers(ttl: number): void {
     if (this.duration > 0 && ttl > this.duration) {
-      const rule = `at most the \`restartGuard\` of ${this.duration} ms (set that to the largest ttl of all processes)`;
+      const rule =
+        `at most the \`restartGuard\` of ${this.duration} ms ` +
+        '(set `restartGuard` to the largest ttl of all processes)';
       throw badNumber('ttl', rule, ttl);
     }
   }

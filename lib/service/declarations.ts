@@ -184,7 +184,7 @@ export class Declarations {
     if (conflicts.length > 0) {
       throw new Error(
         `Two policies for one key: ${conflicts.join('; ')}. Declare the lock once, and use it in both places with ` +
-          '`@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may differ',
+          '`@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may have different policies',
       );
     }
   }

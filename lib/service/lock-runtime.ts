@@ -284,8 +284,8 @@ export class LockRuntime {
     const shared = outer.lock.keys.filter((key) => keys.includes(key));
     throw new RedlockError(
       'LOCK_UPGRADE',
-      `${titleOf(keys, name)} is not locked: this call asks for ${nameOfKind(kind)}, but already holds ` +
-        `${quoted(shared)} in the mode 'shared', so it would wait for itself. Lock with \`mode: 'exclusive'\` from the ` +
+      `${titleOf(keys, name)} is not locked: the calling code asks for ${nameOfKind(kind)}, but already holds ` +
+        `${quoted(shared)} in the mode 'shared', so the call would wait for itself. Lock with \`mode: 'exclusive'\` from the ` +
         'beginning if the call may write; or end the shared lock first, and read again under the new lock.',
     );
   }

@@ -179,12 +179,12 @@ export class Transactions {
   #trap({ method }: LockOrigin): string {
     const order =
       method === undefined
-        ? 'Acquire it before the transaction begins, and release it after the commit'
+        ? 'Acquire the lock before the transaction begins, and release it after the commit'
         : 'Put the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins the transaction';
     const keep = `${method === undefined ? 'use `withLock` with' : 'give `@WithLock` the option'} \`release: 'afterCommit'\``;
     const hook = this.tellEnds ? '' : ', and give the module `afterTransaction`';
     return (
-      'inside an open transaction. When it is released before the commit, the next holder does not see the writes of this ' +
+      'inside an open transaction. If the lock is released before the commit, the next holder does not see the writes of this ' +
       `holder. ${order}; or ${keep}${hook}.`
     );
   }

@@ -40,7 +40,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     assert.equal((await ask.granted(third)).token, token + 500);
   });
 
-  test('keeps the token of a reader when the token of another is raised', async () => {
+  test('keeps the token of a reader when the token of another reader is raised', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const key = freshKey();

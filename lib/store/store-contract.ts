@@ -126,7 +126,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     for (const key of keys) assert.deepEqual(await ask.holders(key), [lease.id]);
   });
 
-  test('does not store a lease again that was released last (S16)', async () => {
+  test('does not store the last released lease of a key again (S16)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -193,7 +193,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('extends the held leases of a request although others are gone, and answers for each', async () => {
+  test('extends the held leases of a request even if its other leases are gone, and answers for each lease', async () => {
     const ask = open();
     const leases = [1, 2, 3].map(() => leaseOf(kind, freshKey()));
     await ask.granted(leases[0]!);
@@ -290,7 +290,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.ok((await ask.granted(leaseOf(kind, a))).token > token + 1_000);
   });
 
-  test('gives at least the proposed token', async () => {
+  test('grants a token that is at least the proposed token', async () => {
     const ask = open();
     // A store that is the only node gets no proposed token.
     if (!ask.store.raise) return;
@@ -329,7 +329,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   });
 
   if (mode !== 'shared') {
-    test('keeps a released lease for its `keepFor`', async () => {
+    test('does not free the key of a released lease before the end of `keepFor`', async () => {
       const ask = open();
       const one = kindOf(mode, 1);
       const { key, lease, token } = await inTime(3 * lapse, async (begins) => {

@@ -72,7 +72,7 @@ test('the page shows a lock within a second of its acquisition, and later its re
     took.push(performance.now() - began);
     await lockButton(page, `order:${n}`).click();
     await lock.release();
-    await page.getByText('Nobody holds it at present').waitFor();
+    await page.getByText('Nobody holds this lock at present').waitFor();
   }
   // A busy machine delays some rows. The shortest of these times shows how fast the page can show a row.
   expect(Math.min(...took)).toBeLessThan(1_000);
@@ -154,7 +154,7 @@ describe('the page filters locks', () => {
     ['shared', ['shared']],
     ['with permits', ['permits']],
     ['of this process', ['mine', 'waited']],
-    ['without an end', ['endless']],
+    ['without an expiry', ['endless']],
     ['without a quorum', ['minority']],
   ])('by the state "%s"', async (state, keys) => {
     await page.getByLabel('State').selectOption({ label: state });
@@ -224,7 +224,7 @@ test('a forced release asks for confirmation and names the holder', async () => 
   expect(lock.isHeld()).toBe(true);
   await page.getByRole('button', { name: 'Release…' }).click();
   await dialog.getByRole('button', { name: 'Release it' }).click();
-  await page.getByText('Released. Its holder learns of it').waitFor();
+  await page.getByText('Released. Its holder notices the loss').waitFor();
   expect(lock.isHeld()).toBe(false);
   expect(complaints).toEqual([]);
   await page.close();

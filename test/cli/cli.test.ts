@@ -213,7 +213,7 @@ describe('nestjs-redlock release', () => {
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
       code: 1,
-      stdout: '"k" is not held by that id.\n',
+      stdout: '"k" has no holder with that id.\n',
     });
     await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
     const { code, stdout } = await cli('release', 'k', '--id', lock!.id, '--yes', '--json');

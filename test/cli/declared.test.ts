@@ -67,12 +67,12 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
       .split('\n')
       .map((line) => line.replaceAll(/[\d.]+ (ms|s|min \d+ s)\b/g, 'T').trimEnd());
     expect(lines.slice(0, 7)).toEqual([
-      'LOCK           KEYS           MODE       TTL      HELD  LONGEST  TEAM',
+      'LOCK           KEYS             MODE       TTL      HELD  LONGEST  TEAM',
       expect.stringMatching(/^catalog:read {3}catalog:\* +shared +default +0$/),
       expect.stringMatching(/^catalog:write {2}catalog:\* +exclusive +default +1 +T$/),
       expect.stringMatching(/^clean-up +clean-up +exclusive +default +0 +ops$/),
       expect.stringMatching(/^order:settle +order:\* +exclusive +T +2 +T +payments$/),
-      expect.stringMatching(/^shard +of a function +exclusive +default +\?$/),
+      expect.stringMatching(/^shard +from a function +exclusive +default +\?$/),
       expect.stringMatching(/^tenant:report +report:\* +5 permits +default +1 +T$/),
     ]);
     expect(stdout).toMatch(/match no declared lock[^\n]*\nKEY[^\n]*\nunknown /);

@@ -112,7 +112,7 @@ describe('with a broken library, the judge flags', () => {
     // release.
     const forgotten = {
       file: 'lib/stores/redis/scripts/acquire.ts',
-      find: "answer = redis.error_reply('ERR this lease was stored before, and has ended')",
+      find: "answer = redis.error_reply('ERR this lock was stored before, and has ended')",
       replace: 'token = math.max(token, last + 1)',
     };
     const scenario = scenarioNamed('several callers in each process');

@@ -137,7 +137,7 @@ describe('collectLockMetrics', () => {
     const lock = await service.acquire('a');
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeUndefined();
     const undo = locks.fail();
-    await expect(lock.extend()).rejects.toThrow('did not confirm the extension');
+    await expect(lock.extend()).rejects.toThrow('fewer than a quorum of nodes confirmed the extension');
     undo();
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBe(1);
     await lock.release();

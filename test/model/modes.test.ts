@@ -97,7 +97,7 @@ async function answersTo<Reply>(
 function grantOf(reply: AcquireReply | Error): Granted | undefined {
   if (!(reply instanceof Error))
     return reply.granted ? { token: reply.token, slots: reply.slots ?? [] } : undefined;
-  if (reply.message.includes('this lease was stored before')) return undefined;
+  if (reply.message.includes('this lock was stored before')) return undefined;
   throw reply;
 }
 

@@ -114,7 +114,7 @@ async function answersTo<Reply>(
 function tokenOf(reply: AcquireReply | Error): number | undefined {
   if (!(reply instanceof Error)) return reply.granted ? reply.token : undefined;
   const isRule = reply instanceof NoTimeError || reply instanceof GuardedNodeError;
-  if (isRule || reply.message.includes('this lease was stored before')) return undefined;
+  if (isRule || reply.message.includes('this lock was stored before')) return undefined;
   throw reply;
 }
 

@@ -265,7 +265,7 @@ describe('overrides', () => {
     const nodes = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
     const options = { nodes, restartGuard: 40_000, locks };
     const message =
-      'The declared lock "order:settle": Expected `ttl` to be at most the `restartGuard` of 40000 ms (set that to ' +
+      'The declared lock "order:settle": Expected `ttl` to be at most the `restartGuard` of 40000 ms (set `restartGuard` to ' +
       'the largest ttl of all processes), got 60000';
     await expect(start({ ...options, overrides: { 'order:settle': { ttl: 60_000 } } })).rejects.toThrow(
       new RangeError(message),
@@ -342,7 +342,7 @@ describe('two policies for one key', () => {
     });
     await expect(start({ locks: twice })).rejects.toThrow(
       'Two policies for one key: "report": the declared lock "a" and the declared lock "b". Declare the lock once, and use ' +
-        'it in both places with `@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may differ',
+        'it in both places with `@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may have different policies',
     );
   });
 

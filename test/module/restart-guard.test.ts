@@ -143,7 +143,7 @@ test("start-up refuses a decorator's ttl that is longer than a configured guard"
   await expect(start({ restartGuard: 30_000 }, { providers: [Minute] })).rejects.toThrow(
     new RangeError(
       '@WithLock of Minute.run: Expected `ttl` to be at most the `restartGuard` of 30000 ms ' +
-        '(set that to the largest ttl of all processes), got 60000',
+        '(set `restartGuard` to the largest ttl of all processes), got 60000',
     ),
   );
 });

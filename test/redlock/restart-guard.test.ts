@@ -15,7 +15,7 @@ test('a guard with a configured duration refuses a longer ttl', () => {
   guard.note(3_000);
   expect(() => guard.note(3_001)).toThrow(
     new RangeError(
-      'Expected `ttl` to be at most the `restartGuard` of 3000 ms (set that to the largest ttl of all processes), got 3001',
+      'Expected `ttl` to be at most the `restartGuard` of 3000 ms (set `restartGuard` to the largest ttl of all processes), got 3001',
     ),
   );
   expect(guard.duration).toBe(3_000);

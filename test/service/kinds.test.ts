@@ -235,8 +235,8 @@ describe('shared locks', () => {
     const upgrade = {
       code: 'LOCK_UPGRADE',
       message:
-        `"catalog:1" is not locked: this call asks for a lock in the mode 'exclusive', but already holds "catalog:1" in the ` +
-        `mode 'shared', so it would wait for itself. Lock with \`mode: 'exclusive'\` from the beginning if the call may ` +
+        `"catalog:1" is not locked: the calling code asks for a lock in the mode 'exclusive', but already holds "catalog:1" in the ` +
+        `mode 'shared', so the call would wait for itself. Lock with \`mode: 'exclusive'\` from the beginning if the call may ` +
         'write; or end the shared lock first, and read again under the new lock.',
     };
 
@@ -269,7 +269,7 @@ describe('shared locks', () => {
         });
         await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
-          message: expect.stringContaining('this call asks for a lock with `permits: 2`'),
+          message: expect.stringContaining('the calling code asks for a lock with `permits: 2`'),
         });
       });
     });

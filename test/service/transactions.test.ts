@@ -426,7 +426,7 @@ describe('a lock with transaction hooks', () => {
     await database.run(() => plain.run());
     await database.run(() => plain.run());
     expect(lines.of('warn')).toEqual([
-      'Plain.run locks "plain" inside an open transaction. When it is released before the commit, the next holder does not ' +
+      'Plain.run locks "plain" inside an open transaction. If the lock is released before the commit, the next holder does not ' +
         'see the writes of this holder. Put the lock around the transaction: `@WithLock` above `@Transactional`, on the ' +
         "method that begins the transaction; or give `@WithLock` the option `release: 'afterCommit'`.",
     ]);
@@ -442,8 +442,8 @@ describe('a lock with transaction hooks', () => {
       await locks.withLock('a:3', { label: 'rows' }, () => lock);
     });
     expect(lines.of('warn')).toEqual([
-      'LockService (label "other") locks "a:1" inside an open transaction. When it is released before the commit, the next ' +
-        'holder does not see the writes of this holder. Acquire it before the transaction begins, and release it after ' +
+      'LockService (label "other") locks "a:1" inside an open transaction. If the lock is released before the commit, the next ' +
+        'holder does not see the writes of this holder. Acquire the lock before the transaction begins, and release it after ' +
         "the commit; or use `withLock` with `release: 'afterCommit'`, and give the module `afterTransaction`.",
       expect.stringMatching(/^LockService \(label "rows"\) locks "a:3"/),
     ]);

@@ -102,7 +102,7 @@ export function checkTicks(
 ): asserts schedule is Exclude<Schedule, { kind: 'timeout' }> {
   if (schedule && schedule.kind !== 'timeout') return;
   const found = schedule
-    ? '@Timeout, which every instance counts from its own start'
+    ? '@Timeout, whose delay begins at the start of each instance'
     : 'neither of them (a job that is added to the SchedulerRegistry is not visible on the method)';
   throw new TypeError(
     `Expected \`oncePerTick\` in @WithLock on ${method} to be for a method with @Cron or @Interval of @nestjs/schedule, ` +

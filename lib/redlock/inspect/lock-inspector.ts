@@ -157,7 +157,7 @@ export class LockInspector {
     const ids = [...new Set(found)].filter((each) => id === undefined || each === id);
     if (ids.length === 0) return { released: false };
     const answers = await this.#askAll(
-      (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of others'),
+      (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of other holders'),
     );
     // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
     for (const lock of [...this.held]) {

@@ -289,7 +289,10 @@ export class LocalQueue {
   refusal(): LockHeldError | LockUnavailableError {
     const refusal = this.#refusal;
     if (!refusal)
-      return new LockUnavailableError(this.id.keys, 'no node has answered the calls that came earlier');
+      return new LockUnavailableError(
+        this.id.keys,
+        'no node has answered the earlier calls of this process for the lock',
+      );
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 

@@ -51,7 +51,7 @@ export class Acquisitions {
       keys: lease.keys.map((key) => names.of(key)),
       came: performance.now() - (request.position?.waited ?? 0),
     };
-    if (holds.hasEnded(lease)) throw new Error('this lease was stored before, and has ended');
+    if (holds.hasEnded(lease)) throw new Error('this lock was stored before, and has ended');
     const reason = whyNot(asked);
     if (reason) throw reason;
     const hold = holds.of(lease);
@@ -156,7 +156,7 @@ export class Acquisitions {
     holds.add(lease, { etcdLease, doubtful: [], names, token, slots: known });
     if (!Number.isSafeInteger(token))
       throw new Error(
-        'fencing token out of range: the clock was wrong when the first lock was made in this etcd',
+        'fencing token out of range: the clock was wrong when the first lock was stored in this etcd',
       );
     if (position) queueEntries.granted(position.waiter, next);
     const [first] = ordered ? entriesAt(reply, (reply.responses?.length ?? 0) - 1) : [];
@@ -196,7 +196,7 @@ export class Acquisitions {
     const look = { success: names.map((name) => get([name], { keys_only: true })) };
     const reply = await this.context.transactions.run(look, timeLeft(asked));
     if (names.some((_, index) => entriesAt(reply, index).length === 0))
-      throw new Error('this lease was stored before, and a part of it is gone');
+      throw new Error('this lock was stored before, and some of its keys are gone');
     return { granted: true, token, validFrom: etcdLease.confirmed, ...(slots ? { slots } : {}) };
   }
 

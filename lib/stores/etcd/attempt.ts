@@ -102,6 +102,6 @@ export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | un
  */
 export function timeLeft({ request, since }: Asked): number {
   const left = request.limit - elapsedSince(since);
-  if (left <= 0) throw new NoTimeError('there was no time left to ask');
+  if (left <= 0) throw new NoTimeError('no time was left to send the request');
   return left;
 }

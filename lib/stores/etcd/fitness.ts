@@ -101,7 +101,7 @@ async function checkOf(
     /alarm|space/i.test(text),
   );
   if (alarms.length > 0)
-    return { state: 'unfit', reason: `refuses the writes of a lock: ${alarms.join('; ')}`, warnings: [] };
+    return { state: 'unfit', reason: `refuses to store locks: ${alarms.join('; ')}`, warnings: [] };
   if (!answers.some(({ leader = '0' }) => leader !== '0'))
     return { state: 'unfit', reason: 'has no leader: most of its members are unreachable', warnings: [] };
   await tryToWrite(LIMIT_MS);

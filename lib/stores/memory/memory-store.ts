@@ -158,7 +158,7 @@ export class MemoryStore
       return { granted: false, ...refusal };
     }
     if (lease.keys.some((key) => this.#find(key)?.hasEnded(lease)))
-      return new Error('this lease was stored before, and has ended');
+      return new Error('this lock was stored before, and has ended');
     for (const key of ordered ? lease.keys : []) {
       const holder = this.#ahead(request, key);
       if (!holder) continue;
@@ -184,7 +184,7 @@ export class MemoryStore
     }
     if (held.every((each) => each === undefined)) return undefined;
     if (!first || held.includes(undefined))
-      return new Error('this lease was stored before, and a part of it is gone');
+      return new Error('this lock was stored before, and some of its keys are gone');
     return grantOf(
       first.token,
       held.map((each) => each?.slot),

@@ -86,7 +86,7 @@ export class PostgresStore
       undelivered: () =>
         terms.warnOnce(
           `${this.name}: no messages arrive, as behind a pooler in transaction mode, so waiters for a lock have to ` +
-            'poll; give `listenConnectionString`, a URL that does not lead to the pooler',
+            'poll; give `listenConnectionString`, a URL of PostgreSQL itself and not of the pooler',
         ),
     });
     this.#turns = new Turns({
@@ -184,7 +184,7 @@ export class PostgresStore
     } catch (error) {
       const { code = '', message } = error as { code?: string; message: string };
       if (!REFUSES_TO_WRITE.test(code)) throw error;
-      return { state: 'unfit', reason: `refuses the writes of a lock: ${message}`, warnings: [] };
+      return { state: 'unfit', reason: `refuses to store locks: ${message}`, warnings: [] };
     }
     return { state: 'voting', warnings: weakBecause(description) };
   }

@@ -74,7 +74,8 @@ export function checkPostgresOptions(options: PostgresOptions): void {
     );
   checkOptionNames('postgres', options, NAMES, (name) =>
     name === 'pool' || name === 'client'
-      ? 'The store opens its own connections: locked methods that use up a common pool would wait for themselves'
+      ? 'Give `connectionString`: the store opens its own connections, because locked methods that use up a common pool would ' +
+        'wait for themselves'
       : undefined,
   );
   const { connectionString, host, port, password, schema } = options;

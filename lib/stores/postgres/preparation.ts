@@ -43,7 +43,7 @@ export async function prepare(
   if ((await versionOf(client, schema)) >= SCHEMA_VERSION) return;
   if (!mayMake)
     throw new UnfitStoreError(
-      `has no tables for locks in the schema ${schema}, or old ones: start the application, which creates them, or run ` +
+      `has no tables for locks in the schema ${schema}, or only old tables: start the application, which creates them, or run ` +
         'the output of `npx nestjs-redlock postgres-migration`',
     );
   try {
@@ -54,7 +54,7 @@ export async function prepare(
     const { code, message } = thrown as { code?: string; message: string };
     if (code !== NOT_ALLOWED) throw asError(thrown);
     throw new UnfitStoreError(
-      `has no tables for locks in the schema ${schema}, or old ones, and its role has no right to create them (${message}): ` +
+      `has no tables for locks in the schema ${schema}, or only old tables, and its role has no right to create the tables (${message}): ` +
         'run the output of `npx nestjs-redlock postgres-migration` as a role with that right',
       { cause: thrown },
     );

@@ -133,7 +133,8 @@ export function replyOf({
     if (!others) return refused;
     return { ...refused, others: others.map(holderOf) as KeyHolder[], ...(permits ? { permits } : {}) };
   }
-  if (late !== undefined) return new NoTimeError(`was asked ${Math.ceil(late)} ms too late, and did nothing`);
+  if (late !== undefined)
+    return new NoTimeError(`got the request ${Math.ceil(late)} ms too late, and did nothing`);
   return new Error(error ?? 'gave no answer');
 }
 

@@ -186,7 +186,7 @@ export class Turns {
       const reason = lease.ended
         ? new Error('the attempt ended before the request was sent')
         : elapsedSince(since) >= limit
-          ? new NoTimeError('there was no time left to ask')
+          ? new NoTimeError('no time was left to send the request')
           : whyNotKeys(this.#stored(lease));
       if (reason) tell(reason);
       return !reason;

@@ -264,7 +264,8 @@ export class RedisStore
     const { connection } = this.#probe;
     for await (const page of this.#reader.scan(prefix)) {
       // The cursor of a SCAN is not valid on another server, nor on the same server after a restart.
-      if (connection !== this.#probe.connection) throw new Error('the connection was replaced meanwhile');
+      if (connection !== this.#probe.connection)
+        throw new Error('the connection was replaced while the locks were read');
       yield page;
     }
   }
@@ -287,7 +288,7 @@ export class RedisStore
     } catch (error) {
       if (error instanceof UnfitStoreError) return { state: 'unfit', reason: error.message, warnings: [] };
       if (!isRefusal(error)) throw error;
-      return { state: 'unfit', reason: `refuses the writes of a lock: ${error.message}`, warnings: [] };
+      return { state: 'unfit', reason: `refuses to store locks: ${error.message}`, warnings: [] };
     }
     const warnings = this.#probe.weaknesses;
     const votesIn = Math.ceil(guard - age);
@@ -389,8 +390,8 @@ export class RedisStore
       : [`${this.#channelBase}*`, '+subscribe +publish'];
     const denied = (): void =>
       this.context.warnOnce(
-        `${this.name}: its user may not subscribe to channels, so waiters have to poll; allow it ` +
-          `with ACL SETUSER <user> &${channels} ${commands}`,
+        `${this.name}: its user may not subscribe to channels, so waiters for a lock have to poll; allow the ` +
+          `channels with ACL SETUSER <user> &${channels} ${commands}`,
       );
     if (client.isCluster) return new ClusterSubscriber(client, denied);
     const [server] = mastersOf(client) as [Server];

@@ -48,7 +48,7 @@ const TTL = 60_000;
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
-const ENDED = 'this lease was stored before, and has ended';
+const ENDED = 'this lock was stored before, and has ended';
 
 let server: RedisServer;
 let redis: Redis;
@@ -555,7 +555,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
-    await expect(ask(lease)).rejects.toThrow('a part of it is gone');
+    await expect(ask(lease)).rejects.toThrow('some of its keys are gone');
     await expect(recordOf('b')).resolves.toBeNull();
   });
 

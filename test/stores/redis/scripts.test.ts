@@ -41,7 +41,7 @@ const TTL = 60_000;
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
-const ENDED = 'this lease was stored before, and has ended';
+const ENDED = 'this lock was stored before, and has ended';
 
 let server: RedisServer;
 let redis: Redis;
@@ -354,10 +354,10 @@ describe('the ACQUIRE script', () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
-    await expect(acquire(lease)).rejects.toThrow('a part of it is gone');
+    await expect(acquire(lease)).rejects.toThrow('some of its keys are gone');
     await expect(recordOf('b')).resolves.toBeNull();
     await granted(leaseFor('b'));
-    await expect(acquire(lease)).rejects.toThrow('a part of it is gone');
+    await expect(acquire(lease)).rejects.toThrow('some of its keys are gone');
   });
 
   test.each([

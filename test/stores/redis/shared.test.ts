@@ -45,7 +45,7 @@ const SHORT = 40_000;
 /** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
-const ENDED = 'this lease was stored before, and has ended';
+const ENDED = 'this lock was stored before, and has ended';
 const FOREIGN = 'the key has a value that is not a lock of this package';
 
 let server: RedisServer;
@@ -410,7 +410,7 @@ describe('readers', () => {
   });
 
   test('are rejected after the deadline, and while the data is younger than the guard (S12, S16)', async () => {
-    await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/was asked \d+ ms too late/);
+    await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/got the request \d+ ms too late/);
     await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });

@@ -88,7 +88,7 @@ begin
     if l.mode = 'exclusive' then
       if l.id = r.id then
         if not is_live or l.state <> 'held' then
-          return jsonb_build_object('error', 'this lease was stored before, and has ended');
+          return jsonb_build_object('error', 'this lock was stored before, and has ended');
         end if;
         mine := mine + 1;
         got := l.token;
@@ -98,7 +98,7 @@ begin
       select * into h from holders where key = k and id = r.id;
       if found then
         if not is_live or h.kept or h.ends <= at then
-          return jsonb_build_object('error', 'this lease was stored before, and has ended');
+          return jsonb_build_object('error', 'this lock was stored before, and has ended');
         end if;
         mine := mine + 1;
         got := h.token;
@@ -107,7 +107,7 @@ begin
       end if;
     end if;
     if l.ended = r.id then
-      return jsonb_build_object('error', 'this lease was stored before, and has ended');
+      return jsonb_build_object('error', 'this lock was stored before, and has ended');
     end if;
 
     if r.mode = 'permits' then
@@ -143,7 +143,7 @@ begin
   if mine = cardinality(r.keys) then
     return jsonb_build_object('token', got, 'slots', case when r.mode = 'permits' then given end);
   elsif mine > 0 then
-    return jsonb_build_object('error', 'this lease was stored before, and a part of it is gone');
+    return jsonb_build_object('error', 'this lock was stored before, and some of its keys are gone');
   elsif refusal is null and now_ms > r.deadline then
     return jsonb_build_object('late', now_ms - r.deadline);
   end if;
@@ -169,7 +169,7 @@ begin
     got := greatest(got, least, r.proposal);
   end if;
   if got > 9007199254740991 then
-    return jsonb_build_object('error', 'fencing token out of range: it or the clock of this server is wrong');
+    return jsonb_build_object('error', 'fencing token out of range: the token or the clock of this server is wrong');
   end if;
   for i in 1 .. cardinality(r.keys) loop
     k := r.keys[i];

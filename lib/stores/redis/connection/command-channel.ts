@@ -6,11 +6,11 @@ import { leadsTo, type MasterAddress } from './master-address.js';
 import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
 
-const SILENT = new Error('has not answered for a while; check whether it hangs');
+const SILENT = new Error('has not answered for a while; check whether the server hangs');
 
 const OLD_MASTER = new Error(
-  'the client that was passed in is still connected to a server that, according to a Sentinel, is no longer the master; give ' +
-    'the options of the client in `nodes` instead of the client, so that the library can replace the connection at once',
+  'the client in `nodes` is still connected to a former master: a Sentinel reports another server as the master; give the ' +
+    'options of the client instead of the client, so that the library can replace the connection at once',
 );
 
 const READS_DATA = new Error('LOADING the server is still reading its data into memory');
@@ -18,7 +18,7 @@ const LOADING = new Error(`${READS_DATA.message}; wait until it has finished`, {
 
 /** The error of a client that the application did not connect, or has closed. */
 export const CLOSED = new Error(
-  'the client that was passed in as `nodes` is not open; connect it before the module starts, for example with ' +
+  'the client in `nodes` is not open; connect it before the module starts, for example with ' +
     '`await client.connect()`, and close it after the module has shut down',
 );
 
@@ -197,7 +197,7 @@ export class CommandChannel {
     if (!this.#notConnected || this.#notConnected.cause !== cause) {
       const { message } = cause ?? {};
       const reason = message === undefined ? '' : ` (${message})`;
-      const advice = adviceOnConnection(message ?? '') ?? 'check that it is up and reachable';
+      const advice = adviceOnConnection(message ?? '') ?? 'check that the server is up and reachable';
       this.#notConnected = new Error(`not connected${reason}; ${advice}`, { cause });
     }
     return this.#notConnected;

@@ -6,7 +6,7 @@ import { addressOf } from '../connection/connection.js';
 import { mastersOf, type Server } from '../connection/driver.js';
 import type { StoreContext } from '../store-context.js';
 import { markerKey, probeKey } from '../lock-key.js';
-import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
+import { NO_INFO, NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
 import { type ServerReport, parseInfo } from './server-report.js';
 import { BIRTH } from '../scripts/birth.js';
 import { adviceOnKinds, PROBE_KINDS } from '../scripts/probe-kinds.js';
@@ -201,10 +201,7 @@ export class ServerProbe {
         if (this.channel.client.isCluster) return undefined;
         throw error;
       }
-      this.context.warnOnce(
-        `${this.name}: its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from ` +
-          'old data go unnoticed; allow it with ACL SETUSER <user> +info',
-      );
+      this.context.warnOnce(`${this.name}: ${NO_INFO}`);
       return undefined;
     }
   }

@@ -42,6 +42,11 @@ export function untoldBy({ mode, role }: ServerReport): string[] {
   return untold;
 }
 
+/** Warning about a server whose user may not run INFO: all checks of this file need its answer. */
+export const NO_INFO =
+  'its user may not run INFO, so the library cannot tell whether the server is a replica, is listed twice, evicts ' +
+  'keys, or has restarted from old data; allow INFO with ACL SETUSER <user> +info';
+
 /** The reason why a node does not vote if its database does not exist: its locks would be in database 0. */
 export const NO_SUCH_DATABASE =
   'it has no database of that number; give a number that exists (0 to 15, unless its setting `databases` differs)';

@@ -178,7 +178,7 @@ end
  */
 export const RAISE_MARKER = `
     if token > ${Number.MAX_SAFE_INTEGER} then
-      answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
+      answer = redis.error_reply('ERR fencing token out of range: the token or the clock of this server is wrong')
     elseif marker and token > math.max(high, clock + ${LEAD}) then
       local lifted = pcall('SET', marker, string.format('%016.0f:%016.0f', born, token))
       if lifted.err then

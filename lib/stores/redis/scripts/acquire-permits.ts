@@ -163,7 +163,7 @@ ${GIVE_UP_SLOTS}
       if kind == ${PERMITS.alone} then
         mine, token, slots[i] = mine + 1, last, tonumber(sub(record, ${PERMITS.slot.join(', ')}))
       else
-        answer = redis.error_reply('ERR this lease was stored before, and has ended')
+        answer = redis.error_reply('ERR this lock was stored before, and has ended')
       end
     elseif left > 0 and not shares then
       answer, refused = {i, record, left == math.huge and -1 or left}, i
@@ -178,7 +178,7 @@ ${CHOOSE_SLOT}
         if score and tonumber(score) > now then
           mine, token, slots[i] = mine + 1, tonumber(sub(own, 1, 16)), tonumber(sub(own, 18, 21))
         else
-          answer = redis.error_reply('ERR this lease was stored before, and has ended')
+          answer = redis.error_reply('ERR this lock was stored before, and has ended')
         end
       elseif not slot then
         answer, refused = {i, record, left}, i
@@ -223,7 +223,7 @@ ${TELL_HOLDERS}
       answer = answer .. string.format('%04.0f', slots[i])
     end
   elseif mine > 0 and not (answer and answer.err) then
-    answer, refused = redis.error_reply('ERR this lease was stored before, and a part of it is gone'), nil
+    answer, refused = redis.error_reply('ERR this lock was stored before, and some of its keys are gone'), nil
   elseif not answer and late > 0 then
     answer = {${TOO_LATE}, math.ceil(late)}
   elseif not answer and young > 0 then

@@ -125,7 +125,7 @@ for at = first, #ARGV, plain and 1 or 4 do
         elseif shared and named then
           mine, token = mine + 1, math.max(token, own and tonumber(sub(own, 1, 16)) or last)
         else
-          answer = redis.error_reply('ERR this lease was stored before, and has ended')
+          answer = redis.error_reply('ERR this lock was stored before, and has ended')
         end
       elseif left > 0 and not shared then
         answer, refused = {i, record, left == math.huge and -1 or left}, i
@@ -151,7 +151,7 @@ for at = first, #ARGV, plain and 1 or 4 do
   if mine == n then
     answer = token
   elseif mine > 0 then
-    answer = redis.error_reply('ERR this lease was stored before, and a part of it is gone')
+    answer = redis.error_reply('ERR this lock was stored before, and some of its keys are gone')
   elseif not answer and late > 0 then
     answer = {${TOO_LATE}, math.ceil(late)}
   elseif not answer and young > 0 then

@@ -107,7 +107,7 @@ for at = first, #ARGV, plain and 1 or 6 do
           if state == ${RECORD.held} and left > 0 then
             mine, token = mine + 1, last
           else
-            answer = redis.error_reply('ERR this lease was stored before, and has ended')
+            answer = redis.error_reply('ERR this lock was stored before, and has ended')
           end
         elseif left > 0 then
           answer, refused = {i, record, left == math.huge and -1 or left}, i
@@ -126,7 +126,7 @@ for at = first, #ARGV, plain and 1 or 6 do
   if mine == n then
     answer = token
   elseif mine > 0 then
-    answer = redis.error_reply('ERR this lease was stored before, and a part of it is gone')
+    answer = redis.error_reply('ERR this lock was stored before, and some of its keys are gone')
   elseif not answer and late > 0 then
     answer = {${TOO_LATE}, math.ceil(late)}
   elseif not answer and young > 0 then
@@ -247,7 +247,7 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
     const granted = grant(detail);
     return granted instanceof Error ? granted : { ...granted, nextIsFirst: remaining > 1 };
   }
-  if (code === TOO_LATE) return new NoTimeError(`was asked ${text} ms too late, and did nothing`);
+  if (code === TOO_LATE) return new NoTimeError(`got the request ${text} ms too late, and did nothing`);
   if (code === ALREADY_RAN)
     return { granted: false, ran: true, holder: { id: text, owner: ownerOfMark(text), remaining } };
   if (code === TURN_OF_ANOTHER)

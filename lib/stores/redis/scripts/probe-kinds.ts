@@ -31,6 +31,6 @@ export function adviceOnKinds(denied: unknown): string | undefined {
   const [which, rights] = [names.join(', ').toUpperCase(), names.map((name) => `+${name}`).join(' ')];
   return (
     `its user may not run ${which}, so locks with \`mode: 'shared'\` or \`permits\` fail, and waiters get no message ` +
-    `when it is their turn; allow it with ACL SETUSER <user> ${rights}`
+    `when it is their turn; allow these commands with ACL SETUSER <user> ${rights}`
   );
 }

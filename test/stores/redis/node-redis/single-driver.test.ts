@@ -31,12 +31,12 @@ describe('a node-redis client that is passed in', () => {
     client.on('error', () => undefined);
     const locks = (await startApp({}, { nodes: client }, { logger: SILENT })).get(LockService);
     await expect(locks.acquire('k', once)).rejects.toThrow(
-      'the client that was passed in as `nodes` is not open; connect it before the module starts',
+      'the client in `nodes` is not open; connect it before the module starts',
     );
     await client.connect();
     await until(async () => (await locks.tryAcquire('k').catch(() => null)) !== null);
     client.destroy();
-    await expect(locks.acquire('l', once)).rejects.toThrow('passed in as `nodes` is not open');
+    await expect(locks.acquire('l', once)).rejects.toThrow('the client in `nodes` is not open');
   });
 
   test('stays open, without listeners of the library, when the module shuts down', async () => {

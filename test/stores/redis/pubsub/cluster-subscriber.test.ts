@@ -109,7 +109,7 @@ test('a warning names the channels that the user may not use, with the keyPrefix
     owner: 'me',
   };
   const listening = node.listen(place, () => undefined);
-  await until(() => fleet.warnings.some((warning) => warning.includes('allow it')));
+  await until(() => fleet.warnings.some((warning) => warning.includes('allow the channels')));
   expect(fleet.warnings).toContainEqual(expect.stringContaining(' &app:lock:* +ssubscribe'));
   listening.stop();
   await node.close();
