@@ -97,8 +97,8 @@ interface StraightPath {
    */
   readonly marked?: boolean;
   /**
-   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record that the key had
-   * before, or false.
+   * Lua text for the end of the record, after the text of the lease (`leasePart`). It can use the local `seen`: the
+   * free record that the key had before, or false.
    */
   readonly end?: string;
   /**
@@ -121,17 +121,18 @@ interface StraightPath {
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
--- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, such as for a user
--- without the right to it: then each GET reports its own error.
+-- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, for example because the
+-- user may not run EXISTS: then each GET reports its own error.
 local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
 `;
 
 /**
- * Lua text of the straight path. It serves keys without a record, and keys whose record is free and has no waiters: the
- * usual cases. The path ends at the first held record or other exception, and the general path continues from there.
+ * Lua text of the straight path: the fast first part of an acquire script. It stores leases whose key has no record, or
+ * a free record without waiters: the usual cases. It stops at the first other lease. The rest of the script, the
+ * general path, continues from that lease.
  *
- * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument at which the general path
- * begins) and `seen` (the record of its key, if it was read).
+ * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument of the lease at which the
+ * general path begins) and `seen` (the record of the key of that lease, if the straight path has read it).
  */
 export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
   return `

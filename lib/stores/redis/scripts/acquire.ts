@@ -19,8 +19,8 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * First values in an answer of {@link ACQUIRE} about a lease that it did not store. A positive number is the position
- * of a held key.
+ * The first value of an answer about a lease that {@link ACQUIRE} did not store. If that value is positive, it is the
+ * position of a held key.
  */
 export const TOO_LATE = -1;
 export const TOO_YOUNG = -2;

@@ -1,7 +1,7 @@
 import { RECORD } from '../record.js';
 
 /**
- * Lua text for the last token in the string `record`; its value is nil or false if that string is not the record of a
+ * Lua text for the last token in the string `record`. The text yields nil or false if the string is not the record of a
  * lock (S19). The colon after the token distinguishes a record from a long number.
  */
 export function tokenOf(record: string): string {
