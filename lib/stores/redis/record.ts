@@ -20,7 +20,7 @@ export const LINGER_MS = 30_000;
  *
  * | position | field |
  * | --- | --- |
- * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` with permits |
+ * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` held with permits |
  * | 2 | `w` when a waiter is in the queue of the key, else `-` |
  * | 3-18 | the last fencing token, in decimal |
  * | 20-51 | the id of the lease |

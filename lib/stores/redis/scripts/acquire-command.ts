@@ -9,15 +9,15 @@ import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
  *
  * KEYS     the node's marker, if it has one; then the KEYS of the leases
  * ARGV[1]  three characters, each a letter or `-`:
- *          - `p` when every lease is plain: with one key and no further details, so that it has only one argument
+ *          - `p` when every lease is plain: it has one key and no further details, and so only one argument
  *          - `o` at the node that keeps the queue
  *          - `m` when KEYS begins with the marker; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
- * ARGV[2]  the life of the records in milliseconds: ttl plus linger
+ * ARGV[2]  the life of the records in milliseconds: ttl plus LINGER_MS
  * ARGV[3]  the deadline: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the
  *          answer (S16)
  * ARGV[4]  the prefix of channel names; empty on a Cluster
  * ARGV[5]  only with `m` or `c`: the guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  only with `m` or `c`: the proposed token, which each node grants unless its own next token must be larger
+ * ARGV[6]  only with `m` or `c`: the proposed token; each node grants it unless the next token of this node must be larger
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;

@@ -76,8 +76,9 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *          - 1 for exactly the slots that follow; 0 for the next free slot of each key, counted from the slots that follow; empty
  *            for the next free slot, counted from the slot in the lease's part of the record
  *          - for each key a slot; nothing if the argument before is empty
- * Returns  if every lease took the straight path, the clock as in ACQUIRE: each lease then has the slot that it requested. Else
- *          an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
+ * Returns  if the straight path (acquire-command.ts) stored every lease, the clock as in ACQUIRE: each lease then has the slot
+ *          that it requested. Else an answer for each lease, and then the time in microseconds on this server's clock. An
+ *          answer is one of
  *          a string                           stored: 16 digits of the token, and 4 of the slot of each key. A list of both
  *                                             would take the client 1 us more
  *          {0, that string, waiting, most}    stored; waiting is as in ACQUIRE, or 0 without waiters; most is the largest number
@@ -87,7 +88,7 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *                                             all slots of the i-th key are taken: the ten holders that end first, or the holder
  *                                             of the exactly requested slot, each with the milliseconds left; most is the
  *                                             largest number of permits that any lease of the phase asked for
- *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, lasts for these milliseconds more
+ *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, excludes the lease for these milliseconds more
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
 export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}header = header + 1

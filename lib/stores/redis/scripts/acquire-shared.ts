@@ -40,10 +40,10 @@ const COUNTS = [4, 3] as const;
  * token. A reader that joins gets the token of the phase, also when the client proposes another token (S21). On every
  * node the mark of an earlier waiter in another mode excludes a new reader (S22).
  *
- * While readers hold the lock, only such marks keep the order, not the queue: a mark expires when its waiter dies, and
- * an entry in the queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another
- * mode. A reader that begins a phase sets the mark for the first waiter in another mode. That waiter could not set a
- * mark before.
+ * While readers hold the lock, only the marks of waiters keep the order, not the queue: a mark expires when its waiter
+ * dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an earlier waiter
+ * in another mode. A reader that begins a phase sets the mark for the first waiter in another mode. That waiter could
+ * not set a mark before.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues

@@ -11,7 +11,7 @@ import { script } from './script.js';
  * record then names this reader.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
- * ARGV[1]  ttl plus linger in milliseconds
+ * ARGV[1]  ttl plus LINGER_MS in milliseconds
  * ARGV     for each lease its id and n
  * Returns  as {@link EXTEND}
  *
