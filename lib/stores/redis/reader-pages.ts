@@ -11,8 +11,8 @@ export class ReaderPages {
   }
 
   /**
-   * The readers, sorted by the end of their leases, the earliest end first. The list includes readers whose end has
-   * passed: such a lease may have been extended after its page was read.
+   * The readers, sorted by the end of their leases, the earliest end first. The list also has the readers whose end has
+   * passed, because their leases may have been extended after the page was read.
    */
   get holders(): KeyHolder[] {
     return [...this.#found.values()]

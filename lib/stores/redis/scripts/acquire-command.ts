@@ -102,8 +102,8 @@ interface StraightPath {
    */
   readonly end?: string;
   /**
-   * Lua text for the answer to a lease that took the straight path, when a later lease of the command did not. It can
-   * use `i`, the position of the lease in the command.
+   * Lua text for the answer to a lease that the straight path stored, when it did not store a later lease of the
+   * command. It can use `i`, the position of the lease in the command.
    */
   readonly answer?: string;
 }

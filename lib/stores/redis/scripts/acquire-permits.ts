@@ -58,9 +58,9 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  * shared or have permits. A lease of several keys has one token for all its slots.
  *
  * Order: a lease is refused if there are at least as many earlier waiters for permits as free slots. While permits are
- * held, only the mark of a waiter in another mode excludes later callers (S22), not its entry in the queue: a mark
- * expires when the process of its waiter dies, and an entry in the queue does not. The lease that begins a phase sets
- * the mark for the first waiter in another mode.
+ * held, a waiter in another mode excludes later callers with its mark (S22), not with its entry in the queue. The
+ * reason: a mark expires when the process of its waiter dies, and an entry in the queue does not. The lease that begins
+ * a phase sets the mark for the first waiter in another mode.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues

@@ -197,7 +197,8 @@ export const passTurn = (outcome: number): string => `
 `;
 
 /**
- * Removes a waiter that was granted the lock from the queues of its keys, and deletes its marks.
+ * Removes a waiter from the queues of its keys after the waiter was granted the lock. Also deletes the marks of the
+ * waiter.
  *
  * Needs the locals `call`, `waits` (the positions of the keys with waiters, or nil), `ordered`, `answer`, `waiter`,
  * `queues` and `marks` (the number of KEYS before the queues and before the marks) and `others`. Sets each value in

@@ -10,7 +10,7 @@ import { script } from './script.js';
 
 /**
  * Frees the slots of each lease, and no slots of other leases (S7). With `minHold` the slots stay taken for some time.
- * For each of these slots, tells the first waiter when it can try. When no holder is left, the record stays for
+ * For each freed or kept slot, tells the first waiter when it can try. When no holder is left, the record stays for
  * `LINGER_MS`, with its token.
  *
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
