@@ -10,13 +10,16 @@ import type { RedisNode } from './redis-node.js';
 import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './scripts/acquire.js';
 import { type ModeScripts, scriptsFor } from './scripts/mode-scripts.js';
 
-/** Milliseconds after a failed acquisition for which the node is not used as the queue node. */
+/**
+ * Milliseconds after a failed acquisition during which `isUnfit` is `true`. If there are several nodes, another node
+ * then keeps the queue of waiters.
+ */
 const UNFIT_FOR_MS = 1_000;
 
 /**
- * Longest time until the deadline of an acquisition, in milliseconds. If a command arrives twice, the lease's record
- * makes the node refuse the second copy. So the deadline of that copy must pass before the record expires, even if the
- * server's clock was set back in between (S16).
+ * Longest time until the deadline of an acquisition, in milliseconds. If the same command arrives again after its lease
+ * has ended, the node refuses it because of the lease's record. So the deadline of the command must pass before the
+ * record expires, even if the server's clock is set back in between (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
@@ -127,8 +130,8 @@ class AcquireBatch {
   }
 
   /**
-   * Sends the requests. All requests of one command have the same kind of lock, ttl, time limit and guard, and all or
-   * none of them are plain (`isPlain`). Usually one command is enough.
+   * Sends the requests. All requests of one command have the same kind of lock, the same ttl, the same time limit and
+   * the same restart guard. All or none of them are plain (`isPlain`). Usually one command is enough.
    */
   #ask(indexes: readonly number[], again: boolean): void {
     const { isCluster } = this.acquisitions.node;
@@ -192,7 +195,8 @@ class AcquireBatch {
       marker,
       deadline: Math.ceil((probe.clock.now() ?? 0) + left),
       // A server that restarted from old data still has its old marker, so the marker does not show the restart. While
-      // the server's uptime is shorter than the guard, send a guard for which no marker is old enough.
+      // the server's uptime is shorter than the time of the restart guard, send a time for which no marker is old
+      // enough.
       guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,
     });
   }
@@ -224,8 +228,8 @@ class AcquireBatch {
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
-    // Send each request alone. The error may concern the keys of one lease only. Or the server did not know the script,
-    // and the text of the script was not sent because some leases have ended.
+    // Send each request in its own command. The error may concern the keys of one lease only. Or the server did not
+    // know the script, and the text of the script was not sent because some leases have ended.
     const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);

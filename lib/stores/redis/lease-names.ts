@@ -8,12 +8,14 @@ interface OfLease {
 }
 
 /**
- * Lists the Redis keys of leases in the order that the scripts expect. For each lease the list has the first kind of
- * Redis key (`NameOf`) for all its locked keys, then the second kind for all of them, and so on.
+ * Lists the Redis keys of leases in the order that the scripts expect. Each `NameOf` makes one kind of Redis key. For
+ * each lease the list has the first kind for all keys of the lease, then the second kind for all keys of the lease, and
+ * so on.
  *
- * Keeps the last list, because all nodes of a module are asked for the same leases, one after the other. A shared lock
+ * Keeps the last list, because a module asks all its nodes for the same leases, one node after the other. A shared lock
  * or a permit has four or five Redis keys on each node. With 64 requests in flight on five nodes, the kept list saves 3
- * of 35 us of client CPU for a permit (bench: kinds). For a shared lock it saves 4 of 25 kB of objects (`--trace-gc`).
+ * of the 35 us of CPU time that the client takes for a permit (bench: kinds). For a shared lock it saves 4 of 25 kB of
+ * objects (`--trace-gc`).
  */
 export class LeaseNames {
   #leases: readonly Lease[] = [];

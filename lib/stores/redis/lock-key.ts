@@ -10,7 +10,7 @@ export function recordKey(prefix: string, key: string): string {
 
 /**
  * The Redis key for a schedule, which stores the last tick that has run. Its name contains the first key of the lock,
- * so that on a Cluster both are in one hash slot.
+ * so that on a Cluster this Redis key and the record of the lock are in one hash slot.
  */
 export function tickKey(
   prefix: string,
@@ -26,13 +26,14 @@ export function queueKey(prefix: string, key: string): string {
 }
 
 /**
- * The Redis key of the sorted set of holders, for a lock that admits several. The scores are the ends of their leases.
+ * The Redis key of the sorted set of holders, for a lock that admits several holders. The score of a holder is the end
+ * of its lease.
  */
 export function holdersKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:h`;
 }
 
-/** The Redis key of the hash with the details of each holder, for a lock that admits several. */
+/** The Redis key of the hash with the details of each holder, for a lock that admits several holders. */
 export function detailsKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:s`;
 }
@@ -46,15 +47,15 @@ export function markKey(prefix: string, key: string): string {
 
 /**
  * The prefix of the channels that wake waiters. A Cluster does not use this prefix: there the name of a channel begins
- * with the Redis key of a queue, so that both are in one hash slot.
+ * with the Redis key of a queue, so that the channel and the queue are in one hash slot.
  */
 export function channelBase(prefix: string): string {
   return `${prefix}wake:`;
 }
 
 /**
- * The channel that wakes the waiters of a process. One channel serves all keys. On a Cluster each key has its own
- * channel, in the hash slot of the key's queue.
+ * The channel that wakes the waiters of a process. Without a Cluster one channel serves all keys. On a Cluster each key
+ * has its own channel, in the hash slot of the key's queue.
  */
 export function wakeChannel(prefix: string, inCluster: boolean, key: string, process: string): string {
   return inCluster ? `${queueKey(prefix, key)}:${process}` : `${channelBase(prefix)}${process}`;

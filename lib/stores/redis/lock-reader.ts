@@ -8,8 +8,8 @@ import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
 import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
- * Number of Redis keys that one SCAN visits, with and without locks. The SCAN takes about a quarter of a millisecond of
- * server time, and the command that then reads the locks takes no more than that.
+ * Number of Redis keys that one SCAN visits, including keys that are not locks. The SCAN takes about a quarter of a
+ * millisecond of server time, and the command that then reads the locks takes no more than that.
  */
 const SCAN_COUNT = 500;
 

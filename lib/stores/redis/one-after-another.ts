@@ -1,7 +1,7 @@
 /**
  * Sends the commands about one subject one after the other: each command waits for the answer to the command before it.
  * If the server does not know the script of a command, the command is sent a second time. Without this order, a later
- * command could overtake it.
+ * command could overtake the repeated command.
  */
 export class OneAfterAnother {
   /** The last unanswered command about each subject. */

@@ -11,8 +11,8 @@ export class ReaderPages {
   }
 
   /**
-   * The readers, the first to end first. A reader whose end has passed is included, because its lease may have been
-   * extended after it was read.
+   * The readers, sorted by the end of their leases, the earliest end first. The list also has the readers whose end has
+   * passed, because their leases may have been extended after the page was read.
    */
   get holders(): KeyHolder[] {
     return [...this.#found.values()]

@@ -7,8 +7,8 @@ import { ID_LENGTH } from '../../core/lease.js';
 
 /**
  * Milliseconds that a record is kept after its lock was released or has expired: the linger. The node must remember the
- * last token of the key for that time. Afterwards the clock alone makes later tokens larger, unless the clock was set
- * back by that time or more.
+ * last token of the key during the linger. Afterwards the clock alone makes later tokens larger, unless the clock was
+ * set back by at least the linger.
  *
  * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */
@@ -20,7 +20,7 @@ export const LINGER_MS = 30_000;
  *
  * | position | field |
  * | --- | --- |
- * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` with permits |
+ * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` held with permits |
  * | 2 | `w` when a waiter is in the queue of the key, else `-` |
  * | 3-18 | the last fencing token, in decimal |
  * | 20-51 | the id of the lease |
@@ -30,10 +30,10 @@ export const LINGER_MS = 30_000;
  *
  * A lock is held while its record is not free and expires in more than {@link LINGER_MS}.
  *
- * With several holders, the record has the id, time, owner and expiry of the holder whose lease ends last. Its token is
- * the largest token of the permits. For readers it is the token of the present phase, which lasts from the first reader
- * to the end of the last. So an exclusive caller reads only the record. scripts/permits.ts describes the additional
- * fields of permits.
+ * With several holders, the record has the id, time, owner and expiry of the holder whose lease ends last. For permits,
+ * the token in the record is the largest token of all permits. For readers, it is the token of the present phase. A
+ * phase lasts from the first reader until the lease of the last reader ends. So for an exclusive caller, a script reads
+ * only the record. scripts/permits.ts describes the additional fields of permits.
  *
  * A single reader needs only the record. Further readers are in two other keys, which live longer than the record. If
  * the record has no `+`, these two keys are remains of an earlier phase, and the scripts ignore them.
@@ -41,14 +41,15 @@ export const LINGER_MS = 30_000;
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;
  * - `:s`, a hash: for each id the token in 16 digits, a colon, the time of the request in 13 digits, a colon, and the
- *   owner. The reader in the record has an entry only if its token differs from the record's.
+ *   owner. The reader that the record names has an entry in the hash only if its token differs from the token in the
+ *   record.
  */
 export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 
-/** The length of the random name of a process, with which the name of a waiter begins. */
+/** The length of the random name of a process. The name of a waiter begins with the name of its process. */
 export const PROCESS_LENGTH = 16;
 
-/** The letter for a waiter's mode, which follows the name of the process in a waiter's name. */
+/** The letter for the mode of a waiter. In the name of the waiter, it follows the name of the process. */
 const LETTER: Readonly<Record<LockMode, string>> = { exclusive: 'x', shared: 's', permits: 'p' };
 
 const MODES = Object.keys(LETTER) as LockMode[];
@@ -85,7 +86,8 @@ export const RECORD = {
 } as const;
 
 /**
- * The part of a record that the client writes: id, time and owner. The script puts state and token before it.
+ * The part of a record that the client writes: id, time and owner. The script puts the state and the token before this
+ * part.
  *
  * @param fields - the additional fields of the mode, before the owner
  */

@@ -144,8 +144,8 @@ export class RedisStore
   }
 
   /**
-   * Adds the listeners to the client. `connect` calls this method, and the constructor does not: if the application
-   * failed to start before `connect`, nobody would remove the listeners from the application's client.
+   * Adds the listeners to the client. Only `connect` calls this method, not the constructor: if the application failed
+   * to start before `connect`, nobody would remove the listeners from the application's client.
    */
   #listen(): void {
     if (this.#isListening) return;
@@ -201,7 +201,7 @@ export class RedisStore
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
     // The client is connected to the old master of a fail-over. The new master does not get these extensions, so the
-    // locks expire there, perhaps before their validity ends here. So report at once that they are lost.
+    // locks expire there, perhaps before their validity ends here. So report at once that the locks are lost.
     if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
     const [lease] = leases;
     if (!lease) return;
@@ -338,8 +338,8 @@ export class RedisStore
   }
 
   /**
-   * Sends commands about a waiter in order. Otherwise a mark could be set after its waiter has left, and refuse other
-   * callers without need.
+   * Sends commands about a waiter in order. Otherwise a mark could be set after its waiter has left, and would then
+   * exclude other callers without need.
    */
   #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<unknown> {
     return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));
@@ -364,7 +364,7 @@ export class RedisStore
 
   /**
    * The prefix of the channels. On a Cluster a script makes the channel's name from a key, to which the client has
-   * added its `keyPrefix`, so the prefix contains that, too.
+   * added its `keyPrefix`. So the prefix of the channels contains this `keyPrefix`, too.
    */
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;

@@ -161,8 +161,8 @@ export class CommandChannel {
   };
 
   /**
-   * Asks a server if it still loads its data. During that time the client is connected but not ready, and gives no
-   * reason.
+   * Asks a server if it still loads its data. While the server loads, the client is connected but not ready, and gives
+   * no reason.
    */
   #askWhetherLoading(client: Redis): void {
     if (client.status !== 'connect') return;

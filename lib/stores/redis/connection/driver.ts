@@ -44,9 +44,9 @@ export interface Server {
 }
 
 /**
- * The methods that a store needs of a client. A client of ioredis or iovalkey already has them, and an adapter would
- * only cost time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and `close`
- * for a connection, and `refresh` for the masters of a Cluster.
+ * The methods of a client that a store needs. A client of ioredis or iovalkey already has these methods, so an adapter
+ * would only cost time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and
+ * `close` for a connection, and `refresh` for the masters of a Cluster.
  */
 export interface Driver extends Emitter {
   /** `ready` when commands are written immediately; `wait` before the first connect; `end` after it was closed. */
@@ -60,7 +60,7 @@ export interface Driver extends Emitter {
   connect(): Promise<unknown>;
   disconnect(): void;
 
-  /** The masters, if the driver is not a server itself. */
+  /** Lists the masters. Only a driver that is not itself a {@link Server} has this method. */
   nodes?(role: 'master'): readonly Server[];
   /** The address in logs and errors, if it differs from the address in the options. */
   readonly address?: string;

@@ -26,7 +26,7 @@ interface Sentinel {
  *
  * All Sentinels are asked: they learn of the fail-over at different times, and the client may have asked a Sentinel
  * that did not know of it yet. The watch reacts only when a Sentinel changes its answer. A Sentinel without contact to
- * the other Sentinels names the old master for ever, and must not end each new connection.
+ * the other Sentinels names the old master for ever. Its answer must not end each new connection.
  *
  * The `failoverDetector` of ioredis waits for the message `+switch-master`. The detector misses a message that is sent
  * while it is not connected. A message that arrives while the client connects ends the client for good (seen with
@@ -64,7 +64,7 @@ export class MasterWatch {
   #open(address: SentinelAddress): Sentinel {
     const client = openClient(optionsFor(this.client.options, address));
     const sentinel: Sentinel = { client, channel: new CommandChannel(client, true), said: undefined };
-    // Later answers of the Sentinel are compared with the first one, so ask now.
+    // The watch reacts when an answer of the Sentinel differs from the answer before. So ask for the first answer now.
     client.on('ready', () => this.#ask(sentinel));
     sentinel.channel.open().catch(() => undefined);
     return sentinel;
@@ -114,7 +114,7 @@ export class MasterWatch {
    * address of its server. A failed lookup is repeated at the next tick of the timer.
    */
   async #resolve(master: ServerAddress): Promise<void> {
-    // A slow resolver must not get a second question every half second.
+    // A slow resolver must not get another question every half second.
     if (this.#isResolving) return;
     this.#isResolving = true;
     const found = await lookup(master.host, { all: true }).catch(() => undefined);

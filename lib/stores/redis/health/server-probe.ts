@@ -132,7 +132,7 @@ export class ServerProbe {
       );
     }
     await this.#inspectServers();
-    // Set the marker, whose absence will show a loss of data (S12).
+    // Set the marker. If the marker is missing at a later check, the server has lost its data (S12).
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
     const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
     await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
@@ -215,7 +215,7 @@ export class ServerProbe {
     for (const { which, report } of known) {
       this.#uptime = { least: report.uptime, at: performance.now() };
       // The client of a Cluster itself finds the masters, so their mode and role need no check. The check that no other
-      // node has the same server is still needed.
+      // node is the same server is still needed.
       const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
       // Some servers that speak the Redis protocol have no run id.
       const unsafe = unsafeBecause(fit, report.runId === '' ? undefined : runIds.get(report.runId));

@@ -1,6 +1,6 @@
 /** The fields of a server's INFO that matter for locks. */
 export interface ServerReport {
-  /** Id of this run of this server: each start of a server has another id. Empty if not reported. */
+  /** The id of this run of the server: each start of a server gets a new id. Empty if not reported. */
   readonly runId: string;
   /** `undefined` if not reported. */
   readonly mode: 'standalone' | 'cluster' | 'sentinel' | undefined;

@@ -4,7 +4,7 @@ import { PLAINLY, type SentinelClient } from './client-types.js';
 import { NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisServer } from './node-redis-server.js';
 
-/** Milliseconds between two checks of whether the copy of the client is connected. */
+/** Milliseconds between two checks whether the copy of the client (see {@link SentinelDriver}) is connected. */
 const LOOK_MS = 50;
 
 /**
@@ -164,8 +164,8 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   readonly #channels = new Set<string>();
   /**
    * Channels that the server has confirmed on this connection. A channel is not added earlier: if the master dies
-   * during a subscription, that subscription never settles. The client goes on connecting to that master, beside its
-   * connection to the new one (seen with 6.3).
+   * during a subscription, that subscription never settles. The client continues to connect to the dead master, in
+   * addition to its connection to the new master (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;
@@ -181,7 +181,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
 
   /**
    * A substitute for the socket. `destroy` cannot end the connection, but reports that messages have stopped. When the
-   * present heartbeat has settled, it reports that messages arrive again.
+   * present heartbeat has settled, `destroy` reports that messages arrive again.
    */
   get stream(): MessageConnection['stream'] {
     return {

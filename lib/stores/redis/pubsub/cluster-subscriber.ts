@@ -6,7 +6,7 @@ import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
 /**
  * Receives messages from a Cluster with sharded pub/sub: a channel belongs to the server that has the hash slot of its
- * name. While no messages of a channel arrive, waiters poll.
+ * name. While a channel has no working subscription, its waiters poll.
  *
  * Opens its own connections and does not use the sharded subscriber of ioredis. That subscriber connects again after it
  * was closed. It also never gets an answer to a subscription at the wrong server (both seen with 5.11).

@@ -21,7 +21,7 @@ interface Channel {
 /** A listener for the messages of a channel. */
 export interface Listener {
   readonly message: (text: string) => void;
-  /** Called when messages begin to arrive, and when they stop. */
+  /** Called with `true` when the subscription begins to work, and with `false` when it stops working. */
   readonly ready: (ready: boolean) => void;
 }
 
@@ -47,7 +47,7 @@ export class Subscriber {
     private readonly denied: () => void,
   ) {}
 
-  /** `true` if messages of every channel already arrive. */
+  /** `true` if there are channels, and the subscription to each of them works. */
   get subscribed(): boolean {
     for (const { ready } of this.#channels.values()) if (!ready) return false;
     return this.#channels.size > 0;
@@ -194,7 +194,8 @@ function setReady(channel: Channel, ready: boolean): void {
 }
 
 /**
- * Makes a connection for messages to the server, or to another server of its Cluster, with the settings of the client.
+ * Makes a connection for messages to the server, or to another server of its Cluster. The connection has the settings
+ * of the client that is connected to the server.
  */
 export function copyForMessages(server: Server, at?: ServerAddress): MessageConnection {
   if (server.messages) return server.messages(at);

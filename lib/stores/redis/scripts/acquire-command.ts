@@ -9,15 +9,15 @@ import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
  *
  * KEYS     the node's marker, if it has one; then the KEYS of the leases
  * ARGV[1]  three characters, each a letter or `-`:
- *          - `p` when every lease is plain: with one key and no further details, so that it has only one argument
+ *          - `p` when every lease is plain: it has one key and no further details, and so only one argument
  *          - `o` at the node that keeps the queue
  *          - `m` when KEYS begins with the marker; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
- * ARGV[2]  the life of the records in milliseconds: ttl plus linger
+ * ARGV[2]  the life of the records in milliseconds: ttl plus LINGER_MS
  * ARGV[3]  the deadline: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the
  *          answer (S16)
  * ARGV[4]  the prefix of channel names; empty on a Cluster
  * ARGV[5]  only with `m` or `c`: the guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  only with `m` or `c`: the proposed token, which each node grants unless its own next token must be larger
+ * ARGV[6]  only with `m` or `c`: the proposed token; each node grants it unless the next token of this node must be larger
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;
@@ -97,13 +97,13 @@ interface StraightPath {
    */
   readonly marked?: boolean;
   /**
-   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record that the key had
-   * before, or false.
+   * Lua text for the end of the record, after the text of the lease (`leasePart`). It can use the local `seen`: the
+   * free record that the key had before, or false.
    */
   readonly end?: string;
   /**
-   * Lua text for the answer to a lease that took the straight path, when a later lease of the command did not. It can
-   * use `i`, the position of the lease in the command.
+   * Lua text for the answer to a lease that the straight path stored, when it did not store a later lease of the
+   * command. It can use `i`, the position of the lease in the command.
    */
   readonly answer?: string;
 }
@@ -121,17 +121,18 @@ interface StraightPath {
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
--- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, such as for a user
--- without the right to it: then each GET reports its own error.
+-- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, for example because the
+-- user may not run EXISTS: then each GET reports its own error.
 local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
 `;
 
 /**
- * Lua text of the straight path. It serves keys without a record, and keys whose record is free and has no waiters: the
- * usual cases. The path ends at the first held record or other exception, and the general path continues from there.
+ * Lua text of the straight path: the fast first part of an acquire script. It stores leases whose key has no record, or
+ * a free record without waiters: the usual cases. It stops at the first other lease. The rest of the script, the
+ * general path, continues from that lease.
  *
- * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument at which the general path
- * begins) and `seen` (the record of its key, if it was read).
+ * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument of the lease at which the
+ * general path begins) and `seen` (the record of the key of that lease, if the straight path has read it).
  */
 export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
   return `

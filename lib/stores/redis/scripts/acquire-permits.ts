@@ -54,13 +54,13 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *
  * A slot behaves like a separate lock with its own sequence of tokens (S20). The next token of a slot is larger than
  * its last token and than the floor of the phase; grants of other slots do not raise it. The record has the largest
- * token of all slots. The next phase begins above that token, whether it is exclusive, shared or again of permits. A
- * lease of several keys has one token for all its slots.
+ * token of all slots. Every token of the next phase is larger than that token, whether the next holders are exclusive,
+ * shared or have permits. A lease of several keys has one token for all its slots.
  *
  * Order: a lease is refused if there are at least as many earlier waiters for permits as free slots. While permits are
- * held, a waiter in another mode excludes later callers only by its mark (S22): a mark expires when the process of its
- * waiter dies, and an entry in the queue does not. The lease that begins a phase sets the mark for the first waiter in
- * another mode.
+ * held, a waiter in another mode excludes later callers with its mark (S22), not with its entry in the queue. The
+ * reason: a mark expires when the process of its waiter dies, and an entry in the queue does not. The lease that begins
+ * a phase sets the mark for the first waiter in another mode.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
@@ -76,8 +76,9 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *          - 1 for exactly the slots that follow; 0 for the next free slot of each key, counted from the slots that follow; empty
  *            for the next free slot, counted from the slot in the lease's part of the record
  *          - for each key a slot; nothing if the argument before is empty
- * Returns  if every lease took the straight path, the clock as in ACQUIRE: each lease then has the slot that it requested. Else
- *          an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
+ * Returns  if the straight path (acquire-command.ts) stored every lease, the clock as in ACQUIRE: each lease then has the slot
+ *          that it requested. Else an answer for each lease, and then the time in microseconds on this server's clock. An
+ *          answer is one of
  *          a string                           stored: 16 digits of the token, and 4 of the slot of each key. A list of both
  *                                             would take the client 1 us more
  *          {0, that string, waiting, most}    stored; waiting is as in ACQUIRE, or 0 without waiters; most is the largest number
@@ -87,7 +88,7 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *                                             all slots of the i-th key are taken: the ten holders that end first, or the holder
  *                                             of the exactly requested slot, each with the milliseconds left; most is the
  *                                             largest number of permits that any lease of the phase asked for
- *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, lasts for these milliseconds more
+ *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, excludes the lease for these milliseconds more
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
 export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}header = header + 1
@@ -137,7 +138,7 @@ ${GIVE_UP_SLOTS}
       end
       if state == ${RECORD.permits} then
         ${COUNT_OF_RECORD}
-        -- The holders have their own ends, so a record without an expiry does not mean that the lock is held for ever.
+        -- Each holder has its own end, so a record without an expiry does not mean that the lock is held for ever.
         left = left == math.huge and 1e12 or left
       end
       if not last or not held then
@@ -199,7 +200,7 @@ ${TELL_HOLDERS}
         elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.permits}
           and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
           answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
-          -- Do not queue the waiter without a record: later commands would not know that a queue exists.
+          -- If there is no record, do not queue the waiter: later commands would not know that a queue exists.
           refused = record and i
         else
           floor = shares and tonumber(sub(record, ${PERMITS.floor})) or last
@@ -332,18 +333,19 @@ function inDigits(slot: number): string {
 
 type Grant = Extract<AcquireReply, { granted: true }>;
 
-/** The slot of the first holder, if the request names no slot. */
+/** The slot of a lease that the straight path stored, if its request names no slot. */
 const FIRST = [0];
 
 /**
- * Reads the answer about one lease, as {@link readAcquireReply} does, with the slots of a grant, or the holders of a
- * lock whose permits are all taken.
+ * Reads the answer about one lease, as {@link readAcquireReply} does. Also reads the slots of a granted lease, and the
+ * holders of a lock whose permits are all taken.
  *
  * @param wish - the requested slots
  */
 export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
   if (answer instanceof Error) return answer;
-  // On the straight path all leases have the same token, and each lease has the slot that it requested.
+  // A number means that the straight path stored every lease. All leases then have the same token, and each lease has
+  // the slot that it requested.
   if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
   if (!Array.isArray(answer)) return grantIn(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];

@@ -36,13 +36,14 @@ const COUNTS = [4, 3] as const;
  * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. All else is as in
  * {@link ACQUIRE}.
  *
- * A phase lasts from the first reader to the end of the last. The first reader of a phase gets a new token. A reader
- * that joins gets the token of the phase, also when the client proposes another one (S21). On every node the mark of an
- * earlier waiter in another mode excludes the reader (S22).
+ * A phase lasts from the first reader until the lease of the last reader ends. The first reader of a phase gets a new
+ * token. A reader that joins gets the token of the phase, also when the client proposes another token (S21). On every
+ * node the mark of an earlier waiter in another mode excludes a new reader (S22).
  *
- * While readers hold the lock, only that mark keeps the order: a mark expires when its waiter dies, and an entry in the
- * queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another mode. A reader
- * that begins a phase sets the mark for the first waiter in another mode. That waiter could not set a mark before.
+ * While readers hold the lock, only the marks of waiters keep the order, not the queue: a mark expires when its waiter
+ * dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an earlier waiter
+ * in another mode. A reader that begins a phase sets the mark for the first waiter in another mode. That waiter could
+ * not set a mark before.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
@@ -130,7 +131,7 @@ for at = first, #ARGV, plain and 1 or 4 do
       elseif left > 0 and not shared then
         answer, refused = {i, record, left == math.huge and -1 or left}, i
       elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.shared} and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
-        -- Do not queue the waiter without a record: later commands would not know that a queue exists.
+        -- If there is no record, do not queue the waiter: later commands would not know that a queue exists.
         answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
         refused = record and i
       else
@@ -210,8 +211,8 @@ ${ADD_TO_QUEUE}
           local ends = (isLast or left == math.huge) and now + life or now + left + ${LINGER_MS}
           local ended = beside and left ~= math.huge and now + left + ${LINGER_MS} or 0
           ${KEEP_READERS}
-          -- Remove expired readers only when the expiry of the set is renewed. If all readers have one ttl, that is
-          -- every ${ROUND_MS / 1_000} s.
+          -- Remove expired readers only when the expiry of the set is renewed. If all readers have the same ttl, that
+          -- is every ${ROUND_MS / 1_000} s.
           if beside and (renewed or left > ttl + ${ROUND_MS}) then
             local gone = call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
             if #gone > 0 then

@@ -19,8 +19,8 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * First values in an answer of {@link ACQUIRE} about a lease that it did not store. A positive number is the position
- * of a held key.
+ * The first value of an answer about a lease that {@link ACQUIRE} did not store. If that value is positive, it is the
+ * position of a held key.
  */
 export const TOO_LATE = -1;
 export const TOO_YOUNG = -2;
@@ -42,17 +42,19 @@ export const TURN_OF_ANOTHER = -4;
  *          - milliseconds that this waiter has waited
  *          - milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
  *            empty for none
- * Returns  if every lease took the straight path, only the clock of this server, in the form of a token: each lease then has
- *          that token or the proposed one, whichever is larger. Else an answer for each lease, and then the time in
- *          microseconds on this server's clock. An answer is one of
+ * Returns  if the straight path (acquire-command.ts) stored every lease, only the clock of this server, in the form of a token:
+ *          each lease then has that token or the proposed token, whichever is larger. Else an answer for each lease, and then
+ *          the time in microseconds on this server's clock. An answer is one of
  *          token                       stored
  *          {0, token, waiting}         stored, and there are waiters; waiting is 2 if the next waiter of the process is the first
- *                                      of them, else 1
+ *                                      of all these waiters, else 1
  *          {i, record, pttl}           the i-th key is held by another lease for pttl milliseconds more; -1 for ever
  *          {-1, milliseconds late}     the deadline had passed (S16)
  *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
- *          {-3, value, pttl}           the tick or a later one has run: the value of its key, which lasts pttl milliseconds more
- *          {-4, waiter, milliseconds}  the lock is free, but the turn of that waiter lasts for these milliseconds more
+ *          {-3, value, pttl}           the tick or a later tick has run: the value of the tick's key, which lasts pttl
+ *                                      milliseconds more
+ *          {-4, waiter, milliseconds}  the lock is free, but the turn of that waiter excludes the lease for these milliseconds
+ *                                      more
  *          an error
  *
  * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,

@@ -1,8 +1,8 @@
 import { script } from './script.js';
 
 /**
- * Runs once on each new connection: reads the server's clock, and sets a missing marker to the time of this first
- * contact. A server that loses its data loses the marker, too (S12).
+ * Reads the server's clock, and sets a missing marker to the time of this first contact. Runs on each new connection,
+ * and in `RedisStore.check`. A server that loses its data loses the marker, too (S12).
  *
  * KEYS     the marker, or none
  * Returns  microseconds since 1970 on this server's clock, and the milliseconds since 1970 at the first contact, or -1 without a

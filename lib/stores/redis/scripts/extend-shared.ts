@@ -8,10 +8,10 @@ import { script } from './script.js';
 /**
  * Extends each lease of a reader that holds all its keys: it then ends no earlier than one ttl from now. The ends of
  * other readers stay (S23). The record names the reader that ends last. If the extended reader now ends last, the
- * record names it instead of the former one.
+ * record then names this reader.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
- * ARGV[1]  ttl plus linger in milliseconds
+ * ARGV[1]  ttl plus LINGER_MS in milliseconds
  * ARGV     for each lease its id and n
  * Returns  as {@link EXTEND}
  *

@@ -5,11 +5,11 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Extends each lease that holds all its keys: its records then live for at least the ttl plus the linger. The result
- * for one lease does not affect the others; a key of another type counts as not held.
+ * Extends each lease that holds all its keys: its records then live for at least the ttl plus {@link LINGER_MS}. The
+ * result for one lease does not affect the other leases. A key of another type counts as not held.
  *
  * KEYS     for each lease its n records
- * ARGV[1]  ttl plus linger in milliseconds
+ * ARGV[1]  ttl plus LINGER_MS in milliseconds
  * ARGV     for each lease its id and n
  * Returns  a string with 1 for each lease whose records all hold it, and 0 for each other
  *

@@ -9,8 +9,8 @@ import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
  * Removes a waiter from the queues of its keys, and deletes its marks. Then begins the turn of the next waiter if the
- * lock is free, or if that waiter can join the holders. A reader can join after the removal of a waiter in another
- * mode, and a waiter for permits while a permit is free.
+ * lock is free, or if that waiter can join the holders. After the removal of a waiter in another mode, a waiting reader
+ * can join the readers. A waiter for permits can join while a permit is free.
  *
  * KEYS     n records, their n queues, n marks and n sets of holders
  * ARGV[1]  the name of the waiter

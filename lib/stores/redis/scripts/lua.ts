@@ -1,8 +1,8 @@
 import { RECORD } from '../record.js';
 
 /**
- * Lua text for the last token in the string `record`; its value is nil or false if that string is not the record of a
- * lock (S19). The colon after the token distinguishes a record from a long number.
+ * Lua text for the last token in the string `record`. This Lua text yields nil or false if the string is not the record
+ * of a lock (S19). The colon after the token distinguishes a record from a long number.
  */
 export function tokenOf(record: string): string {
   return (

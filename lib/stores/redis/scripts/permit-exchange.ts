@@ -2,15 +2,15 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { END_PERMIT, PERMITS } from './permits.js';
 
 /**
- * Lua text for a lease that requests exactly certain slots. If the lease has another slot of any of its keys, the text
- * frees all its slots, because the lease must get a slot of each key or none.
+ * Lua text for a lease that accepts only the slots that it requests. If the lease has another slot of any of its keys,
+ * the text frees all its slots, because the lease must get a slot of each key or none.
  *
  * The text is a part of ACQUIRE_PERMITS and uses its locals. If it frees a slot, it sets `freed`. If a slot could not
  * be freed, it sets `answer` to the error.
  */
 export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
-    -- The first pass looks for a slot of the lease that the lease does not request. If there is one, the second pass
-    -- frees all slots of the lease: it must get a slot of each key or none.
+    -- The first pass looks for a slot that the lease holds but does not request. If there is one, the second pass frees
+    -- all slots of the lease: it must get a slot of each key or none.
     local other = false
     for pass = 1, 2 do
       for i = 1, pass == 1 and n or other and n or 0 do

@@ -7,8 +7,8 @@ import { COUNT_FREE } from './slot-map.js';
 const MOST_WAITERS = 64;
 
 /**
- * Lua text that refuses a lease in two cases. There are at least as many earlier waiters for permits as free slots. Or
- * nobody holds the key, and an earlier waiter wants another mode.
+ * Lua text that refuses a lease if there are at least as many earlier waiters for permits as free slots. It also
+ * refuses a lease if nobody holds the key and an earlier waiter wants another mode.
  *
  * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` and `refused` for a refused lease. It
  * sets `behind` to the marks that must be set for the first waiter in another mode, by the position of the key.

@@ -10,7 +10,7 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | --- | --- |
  * | 67-70 | the slot of the lease that the record names |
  * | 71-74 | n, the largest number of permits that any lease of this phase asked for |
- * | 75 | `1` when that lease is the only one; `K` when it is the only one and was released, but `minHold` keeps its slot; `+` for several |
+ * | 75 | `1` when that lease is the only one; `K` when it is the only one and was released, but `minHold` keeps its slot; `+` with several leases |
  * | 76- | only with several leases, the taken slots: a character for six of the n slots (scripts/slot-map.ts) |
  * | then | a colon, and the owner's name; only shown to people |
  * | last 17 | a colon, and the floor: the last token before this phase; the tokens of all slots are larger |
@@ -18,15 +18,16 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * The floor is the last field, because only the server knows it and appends it to the client's text.
  *
  * A phase begins with the first holder and ends with the last. While there is only one holder at a time, the record has
- * all data. A permit then costs the same as an exclusive lock: a script that acquires or releases runs two commands. A
- * set of holders and a hash would need a dozen (bench: throughput). The second holder creates two more keys:
+ * all data. A permit then costs the same as an exclusive lock: a script that acquires or releases runs two commands.
+ * With a set of holders and a hash, the script would run a dozen commands (bench: throughput). The second holder
+ * creates two more keys:
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;
- * - `:s`, a hash. Under each id it has the token in 16 digits, a colon, the slot in 4 digits, a colon, the time of
- *   the request in 13 digits, a colon, and the owner. The first colon is a `K` when `minHold` keeps the slot. Under
- *   each slot of this phase it has the last token in 16 digits, a colon, and the id of the last holder. Under `e` it
- *   has the expiry of both keys, which is never earlier than that of the record.
+ * - `:s`, a hash. Under each id it has the token in 16 digits, a colon, the slot in 4 digits, a colon, the time of the
+ *   request in 13 digits, a colon, and the owner. The first colon is a `K` when `minHold` keeps the slot. Under each
+ *   slot of this phase it has the last token in 16 digits, a colon, and the id of the last holder. Under `e` it has the
+ *   expiry of both keys, which is never earlier than the expiry of the record.
  *
  * Both keys are deleted when the phase ends. The record stays, with the largest token of all slots. This token is the
  * floor of the next phase, and the last token for a lock in another mode.
@@ -76,8 +77,8 @@ record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.su
 `;
 
 /**
- * Lua text that sets the local `held` to n of the local `record`, which is in state `P`. If `record` is no record,
- * `held` is nil or false (S19).
+ * Lua text that sets the local `held` to n, the number of permits in the local `record`, which has the state `P`. If
+ * the text in `record` is not a record, `held` is nil or false (S19).
  */
 export const COUNT_OF_RECORD = `
 held = tonumber(string.sub(record, ${PERMITS.count.join(', ')}))
@@ -85,7 +86,8 @@ held = held and string.byte(record, ${ownerAt('record', 'held')} - 1) == 58 and 
 `;
 
 /**
- * Lua text that makes the record name the holder that ends last, and expire with it.
+ * Lua text that makes the record name the holder that ends last. The record then expires {@link LINGER_MS} after that
+ * end.
  *
  * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record), `holders` and `details`
  * (the Redis keys of the set and the hash), and `over`. Sets `record`, and sets `over` when no holder is left; then the
@@ -109,8 +111,9 @@ end
 /**
  * Lua text that frees the slot of one lease, which may have expired.
  *
- * Needs the locals of {@link NAME_LAST} except `over`, and `id` and `slot` of the lease. Sets the locals `over` (true
- * when no holder is left), `record` (its present value) and `failed` (an error, or nil).
+ * Needs the locals of {@link NAME_LAST} except `over`, and two more locals: `id` and `slot` (the id and the slot of the
+ * lease). Sets the locals `over` (true when no holder is left), `record` (its present value) and `failed` (an error, or
+ * nil).
  *
  * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
  * of memory (S9). A single holder has no set. If SET then fails because memory is short, PEXPIRE runs, and then SET
@@ -150,7 +153,7 @@ end
  * `ends`.
  *
  * Needs the locals `call`, `holders`, `details`, `ends` (in milliseconds since 1970) and `lives` (the present expiry of
- * both, or nil). PEXPIREAT always runs, and first: it works when memory is short (S9).
+ * both keys, or nil). PEXPIREAT always runs, and first: it works when memory is short (S9).
  */
 export const KEEP_BOTH = `
 if not lives or lives < ends + ${LINGER_MS} then

@@ -29,7 +29,7 @@ export const QUEUE_LIFE_MS = 60_000;
  *
  * A message to a dead process reaches no client, so the script removes the waiter of that message immediately. PUBLISH
  * comes last and only as `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as `pcall`,
- * because it fails when memory is short: the queue is only a hint, and a lost order only costs time.
+ * because it fails when memory is short: the queue is only a hint, and a lost order costs only time.
  *
  * The text is inserted into the scripts and is no Lua function: making functions took a tenth of the time of a script
  * that grants a lease.
@@ -110,7 +110,7 @@ end
  * Removes a waiter and its turn from the queue.
  *
  * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when the waiter was in the queue) and
- * `waiting` (true when others still wait).
+ * `waiting` (true when other waiters are still in the queue).
  */
 export const LEAVE_QUEUE = `
 local left, waiting = 0, false
@@ -197,12 +197,13 @@ export const passTurn = (outcome: number): string => `
 `;
 
 /**
- * Removes a granted waiter from the queues of its keys, and deletes its marks.
+ * Removes a waiter from the queues of its keys after the waiter was granted the lock. Also deletes the marks of the
+ * waiter.
  *
  * Needs the locals `call`, `waits` (the positions of the keys with waiters, or nil), `ordered`, `answer`, `waiter`,
  * `queues` and `marks` (the number of KEYS before the queues and before the marks) and `others`. Sets each value in
- * `waits` to true if others still wait for that key, else to false. Sets `others` to 1 if others wait for any of the
- * keys.
+ * `waits` to true if other waiters still wait for that key, else to false. Sets `others` to 1 if other waiters wait for
+ * any of the keys.
  */
 export const LEAVE_QUEUES = `
     if waits and ordered and not answer then

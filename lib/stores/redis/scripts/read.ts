@@ -28,12 +28,12 @@ export const BEGINNING = '0';
  *          {record, pttl, next, id, left, details, ...}
  *                              several holders: the next cursor, 0 after the last holder; then the id, the milliseconds left and
  *                              the details of each holder. For permits these are all holders, the first to end first. For
- *                              readers these are some holders at a time, in any order, without the reader that the record
- *                              names, which ends last
+ *                              readers these are some of the readers, in any order, without the reader that ends last: the
+ *                              record names that reader
  *
- * ZSCAN returns every reader that is in the set from the first page to the last, perhaps twice. A reader can move
- * between the set and the record: when it is extended, or when a reader with a later end comes. Each page also has the
- * reader that the record names, so no reader is missing.
+ * ZSCAN returns every reader that is in the set all the time from the first page to the last page, perhaps twice. A
+ * reader can move between the set and the record: when it is extended, or when a reader with a later end comes. Each
+ * page also has the reader that the record names, so no reader is missing.
  */
 export const READ = script(`
 local call, found, room = redis.call, {}, ${PAGE}

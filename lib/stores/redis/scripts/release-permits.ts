@@ -10,8 +10,8 @@ import { script } from './script.js';
 
 /**
  * Frees the slots of each lease, and no slots of other leases (S7). With `minHold` the slots stay taken for some time.
- * Tells the first waiter when it can try, for each free slot. After the last holder the record stays for the linger,
- * with its token.
+ * For each freed or kept slot, tells the first waiter when it can try. When no holder is left, the record stays for
+ * `LINGER_MS`, with its token.
  *
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  the prefix of channel names; empty on a Cluster

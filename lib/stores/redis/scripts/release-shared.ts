@@ -9,8 +9,8 @@ import { END_READER } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Ends the leases of readers, and no leases of other holders (S7). The last reader of a lock frees it and tells the
- * waiters when they can try.
+ * Ends the leases of readers, and no leases of other holders (S7). The release of the last reader frees the lock, and
+ * tells the waiters when they can try.
  *
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  the prefix of channel names; empty on a Cluster

@@ -8,7 +8,7 @@ import { script } from './script.js';
 
 /**
  * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
- * time. Tells the waiters when they can try. A freed record keeps the last token for the linger.
+ * time. Tells the waiters when they can try. A freed record stays for {@link LINGER_MS}, with the last token.
  *
  * Then stores the tick that has run, if there is one, unless a later tick is stored. A tick that has run is stored even
  * when another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and
@@ -28,9 +28,9 @@ import { script } from './script.js';
  *            for none
  * Returns  for each lease the number of waiters that got a message, or an error. A single 0 if the answers for all leases are 0
  *
- * SET is needed: with PEXPIRE alone, a clock that is set back would make the record held again, for as long as the
- * clock was set back. When memory is short, PEXPIRE comes first (S9): after the first write of a script no other write
- * fails because of memory.
+ * SET is needed: with PEXPIRE alone, a clock that is set back would make the record held again, for the time by which
+ * the clock was set back. When memory is short, PEXPIRE comes first (S9): after the first write of a script no other
+ * write fails because of memory.
  */
 export const RELEASE = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte

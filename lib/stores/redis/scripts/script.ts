@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** A Lua script, and its hash, by which a server runs a script that it knows. */
+/** A Lua script, and its hash. With the hash alone, a server runs a script that it already knows (EVALSHA). */
 export interface Script {
   readonly lua: string;
   readonly sha: string;
