@@ -37,7 +37,7 @@ export function table(
   );
 }
 
-/** Cuts out the middle of a text that is too long, because keys differ at their ends. */
+/** Cuts out the middle of a text that is too long, because keys differ at the beginning or at the end. */
 function shortened(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   const characters = [...text];

@@ -220,7 +220,7 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Defines the tests of marks. Marks keep the order where no queue keeps it. */
+  /** Defines the tests of marks. A mark keeps the order also on a node that does not keep the queue of the key. */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 

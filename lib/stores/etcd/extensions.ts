@@ -8,7 +8,7 @@ import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
 import type { Transactions } from './transactions.js';
 
-/** Milliseconds after the end of its ttl at which a lock with a shared etcd lease counts as expired. */
+/** A lock with a shared etcd lease counts as expired this many milliseconds after the end of its ttl. */
 const MARGIN_MS = 1_000;
 
 export interface ExtensionContext {
