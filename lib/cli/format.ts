@@ -107,7 +107,7 @@ function lockRow(info: LockInfo): string[] {
   return [key, modeOf(info), owner + others, ageOf(since), duration(remaining), token, nodes];
 }
 
-/** Mode of a lock; with permits, the number of taken permits. */
+/** The mode of a lock; for permits, the number of held permits. */
 export function modeOf({ mode, permits, holders }: LockInfo): string {
   return permits === undefined ? (mode ?? '') : `${holders.length} of ${permits}`;
 }

@@ -81,7 +81,7 @@ export class EtcdLeases {
   readonly #shared = new Map<number, Promise<EtcdLease>>();
   /** Unused etcd leases by their ttl in seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
-  /** Called when a shared etcd lease was renewed, and all its locks with it. */
+  /** Called when a shared etcd lease was renewed. That has renewed all locks with this etcd lease. */
   onRenewed: (lease: EtcdLease) => void = () => undefined;
 
   constructor(
@@ -156,9 +156,9 @@ export class EtcdLeases {
   /**
    * Renews an etcd lease, and then reads its keys.
    *
-   * A former leader that does not know of its successor yet also renews leases. So a read through the same member
-   * follows, for which etcd needs a majority. If both answers have the same Raft term, the leader that renewed the
-   * lease was the leader of the majority.
+   * A former leader that does not know of its successor yet also renews leases. So the method then reads the keys
+   * through the same member: etcd answers the read only with a majority. If both answers have the same Raft term, the
+   * leader that renewed the lease was the leader of the majority.
    *
    * @throws Error when the result is unknown
    */

@@ -97,8 +97,8 @@ export class Extensions {
   }
 
   /**
-   * Moves the keys of a lock to another etcd lease with a later end: etcd renews a lease only by the time for which it
-   * was granted.
+   * Moves the keys of a lock to another etcd lease with a later end: a renewal gives an etcd lease only the time for
+   * which it was granted.
    */
   async #move(lease: Lease, hold: Hold, ttl: number): Promise<boolean> {
     const { transactions, leases, holds } = this.context;
@@ -146,8 +146,8 @@ export class Extensions {
     before.members.delete(lease);
     hold.etcdLease = next;
     hold.doubtful = [];
-    // The other etcd leases are no longer needed. No late transaction can move a key to them: its comparison with the
-    // former state of the keys fails.
+    // The other etcd leases are no longer needed. No late transaction can move a key to these etcd leases: the
+    // comparison with the former state of the keys fails.
     const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
     for (const other of others) this.context.leases.drop(other);
   }

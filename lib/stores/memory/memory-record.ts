@@ -32,7 +32,7 @@ export interface Refusal {
   readonly permits?: number;
 }
 
-/** The values for a lease that gets a key. */
+/** The values that the record stores for a lease that gets the key. */
 export interface Grant {
   readonly since: number;
   readonly token: number;
