@@ -118,8 +118,8 @@ export class Extensions {
     }
     const next = await leases.once(secondsOf(ttl), limit);
     if (holds.hasEnded(lease)) {
-      // The lock was released meanwhile, and the release did not know this etcd lease. Keys that are now moved to it
-      // would stay until the ttl has passed.
+      // The lock was released meanwhile, and the release did not know the new etcd lease. Keys that are now moved to
+      // the new etcd lease would stay until the ttl has passed.
       leases.drop(next);
       return false;
     }

@@ -96,9 +96,9 @@ export class Refusals {
   }
 
   /**
-   * Refuses a tick if this tick or a later one has run. A tick without a planned time is refused while the record of
-   * the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for too long. So the
-   * clocks of the processes decide whether the record has expired.
+   * Refuses a tick if this tick or a later tick of the schedule has run. A tick without a planned time is refused while
+   * the record of the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for
+   * too long. So the clocks of the processes decide whether the record has expired.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);

@@ -208,7 +208,7 @@ export class MemoryRecord {
     return hold && !hold.kept && remainingOf(hold) > 0 ? hold : undefined;
   }
 
-  /** The holds that have not expired, the first to end first. */
+  /** The holds that have not expired, in the order of their ends. */
   #live(): Hold[] {
     const live = [...this.#holds.values()].map((hold) => ({ hold, remaining: remainingOf(hold) }));
     const ends = live.filter(({ remaining }) => remaining > 0).toSorted((a, b) => a.remaining - b.remaining);

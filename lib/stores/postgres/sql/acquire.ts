@@ -23,7 +23,7 @@ import type { EntryPoint } from './sql-function.js';
  *          { holder, others, permits }        refused because of { id, owner, remaining, since, token, mode, slot }, or because of
  *                                             the waiter whose turn it is: { id, owner, remaining }. permits: the largest number
  *                                             that any lease has asked for
- *          { ran }                            the tick or a later one has run: { id, owner, remaining }
+ *          { ran }                            the tick or a later tick has run: { id, owner, remaining }
  *          { late }                           the milliseconds by which the deadline had passed
  *          { error }
  *
@@ -236,7 +236,7 @@ end`,
 
 /**
  * Finds the holders that exclude a lease. Exclusive lock: its holder. Shared lock: the last reader to end. Permits: up
- * to ten holders whose end makes room, the first to end first.
+ * to ten holders whose end makes room, in the order of their ends.
  *
  * n     the requested number of permits; null if the lease has another mode than the holders
  * just  the only slot that the lease may get; null if it may get any slot
