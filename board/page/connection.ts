@@ -107,7 +107,8 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
  * @throws Error that says why it did not work, and how many holders the earlier requests ended
  */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
-  // The number of the lock is valid only in this epoch. A new connection may begin another epoch between two requests.
+  // The number of the lock is valid only during one run of the server (`epoch`). A new connection between two requests
+  // may lead to another run.
   const of = { epoch, n };
   let released = 0;
   for (let from = 0; from < ids.length; from += MOST_RELEASED) {

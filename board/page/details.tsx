@@ -11,7 +11,7 @@ import { TimelineView } from './timeline-view.js';
 /** Milliseconds between two requests for the details, while they are open. */
 const ASK_AGAIN_MS = 1_000;
 
-/** Number of characters of a key that are shown at first. A button shows the others. */
+/** Number of characters of a key that are shown at first. A button shows the other characters. */
 const MOST_OF_KEY = 400;
 
 /** Shows one lock with all that is known of it. */

@@ -157,7 +157,10 @@ function Row({ row, index, top, isChosen, choose }: RowProps) {
   );
 }
 
-/** Shows the mode of a lock; with permits, the number of taken permits. */
+/**
+ * Shows the mode of a lock; for permits, the number of held permits; without a quorum, the number of nodes that have
+ * the lock.
+ */
 export function Kind({ row: { mode, permits, holders, more = 0, nodes } }: { row: LockRow }) {
   if (mode === null) return <span class="badge bad">{`on ${nodes[0]} of ${nodes[1]} nodes`}</span>;
   if (permits !== undefined) return <span class="badge">{`${holders.length + more} of ${permits}`}</span>;

@@ -175,7 +175,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   checkIdentifier('--schema', values.schema);
   if (name === MIGRATION) return migrationOf(values, operands);
   if (!isCommand(name)) {
-    // The name may be a URL with a password. Show it only when it cannot be one.
+    // The name may be a URL with a password. Show the name only when it cannot be a URL.
     const shown = /^\w+$/.test(name) ? ` "${name}"` : '';
     throw new UsageError(`Unknown command${shown}. Write one of ${commands}`);
   }

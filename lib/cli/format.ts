@@ -37,7 +37,7 @@ export function table(
   );
 }
 
-/** Cuts out the middle of a text that is too long, because keys differ at their ends. */
+/** Cuts out the middle of a text that is too long, because keys differ at the beginning or at the end. */
 function shortened(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   const characters = [...text];
@@ -107,7 +107,7 @@ function lockRow(info: LockInfo): string[] {
   return [key, modeOf(info), owner + others, ageOf(since), duration(remaining), token, nodes];
 }
 
-/** Mode of a lock; with permits, the number of taken permits. */
+/** The mode of a lock; for permits, the number of held permits. */
 export function modeOf({ mode, permits, holders }: LockInfo): string {
   return permits === undefined ? (mode ?? '') : `${holders.length} of ${permits}`;
 }

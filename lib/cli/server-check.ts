@@ -12,7 +12,8 @@ import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.j
 import { NODE_LIMIT_MS } from './session.js';
 
 /**
- * Something to change. With a problem, locks fail or are unsafe; with a warning, they are weaker than they could be.
+ * Something to change in the setup. With the level `problem`, locks fail or are unsafe; with the level `warning`, locks
+ * are weaker than they could be.
  */
 export interface Finding {
   readonly level: 'problem' | 'warning';

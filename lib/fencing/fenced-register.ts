@@ -18,7 +18,7 @@ const NO_ACTIVE_TRANSACTION = '25P01';
  *
  * Locks that are held at the same time have no order. So the token of a permit is compared with earlier tokens of its
  * slot, and the token of a shared lock (a read) with earlier tokens of writes. The token of an exclusive lock is
- * compared with all earlier tokens of the key. In each mode the transactions of one key run one after the other.
+ * compared with all earlier tokens of the key. In every mode, only one transaction of a key runs at a time.
  *
  * @see docs/fencing.md
  *

@@ -58,7 +58,8 @@ export class BoardServer {
    * Ends holders of a lock.
    *
    * @param body - the parsed body of the request
-   * @param actorOf - returns the name of the user who sent the request; called only for the page's own valid requests
+   * @param actorOf - returns the name of the user who sent the request; called only for a valid request from the
+   * board's own page
    */
   async release(
     { request, response }: Exchange,

@@ -41,7 +41,7 @@ export interface LockSource {
   forceRelease(key: string, options: { readonly id: string; readonly actor?: string }): Promise<boolean>;
   /** The waiters of all processes in the queues of these keys. */
   waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>>;
-  /** The names that this process campaigns for. */
+  /** The names of leaders for which this process campaigns (`@Leader`). */
   campaigns(): readonly CampaignRow[];
   /** The ids of the locks that this process holds. */
   heldIds(): ReadonlySet<string>;
@@ -73,7 +73,7 @@ export class LiveLocks {
   #isRunning = false;
   /** `true` if the next look adds to the history all holders that it finds, not only new ones. */
   #isAnew = true;
-  /** `true` while looks go on, so that the table has the locks of the last look. */
+  /** `true` from the end of the first look until the looks stop: the table then has the locks of the latest look. */
   #isFresh = false;
   #wake: (() => void) | undefined;
 
@@ -294,8 +294,8 @@ export class LiveLocks {
   }
 
   /**
-   * Runs at the same time as the looks, so that a look at the other nodes does not wait for a silent node. Never
-   * rejects.
+   * Checks the nodes at the same time as the looks at the store, so that no look waits until a silent node answers the
+   * check. Never rejects.
    */
   async #checkNodes(): Promise<void> {
     if (this.#checking || performance.now() - this.#checkedAt < CHECK_INTERVAL_MS) return;

@@ -95,7 +95,7 @@ export class LockTable {
     return this.#keys.get(n);
   }
 
-  /** Returns the answers of the nodes about a key; `undefined` when nobody holds it. */
+  /** Returns the answers of the nodes about a key; `undefined` for a key that is not in the table. */
   infoOf(key: string): LockInfo | undefined {
     return this.#entries.get(key)?.info;
   }

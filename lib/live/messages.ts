@@ -27,7 +27,7 @@ export interface WaiterRow {
    */
   readonly since: number;
   readonly mode: LockMode;
-  /** The class and the method, of a waiter of this process. */
+  /** The names of the class and of the method; only for a waiter of this process. */
   readonly method?: string;
   readonly own?: true;
 }
@@ -82,7 +82,7 @@ export interface TickRow {
   readonly lastSkip?: { readonly tick: number; readonly at: number; readonly by?: string };
 }
 
-/** A name that this process campaigns for. */
+/** The name of a leader for which this process campaigns (`@Leader`). */
 export interface CampaignRow {
   readonly name: string;
   readonly isLeader: boolean;

@@ -88,7 +88,10 @@ export class ProcessEvents {
     return true;
   }
 
-  /** Ends the recording after some time, because nobody watches. A user who returns earlier finds no gap. */
+  /**
+   * Ends the recording after some time, because nobody watches. A user who opens the board again before that finds no
+   * gap in the timelines.
+   */
   rest(): void {
     clearTimeout(this.#restTimer);
     this.#restTimer = setTimeout(() => this.#forget(), RECORDED_FOR_MS).unref();

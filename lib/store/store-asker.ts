@@ -39,7 +39,7 @@ export function kindOf(mode: LockMode, permits = PERMITS): LockKind {
 let keys = 0;
 let waiters = 0;
 
-/** A key that no other test uses. All keys have a common hash tag, so that one lock can have several of them. */
+/** A key that no other test uses. All keys have a common hash tag, so that one lock can have several of these keys. */
 export function freshKey(): string {
   return `{contract}:${keys++}`;
 }
@@ -157,7 +157,7 @@ export class StoreAsker {
     return state;
   }
 
-  /** The ids of the key's holders, the first to end first. */
+  /** The ids of the key's holders, in the order of their ends. */
   async holders(key: string): Promise<string[]> {
     return ((await this.read(key))?.holders ?? []).map(({ id }) => id);
   }

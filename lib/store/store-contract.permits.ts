@@ -63,7 +63,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const holders = (await ask.read(key))!.holders.filter(({ id }) => id === lease.id);
       assert.equal(holders[0]?.fencingToken, token);
     }
-    // One key is full, so the request takes no slot of the other.
+    // All permits of one key are held, so the request takes no slot of the other key.
     await ask.refused(permits(2, [a, b]));
     assert.equal((await ask.holders(b)).length, 1);
     await ask.release(lease);

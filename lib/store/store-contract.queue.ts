@@ -82,7 +82,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       assert.deepEqual(await numbers(), [first.id.number]);
       await ask.release(holder);
       await first.toldAtOnce();
-      // A waiter with its turn is not listed twice.
+      // A waiter is in the list only once, also during its turn.
       assert.deepEqual(await numbers(), [first.id.number]);
       await ask.granted(leaseOf(kindOf(mode, 1), key), first.terms);
       assert.deepEqual(await shown(), [[], []]);
@@ -220,7 +220,7 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Defines the tests of marks. Marks keep the order where no queue keeps it. */
+  /** Defines the tests of marks. A mark keeps the order also on a node that does not keep the queue of the key. */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 

@@ -11,7 +11,9 @@ export interface LeaderEvent {
   readonly method: string;
   /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
-  /** `true` if this process leads from now on. `false` without a token: this process has started to campaign. */
+  /**
+   * `true` if this process leads from now on. `false` without a `fencingToken`: this process has started to campaign.
+   */
   readonly isLeader: boolean;
   /** `LeaderTerm.fencingToken` of the term that begins or has ended. */
   readonly fencingToken?: number;

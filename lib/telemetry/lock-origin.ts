@@ -4,8 +4,8 @@
  */
 export interface LockOrigin {
   /**
-   * The option `label`. Without it: for a decorator its key if the key is a string, otherwise `method`; for a call of
-   * `LockService` it is `'other'`.
+   * The option `label`. Without this option, the label of a decorator is its key if the key is a string, and otherwise
+   * `method`; the label of a call of `LockService` is `'other'`.
    */
   readonly label: string;
   /** The names of the class and of the method with `@WithLock`. */

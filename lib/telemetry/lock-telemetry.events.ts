@@ -50,7 +50,10 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
    * larger than `permits`. Set from `asyncStart` on.
    */
   permitsSeen?: number;
-  /** A `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. Set from `error` on. */
+  /**
+   * A `LockHeldError`, a `LockUnavailableError`, or the reason of the signal that aborted the acquisition. Set from
+   * `error` on.
+   */
   readonly error?: unknown;
 }
 
@@ -103,8 +106,8 @@ export type LockEvent =
       /** The number of permits that this call asked for. */
       readonly permits: number;
       /**
-       * The largest number of permits that other calls asked for. After a refusal it may be too small, but is larger
-       * than `permits`.
+       * The largest number of permits that other calls asked for. After a refusal this number may be smaller than the
+       * real largest number, but is still larger than `permits`.
        */
       readonly permitsSeen: number;
     })

@@ -333,7 +333,7 @@ interface LockerFactory {
   readonly inject: (string | symbol)[];
 }
 
-/** The options of a declared lock, which a test can replace. */
+/** The options from the declaration of a lock. A test can replace each of these options. */
 function asDeclared({ lock }: KeyedLock): Pick<HoldOptions, 'mode' | 'permits' | 'instance'> {
   const { mode, permits, instance } = lock.policy;
   return {

@@ -11,7 +11,10 @@ import { type RefusalContext, Refusals } from './refusals.js';
 import type { Releases } from './releases.js';
 import type { SlotHints } from './slot-hints.js';
 
-/** Largest number of rounds of a request. A round is repeated when the key that refused it no longer exists. */
+/**
+ * Largest number of rounds of a request to acquire. Another round follows when the reason for the refusal in the last
+ * round no longer exists.
+ */
 const MOST_ROUNDS = 16;
 
 /**
@@ -31,8 +34,8 @@ export interface AcquireContext extends RefusalContext {
 }
 
 /**
- * Stores each lease in one transaction, which checks that certain keys do not exist. If one of them exists, the
- * transaction reads these keys instead.
+ * Stores each lease in one transaction. The transaction checks that etcd has no key of a holder, a waiter or a tick
+ * that excludes the lease. Otherwise the transaction does not store the lease, and reads these keys.
  */
 export class Acquisitions {
   readonly #refusals: Refusals;

@@ -8,7 +8,7 @@ import { queueOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js'
 import type { Next, QueueEntries } from './queue-entries.js';
 import { absent, get, modifiedAt, MOST_OPERATIONS, put, remove, type Txn } from './protocol.js';
 
-/** One request, and the facts that its rounds need. */
+/** One request to acquire, and the values that all its rounds use. */
 export interface Asked {
   readonly request: AcquireRequest;
   readonly since: Instant;
@@ -19,7 +19,9 @@ export interface Asked {
   readonly came: number;
 }
 
-/** The plan of one round: its comparisons and its writes. */
+/**
+ * The plan of one round: the comparisons and the writes of its transaction. A round is one attempt to store the lease.
+ */
 export interface Round {
   readonly base: Base;
   readonly etcdLease: EtcdLease;
@@ -32,7 +34,7 @@ export interface Round {
   readonly names: readonly string[];
   /**
    * `true` if the transaction need not check the queue: the last read showed that this lease delays no earlier waiter,
-   * or the request is not ordered.
+   * or the request ignores the queue (`ordered` is `false`).
    */
   readonly passes: boolean;
   readonly entry: QueueEntry | undefined;
@@ -74,7 +76,7 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
     failure.push(...queued.filter((name) => name !== entry.name).map(remove));
     failure.push(put(entry.name, waiterValue(wellFormed(waiter.owner), kind), entry.etcdLease.id));
   }
-  // This read must be the last, because `#granted` takes the last response.
+  // This read must be the last, because `Acquisitions.#granted` takes the last response.
   if (ordered) success.push(get(queueOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
   return { compare, success, failure };
 }

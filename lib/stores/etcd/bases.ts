@@ -98,7 +98,9 @@ export class Bases {
     );
   }
 
-  /** Writes a base that is at least `least` and at least the clock's time, unless it was changed after `revision`. */
+  /**
+   * Writes a base that is at least `least` and at least the clock's time, unless the base was changed after `revision`.
+   */
   async #write(
     cluster: string,
     revision: number,

@@ -98,7 +98,7 @@ export class Directory {
 
 function stateOf({ holders }: KeyView, base: number, left: ReadonlyMap<string, number>): HeldKey | undefined {
   const live = holders
-    // With many etcd leases, `left` has the remaining time of only some of them.
+    // If the holders have many etcd leases, `left` has the remaining time of only some of these leases.
     .map((holder) => asKeyHolder(holder, base, left.get(holder.etcdLease) ?? Infinity))
     .filter(({ remaining }) => remaining > 0)
     .toSorted((a, b) => a.remaining - b.remaining);

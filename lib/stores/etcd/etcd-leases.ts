@@ -7,7 +7,7 @@ import { entriesAt, type Entry, get, type Header, type KeyRange, type TxnReply }
 /** The number of keys in one transaction: etcd accepts 128 operations. */
 const PAGE = 100;
 
-/** Largest number of etcd leases whose remaining time is read, if many leases hold a key. */
+/** Largest number of etcd leases whose remaining time one call of `EtcdLeases.left` reads. */
 const MOST_ASKED = 64;
 
 /** Time limit in milliseconds for a read that no lock waits for. */
@@ -20,8 +20,8 @@ const LOOK_LIMIT_MS = 5_000;
 export class EtcdLease {
   /**
    * `true` when etcd has reported that the lease does not exist: the store attaches no new key to it. The report can be
-   * wrong: a former leader, or a leader that is still catching up, also reports this about leases of another term. So
-   * this report alone does not end a lock.
+   * wrong: a former leader, or a leader that is still catching up, also reports this about leases of another Raft term.
+   * So this report alone does not end a lock.
    */
   gone = false;
   /**
@@ -57,8 +57,8 @@ export class EtcdLease {
 /** The result of a renewal of an etcd lease. */
 export interface Renewal {
   /**
-   * `true` if the lease was renewed. Otherwise etcd reports that the lease does not exist, which is certain only if its
-   * keys do not exist either.
+   * `true` if the lease was renewed. Otherwise etcd reports that the lease does not exist. The report is certain only
+   * if the keys of the lease do not exist either.
    */
   readonly isConfirmed: boolean;
   /** The entry of each key; `undefined` for a key that does not exist. */
@@ -81,7 +81,7 @@ export class EtcdLeases {
   readonly #shared = new Map<number, Promise<EtcdLease>>();
   /** Unused etcd leases by their ttl in seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
-  /** Called when a shared etcd lease was renewed, and all its locks with it. */
+  /** Called when a shared etcd lease was renewed. That has renewed all locks with this etcd lease. */
   onRenewed: (lease: EtcdLease) => void = () => undefined;
 
   constructor(
@@ -156,9 +156,9 @@ export class EtcdLeases {
   /**
    * Renews an etcd lease, and then reads its keys.
    *
-   * A former leader that does not know of its successor yet also renews leases. So a read through the same member
-   * follows, for which etcd needs a majority. If both answers have the same term, the leader that renewed the lease was
-   * the leader of the majority.
+   * A former leader that does not know of its successor yet also renews leases. So the method then reads the keys
+   * through the same member: etcd answers the read only with a majority. If both answers have the same Raft term, the
+   * leader that renewed the lease was the leader of the majority.
    *
    * @throws Error when the result is unknown
    */

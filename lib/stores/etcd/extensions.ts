@@ -8,7 +8,7 @@ import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
 import type { Transactions } from './transactions.js';
 
-/** Milliseconds after the end of its ttl at which a lock with a shared etcd lease counts as expired. */
+/** A lock with a shared etcd lease counts as expired this many milliseconds after the end of its ttl. */
 const MARGIN_MS = 1_000;
 
 export interface ExtensionContext {
@@ -97,8 +97,8 @@ export class Extensions {
   }
 
   /**
-   * Moves the keys of a lock to another etcd lease with a later end: etcd renews a lease only by the time for which it
-   * was granted.
+   * Moves the keys of a lock to another etcd lease with a later end: a renewal gives an etcd lease only the time for
+   * which it was granted.
    */
   async #move(lease: Lease, hold: Hold, ttl: number): Promise<boolean> {
     const { transactions, leases, holds } = this.context;
@@ -118,8 +118,8 @@ export class Extensions {
     }
     const next = await leases.once(secondsOf(ttl), limit);
     if (holds.hasEnded(lease)) {
-      // The lock was released meanwhile, and the release did not know this etcd lease. Keys that are now moved to it
-      // would stay until the ttl has passed.
+      // The lock was released meanwhile, and the release did not know the new etcd lease. Keys that are now moved to
+      // the new etcd lease would stay until the ttl has passed.
       leases.drop(next);
       return false;
     }
@@ -146,8 +146,8 @@ export class Extensions {
     before.members.delete(lease);
     hold.etcdLease = next;
     hold.doubtful = [];
-    // The other etcd leases are no longer needed. No late transaction can move a key to them: its comparison with the
-    // former state of the keys fails.
+    // The other etcd leases are no longer needed. No late transaction can move a key to these etcd leases: the
+    // comparison with the former state of the keys fails.
     const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
     for (const other of others) this.context.leases.drop(other);
   }

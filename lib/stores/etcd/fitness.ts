@@ -36,7 +36,7 @@ export async function openOrUnfit(
   warn: (message: string) => void,
 ): Promise<void> {
   const asked = await askAll(gateway);
-  // Different clusters: a lock in one cluster would not exclude a lock in the other.
+  // The endpoints belong to different clusters: a lock in one cluster would not exclude a lock in the other cluster.
   const other = asked.find(({ error }) => error instanceof OtherClusterError)?.error;
   if (other) throw new UnfitStoreError(`cannot be used for locks: ${other.message}`, { cause: other });
   for (const { status } of asked) {

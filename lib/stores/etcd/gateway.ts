@@ -87,7 +87,7 @@ export interface GatewayEvents {
 /** An open stream of messages. */
 export interface OpenStream {
   close(): void;
-  /** Ends the stream in the same way as an end by the member. */
+  /** Ends the stream and reports the end, as if the member had ended the stream. */
   cut(): void;
 }
 
@@ -132,7 +132,7 @@ export class Gateway {
   }
 
   /**
-   * Sends one request. If a member certainly did not receive it, tries the next member.
+   * Sends one request. If a member certainly did not receive the request, tries the next member.
    *
    * @param limit - the time limit in milliseconds
    * @param at - the index of the endpoint that must answer; by default the present endpoint
@@ -407,7 +407,10 @@ export class Gateway {
   }
 }
 
-/** A refusal of etcd. In streams, and so in the answer to a keepalive, the gateway puts it into another object. */
+/**
+ * A refusal of etcd. In streams and in the answer to a keepalive, the gateway puts the refusal into the field `error`
+ * of another object.
+ */
 interface Refused {
   readonly error?: string | Refused;
   readonly message?: string;

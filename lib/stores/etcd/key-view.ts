@@ -12,7 +12,7 @@ export interface FoundHolder {
   readonly kept: boolean;
   readonly owner: string;
   readonly since: number;
-  /** The number of permits that the holder asked for; 0 without permits. */
+  /** The number of permits that the holder asked for; 0 for a holder in another mode. */
   readonly permits: number;
   /** The revision of its fencing token. */
   readonly revision: number;
@@ -38,7 +38,7 @@ export interface KeyView {
 
 /**
  * The value under a holder's name in etcd: the owner, the time of the request, and the number of permits. The last
- * field is the revision of the token, and is stored only if another revision created the name (`minHold`).
+ * field is the revision of the token. It is stored only if the name was created at another revision (`minHold`).
  */
 interface HolderValue {
   readonly o: string;
@@ -95,7 +95,7 @@ export interface SlotOf {
   readonly exactly: boolean;
 }
 
-/** A slot that a lease of this kind can get now; 0 without permits; `undefined` if no slot is free. */
+/** A slot that a lease of this kind can get now; 0 for a mode other than `permits`; `undefined` if no slot is free. */
 export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): number | undefined {
   if (kind.mode !== 'permits') return 0;
   const taken = new Set(holders.map(({ slot }) => slot));
@@ -108,7 +108,7 @@ export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): nu
   return undefined;
 }
 
-/** A random free slot for a lease of this kind; 0 without permits; `undefined` if no slot is free. */
+/** A random free slot for a lease of this kind; 0 for a mode other than `permits`; `undefined` if no slot is free. */
 export function anyFreeSlot({ holders }: KeyView, kind: LockKind): number | undefined {
   const taken = new Set(holders.map(({ slot }) => slot));
   const free = Array.from({ length: permitsOf(kind) }, (_, slot) => slot).filter((slot) => !taken.has(slot));

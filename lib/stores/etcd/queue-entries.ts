@@ -14,8 +14,8 @@ interface Queued {
 }
 
 /**
- * The queue entry of the waiting call that takes over the position in the queue when an earlier call was granted its
- * lock.
+ * The queue entry of the waiting call that takes over the position in the queue when an earlier call of the same
+ * process gets its lock.
  */
 export interface Next {
   readonly name: string;

@@ -23,10 +23,13 @@ import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js
 import type { Transactions } from './transactions.js';
 import type { Turns } from './turns.js';
 
-/** Largest number of holders in the refusal of a full key. */
+/** Largest number of holders that a refusal names when no permit of the key is free. */
 const MOST_NAMED = 10;
 
-/** The result of a round that did not store the lease: an answer, or a repetition with these slots. */
+/**
+ * The result of a round that did not store the lease: the answer to the caller, or `again` if another round must
+ * follow, with the slots to request.
+ */
 export type Refusal = AcquireReply | { readonly again: true; readonly slots?: readonly number[] };
 
 export interface RefusalContext {
@@ -93,9 +96,9 @@ export class Refusals {
   }
 
   /**
-   * Refuses a tick if this tick or a later one has run. A tick without a planned time is refused while the record of
-   * the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for too long. So the
-   * clocks of the processes decide whether the record has expired.
+   * Refuses a tick if this tick or a later tick of the schedule has run. A tick without a planned time is refused while
+   * the record of the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for
+   * too long. So the clocks of the processes decide whether the record has expired.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);
@@ -147,7 +150,8 @@ export class Refusals {
       .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
       .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
     const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
-    // Name the holder whose end makes room: with permits the first to end, otherwise the last.
+    // Name the holder whose end makes room. If permits are held and the caller asks for a permit, this is the holder
+    // that ends first, otherwise the holder that ends last.
     const [holder, ...others] = isFull ? known : known.slice(-1);
     const refused = { granted: false, holder: holder as KeyHolder } as const;
     if (!isFull) return refused;

@@ -11,7 +11,7 @@ import type { Transactions } from './transactions.js';
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** Milliseconds from the end of its time to live until an etcd lease counts as ended. */
+/** An etcd lease counts as ended this many milliseconds after the end of its time to live. */
 const MARGIN_MS = 1_000;
 
 /** Keys that must not stay in etcd. */
@@ -65,7 +65,7 @@ export class Releases {
     await this.#try(lease);
   }
 
-  /** Frees the keys of a lease that may be requested again. */
+  /** Frees the keys of a lease. A later request may store the same lease again. */
   async giveUp(lease: Lease, { names }: Hold): Promise<void> {
     await this.context.transactions.run({ success: names.map(remove) }, limitOf(lease.ttl));
     this.context.holds.delete(lease);

@@ -2,9 +2,9 @@
 const MOST = 1_000;
 
 /**
- * Milliseconds between two requests for the lowest slot instead of the slot that is most likely free. These requests
- * find slots of expired locks, and slots that other processes have released. More frequent requests are not needed,
- * because no etcd lease is shorter than a second.
+ * Milliseconds between two requests for the lowest slot; all other requests ask for the slot that is most likely free.
+ * The requests for the lowest slot find slots of expired locks, and slots that other processes have released. More
+ * frequent requests for that slot are not needed, because no etcd lease is shorter than a second.
  */
 const LOOK_EVERY_MS = 500;
 

@@ -19,7 +19,9 @@ export class Transactions {
    * Until then requests are refused: with the old base they would grant tokens that were granted before (S7).
    */
   wentBackFrom: number | undefined;
-  /** Called when the revision has gone back, and again with each refusal until the base is raised. */
+  /**
+   * Called when the revision has gone back, and again for each transaction that is refused until the base is raised.
+   */
   onWentBack: () => void = () => undefined;
 
   constructor(

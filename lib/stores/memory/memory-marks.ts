@@ -45,8 +45,8 @@ export class MemoryMarks {
     mode: LockMode,
     position: QueuePosition | undefined,
   ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
-    // Marks do not exclude exclusive locks, because the queue is enough for these. Only holders that share a key can
-    // follow each other without a gap. In a gap the first waiter of the queue could get the key.
+    // A mark does not exclude exclusive locks. Between two exclusive locks the key is free for a moment, so the first
+    // waiter of the queue can get the key. Only holders that share a key can follow each other without such a moment.
     const mark = mode === 'exclusive' ? undefined : this.#standing(key);
     if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
     if (position && performance.now() - position.waited < mark.came) return undefined;

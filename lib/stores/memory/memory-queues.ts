@@ -7,7 +7,7 @@ import { type Life, remainingOf } from './memory-life.js';
 /** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
-/** Milliseconds after which the second waiter may try, if the first does not. */
+/** Milliseconds after which the second waiter may try, if the first waiter does not try. */
 const STANDBY_MS = 200;
 
 interface Waiting {
@@ -126,7 +126,7 @@ export class MemoryQueues {
     return inFront.length < room && inFront.every(({ waiter }) => canHoldTogether(waiter.mode, mode));
   }
 
-  /** Sends a message to the first waiter, unless it has just got one. */
+  /** Sends a message to the first waiter, unless this waiter has just got a message. */
   #wakeNext(key: string): void {
     const turn = this.#turns.get(key);
     const [head] = this.#queues.get(key) ?? [];
@@ -135,8 +135,8 @@ export class MemoryQueues {
   }
 
   /**
-   * Tells the first waiter when it may try, and the second in case the first does not react. Adjacent readers get a
-   * message together.
+   * Tells the first waiter when it may try. Also tells the second waiter, in case the first waiter does not react.
+   * Adjacent readers get a message together.
    */
   #wake(key: string, after: number): void {
     const [head, ...others] = this.#queues.get(key) ?? [];

@@ -8,7 +8,7 @@ import { freeSlot, MemorySlots } from './memory-slots.js';
 /** Milliseconds for which the last tokens of a key are kept after its release or expiry. */
 const LINGER_MS = 30_000;
 
-/** Largest number of holders in the refusal of a full key. */
+/** Largest number of holders that a refusal names when no permit of the key is free. */
 const MOST_NAMED = 10;
 
 /** The smallest number of readers at which expired holds are removed: with fewer, the removal is not worth its cost. */
@@ -32,7 +32,7 @@ export interface Refusal {
   readonly permits?: number;
 }
 
-/** The values for a lease that gets a key. */
+/** The values that the record stores for a lease that gets the key. */
 export interface Grant {
   readonly since: number;
   readonly token: number;
@@ -72,7 +72,10 @@ export class MemoryRecord {
     return last ? remainingOf(last) : 0;
   }
 
-  /** The largest number of permits that any lease of this phase asked for; 0 without permits. */
+  /**
+   * The largest number of permits that any lease asked for in the present or last phase; 0 if no lease asked for
+   * permits. A phase begins with the first holder of a free key.
+   */
   get permits(): number {
     return this.#slots.permits;
   }
@@ -141,7 +144,7 @@ export class MemoryRecord {
     if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });
   }
 
-  /** `true` if the token of the lease can be raised to `token`, because it is not larger yet. */
+  /** `true` if the token of the lease can be raised to `token`, because its present token is not larger. */
   canRaise({ id }: Lease, token: number, slot: number | undefined): boolean {
     const hold = this.#held(id);
     if (!hold || (slot !== undefined && hold.slot !== slot)) return false;
@@ -183,7 +186,7 @@ export class MemoryRecord {
     return remainingOf(hold) > 0;
   }
 
-  /** Ends the hold of a lease that may be requested again, with another slot. */
+  /** Ends the hold of a lease. A later request may store the same lease again, with another slot. */
   giveUp({ id }: Lease): void {
     this.end(id);
     this.#released = undefined;
@@ -205,7 +208,7 @@ export class MemoryRecord {
     return hold && !hold.kept && remainingOf(hold) > 0 ? hold : undefined;
   }
 
-  /** The holds that have not expired, the first to end first. */
+  /** The holds that have not expired, in the order of their ends. */
   #live(): Hold[] {
     const live = [...this.#holds.values()].map((hold) => ({ hold, remaining: remainingOf(hold) }));
     const ends = live.filter(({ remaining }) => remaining > 0).toSorted((a, b) => a.remaining - b.remaining);
@@ -217,7 +220,10 @@ export class MemoryRecord {
     return slot === undefined ? holder : { ...holder, slot };
   }
 
-  /** Begins a new phase when nobody holds the key: of the last phase only the largest token matters. */
+  /**
+   * Begins a new phase with the first holder of a free key: from the phase before, only the largest token is still
+   * needed.
+   */
   #begin(): void {
     this.#holds.clear();
     this.#released = undefined;

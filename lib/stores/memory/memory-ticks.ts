@@ -14,7 +14,7 @@ export class MemoryTicks {
   /** Ticks by the first key and the schedule. */
   readonly #ticks = new Map<string, Ran>();
 
-  /** The process that ran the lease's tick or a later one, while the tick is remembered. */
+  /** The process that ran the tick of the lease or a later tick, while that tick is remembered. */
   ranBy({ keys, tick }: Lease): Holder | undefined {
     if (!tick) return undefined;
     const last = this.#ticks.get(tickName(keys, tick.schedule));

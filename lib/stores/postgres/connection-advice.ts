@@ -4,7 +4,7 @@ import { UnfitStoreError } from '../../core/errors.js';
 export function withAdvice(error: Error): Error {
   if (error instanceof UnfitStoreError) return error;
   const { code = '' } = error as { code?: string };
-  // The message is empty if a name has several addresses and none answers.
+  // The message is empty if a host name has several addresses and none of them answers.
   const message = error.message === '' ? code : error.message;
   const [, advice] = ADVICE.find(([pattern]) => pattern.test(`${code} ${message}`)) ?? [];
   return advice === undefined
@@ -12,7 +12,7 @@ export function withAdvice(error: Error): Error {
     : Object.assign(new Error(`${message}; ${advice}`, { cause: error }), { code });
 }
 
-/** Advice by codes of Node and PostgreSQL, and by texts of `pg`. */
+/** Advice for error codes of Node and PostgreSQL, and for error messages of `pg`. */
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /ECONNREFUSED/,

@@ -40,7 +40,7 @@ const PAGE = 500;
 const REFUSES_TO_WRITE = /^(53|42501|25006)/;
 
 /**
- * A store in one PostgreSQL. Its rows have times of the server's clock. An acquisition or a release takes one round
+ * A store in one PostgreSQL. Locks in its rows end by the server's clock. An acquisition or a release takes one round
  * trip, for any number of keys and leases.
  *
  * The store opens two connections: one for requests, one for messages to waiters.

@@ -9,7 +9,7 @@ const MOST_PENDING = 10_000;
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** Milliseconds by which a deadline may be later by the server's clock than by the clock of this process. */
+/** A deadline may pass up to this many milliseconds later on the server's clock than on the clock of this process. */
 const MARGIN_MS = 500;
 
 /**

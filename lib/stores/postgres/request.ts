@@ -12,7 +12,7 @@ import { NoTimeError } from '../../core/errors.js';
 import { storedOwner } from './text.js';
 
 // Requests to the functions of the database, and their results. The files in `sql/`, such as `sql/acquire.ts`, describe
-// both.
+// the requests and the results.
 
 export interface AcquireTerms {
   readonly keys: readonly string[];

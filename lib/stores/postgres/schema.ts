@@ -101,8 +101,9 @@ const DROPPED = `do $$ begin
 end $$;`;
 
 /**
- * Gives each role with the right to the former functions the right to all functions. An update adds functions, or drops
- * functions and creates them again. Without this, an application could lack the right to one function without notice.
+ * Gives each role that may call the functions of the earlier schema the right to call all functions. An update adds
+ * functions, or drops functions and creates them again. Without these grants, an application could lack the right to
+ * one function without notice.
  */
 function keptGrants(schema: string): string {
   const signatures = ENTRY_POINTS.map(({ signature }) => `'${schema}.${withoutNames(signature)}'`);

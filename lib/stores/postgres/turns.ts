@@ -147,7 +147,7 @@ export class Turns {
     while (this.#isAsked) {
       const releases = this.#releases.splice(0, MOST_LEASES);
       const extensions = this.#nextExtensions();
-      // Releases come first: an acquisition may need a key that a release frees.
+      // Send no acquisition while releases are left: an acquisition may need a key that one of these releases frees.
       const mayAcquire = this.#releases.length === 0;
       const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
       if (releases.length + extensions.length + acquisitions.length === 0) continue;

@@ -12,23 +12,23 @@ import type { EntryPoint } from './sql-function.js';
  *          `ordered`;
  *          for permits `permits`; `wish`: the slots with which the search begins, one for each key; `exactly`: only these slots;
  *          for a tick `schedule` and `tick` (milliseconds since 1970);
- *          for several stores `proposal`, the least token;
+ *          for several stores `proposal`: the smallest token that the lease may get;
  *          for a waiter `waiter`, `waiter_owner`, `channel`; `waited`: milliseconds that it has waited; `next`: milliseconds that
  *          the next waiter of the same process has waited, if that waiter takes over the position in the queue
  * Returns  one of
  *          { token, slots, permits, waits, first }
- *                                             stored. Only with permits: slots, and permits if any lease has asked for another
- *                                             number of them (the largest number). waits: there are waiters. first: the next
- *                                             waiter of the process is the first of them
+ *                                             stored. Only with permits: slots, and permits (the largest number that any lease
+ *                                             has asked for, if this lease has asked for another number). waits: true if there
+ *                                             are waiters. first: true if the next waiter of the process is the first waiter
  *          { holder, others, permits }        refused because of { id, owner, remaining, since, token, mode, slot }, or because of
  *                                             the waiter whose turn it is: { id, owner, remaining }. permits: the largest number
  *                                             that any lease has asked for
- *          { ran }                            the tick or a later one has run: { id, owner, remaining }
+ *          { ran }                            the tick or a later tick has run: { id, owner, remaining }
  *          { late }                           the milliseconds by which the deadline had passed
  *          { error }
  *
  * A repeated request for the same lease gets the same grant. After the lease has ended, a duplicate of the request is
- * refused. The reason is the id of the lease, while the row still contains it, and later the deadline.
+ * refused: because of the id of the lease, while the row still contains the id, and later because of the deadline.
  */
 export const ACQUIRE: EntryPoint = {
   signature: 'acquire_lease(request jsonb, at timestamptz)',
@@ -236,10 +236,10 @@ end`,
 
 /**
  * Finds the holders that exclude a lease. Exclusive lock: its holder. Shared lock: the last reader to end. Permits: up
- * to ten holders whose end makes room, the first to end first.
+ * to ten holders whose end makes room, in the order of their ends.
  *
  * n     the requested number of permits; null if the lease has another mode than the holders
- * just  the only requested slot; null for any
+ * just  the only slot that the lease may get; null if it may get any slot
  */
 const HOLDERS_IN_THE_WAY: EntryPoint = {
   signature: 'holders_in_the_way(k text, n integer, just integer, at timestamptz)',
@@ -264,7 +264,7 @@ begin
 end`,
 };
 
-/** Adds a holder to a lock that admits several. */
+/** Adds a holder to a lock that admits several holders. */
 const JOIN_HOLDERS: EntryPoint = {
   signature:
     'join_holders(k text, lease text, wanted text, n integer, by text, since bigint, got bigint, place integer, ' +

@@ -7,7 +7,7 @@ const MOST_OF_QUEUE = 100;
 /**
  * Reads the holders of keys, and changes nothing.
  *
- * Returns  an array, in the order of the keys: null, or { mode, permits, holders }, first to end first
+ * Returns  an array, in the order of the keys: null, or { mode, permits, holders } with the holders in the order of their ends
  */
 export const READ: EntryPoint = {
   signature: 'read(keys text[])',

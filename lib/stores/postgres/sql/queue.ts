@@ -3,7 +3,10 @@ import type { EntryPoint } from './sql-function.js';
 /** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
-/** Milliseconds after which the waiters behind the first may try, because the process of the first may be dead. */
+/**
+ * Milliseconds after which the waiters behind the first waiter may try, because the process of the first waiter may be
+ * dead.
+ */
 const STANDBY_MS = 200;
 
 /** Milliseconds without a request after which a waiter counts as dead. A waiter asks every few seconds. */
@@ -41,7 +44,7 @@ end`,
 
 /**
  * Begins the turn of the first waiter, and sends it the milliseconds until it may try. Sends a message also to the two
- * waiters behind it, in case the first does not react. Adjacent readers get a message together.
+ * waiters behind the first waiter, in case it does not react. Adjacent readers get a message together.
  *
  * after     milliseconds until the turn begins
  * released  the lease whose end begins the turn; null when there is none

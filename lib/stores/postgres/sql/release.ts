@@ -67,10 +67,10 @@ end`,
 };
 
 /**
- * Updates the row of a key after one of several holders has ended or got another end. The row gets the end of the last
- * holder; without a holder it becomes free.
+ * Updates the row of a key with several holders, after one of them has ended or its end has changed. The row gets the
+ * end of the holder that ends last; without a holder the row becomes free.
  *
- * released  the id of the lease that was released; null if this lease may be requested again
+ * released  the id of the lease that was released; null if a later request may store this lease again
  */
 export const SETTLE: EntryPoint = {
   signature: 'settle(k text, released text, at timestamptz)',
@@ -85,7 +85,7 @@ begin
 end`,
 };
 
-/** Frees a key of a lease that may be requested again, with another slot. */
+/** Frees a key of a lease. A later request may store the same lease again, with another slot. */
 export const GIVE_UP: EntryPoint = {
   signature: 'give_up(k text, lease text, at timestamptz)',
   returns: 'void',

@@ -10,7 +10,7 @@ import type { EntryPoint } from './sql-function.js';
  * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: for each lease true if
  *          there are waiters; `extended`: for each lease true if it is held; `acquired`: the answers
  *
- * Without an acquisition, no row is created for a key that has none. `do update ... where false` locks an existing row
+ * Without an acquisition, no row is created for a key without a row. `do update ... where false` locks an existing row
  * and changes nothing.
  */
 export const TURN: EntryPoint = {
