@@ -424,13 +424,13 @@ describe('when another process holds the lock', () => {
     await expect(service.orOther()).rejects.toThrow('instead');
   });
 
-  test('an Observable ends without a value, with the value of onBusy, or with the error', async () => {
+  test('an Observable ends as onBusy says: without a value, with a value, or with the error', async () => {
     await expect(lastValueFrom(service.skipObservable().pipe(toArray()))).resolves.toEqual([]);
     await expect(lastValueFrom(service.valueObservable().pipe(toArray()))).resolves.toEqual([7]);
     await expect(lastValueFrom(service.throwObservable())).rejects.toBeInstanceOf(LockHeldError);
   });
 
-  test('an async generator ends without a value, or with the value of onBusy', async () => {
+  test('an async generator ends as onBusy says: without a value, or with a value', async () => {
     await expect(all(service.skipRows())).resolves.toEqual([]);
     await expect(all(service.valueRows())).resolves.toEqual([7]);
   });
@@ -763,7 +763,7 @@ describe('over HTTP', () => {
     await until(free);
   });
 
-  test('an Observable, declared or not, runs under its lock and sends its last value', async () => {
+  test('an Observable, with or without a declared type, runs under its lock and sends its last value', async () => {
     await request(app.getHttpServer()).get('/observable').expect(200, '2 true');
     await expect(free()).resolves.toBe(true);
     await request(app.getHttpServer()).get('/undeclared').expect(200, '2 true');

@@ -18,7 +18,7 @@ const lock = {
 const FORGOTTEN_MS = 4_500;
 
 const LONG = process.env['FAULTS'] === 'long';
-/** The connections for messages are cut several times during so many hand-overs. */
+/** The connections for messages are cut several times during this number of hand-overs. */
 const HAND_OVERS = LONG ? 10_000 : 1_200;
 /** Fewest grants to the 32 waiters: on average, each waiter gets at least 15. */
 const SERVED = LONG ? 1_600 : 500;
