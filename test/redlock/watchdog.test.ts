@@ -189,7 +189,7 @@ describe('more locks than fit into one request', () => {
   });
 
   test('each report their loss by the end of validity when no node answers, even before their request is sent (S10)', async () => {
-    // A request has at most 250 locks and takes 50 ms, its time limit. The validity ends before the last request is sent.
+    // A request has 250 locks and takes 50 ms, its time limit. The validity ends before the last request is sent.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
