@@ -3,7 +3,7 @@ import type { LockHolder } from '../../lib/core/lock-info.js';
 import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../lib/core/lock-mode.js';
 import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 
-describe('a LockHeldError of a lock that several can hold', () => {
+describe('a LockHeldError of a lock that several callers can hold', () => {
   const holder: LockHolder = {
     id: 'x',
     owner: 'api:1',

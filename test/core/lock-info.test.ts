@@ -53,7 +53,7 @@ describe('infoOf reports a key as', () => {
   });
 });
 
-describe('infoOf reports as the remaining time the longest time for which a quorum stores one id', () => {
+describe('infoOf reports the remaining time, which is the longest time for which a quorum stores one id', () => {
   test.each<[string, LockVote[], number, number]>([
     ['on one node', [has('x', 300)], 1, 300],
     ['on three nodes with the same id', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],

@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events';
 import { expect, test } from '@jest/globals';
 import { onAbort } from '../../lib/core/on-abort.js';
 
-/** Calls a function when the signal aborts. Returns a function that ends the wait. */
+/** Calls a function when the signal aborts. Returns a function that removes the listener. */
 function whenAborted(signal: AbortSignal, callback: () => void): () => void {
   const watch = onAbort(signal, { aborted: callback });
   return () => watch.stop();

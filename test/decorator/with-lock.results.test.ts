@@ -68,7 +68,7 @@ async function lose(): Promise<void> {
   const lock = currentLock('key')!;
   const { signal } = lock;
   await looker.del(KEY);
-  // The extension notices the loss before the next renewal does.
+  // The call of `extend` notices the loss at once, before the next renewal.
   await lock.extend().catch(() => undefined);
   if (!signal.aborted) await once(signal, 'abort');
 }
@@ -424,13 +424,13 @@ describe('when another process holds the lock', () => {
     await expect(service.orOther()).rejects.toThrow('instead');
   });
 
-  test('an Observable ends without a value, with the value of onBusy, or with the error', async () => {
+  test('an Observable ends as onBusy says: without a value, with a value, or with the error', async () => {
     await expect(lastValueFrom(service.skipObservable().pipe(toArray()))).resolves.toEqual([]);
     await expect(lastValueFrom(service.valueObservable().pipe(toArray()))).resolves.toEqual([7]);
     await expect(lastValueFrom(service.throwObservable())).rejects.toBeInstanceOf(LockHeldError);
   });
 
-  test('an async generator ends without a value, or with the value of onBusy', async () => {
+  test('an async generator ends as onBusy says: without a value, or with a value', async () => {
     await expect(all(service.skipRows())).resolves.toEqual([]);
     await expect(all(service.valueRows())).resolves.toEqual([7]);
   });
@@ -696,7 +696,7 @@ describe('a stream', () => {
     stream.destroy();
   });
 
-  test('of the web holds the lock until it has been read, and produces each chunk under the lock', async () => {
+  test('of the Web Streams API holds the lock until it has been read, and produces each chunk under the lock', async () => {
     let pulls = 0;
     const stream = await service.webStream({
       pull(controller) {
@@ -710,7 +710,7 @@ describe('a stream', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('of the web releases the lock when it is cancelled while it waits for data', async () => {
+  test('of the Web Streams API releases the lock when it is cancelled while it waits for data', async () => {
     const reasons: unknown[] = [];
     const stream = await service.webStream({ cancel: (reason) => void reasons.push(reason) });
     const reader = stream.getReader();
@@ -721,13 +721,13 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of the web passes its error to the reader, and releases the lock', async () => {
+  test('of the Web Streams API passes its error to the reader, and releases the lock', async () => {
     const stream = await service.webStream({ start: (controller) => controller.error(new Error('broken')) });
     await expect(all(stream)).rejects.toThrow('broken');
     await until(free);
   });
 
-  test('of the web releases the lock after a ttl when nobody reads it', async () => {
+  test('of the Web Streams API releases the lock after a ttl when nobody reads it', async () => {
     await expect(service.webStream({})).resolves.toBeDefined();
     await until(free);
   });
@@ -763,7 +763,7 @@ describe('over HTTP', () => {
     await until(free);
   });
 
-  test('an Observable, declared or not, runs under its lock and sends its last value', async () => {
+  test('an Observable, with or without a declared type, runs under its lock and sends its last value', async () => {
     await request(app.getHttpServer()).get('/observable').expect(200, '2 true');
     await expect(free()).resolves.toBe(true);
     await request(app.getHttpServer()).get('/undeclared').expect(200, '2 true');

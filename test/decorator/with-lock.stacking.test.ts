@@ -34,7 +34,7 @@ import { type Named, nameOf, permutations, stack } from '../support/stacking.js'
 import { until } from '../support/until.js';
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
-/** Number of requested locks. One call of `acquire` has all requests of a turn of the event loop. */
+/** Number of requested locks. One call of `acquire` gets all requests of one turn of the event loop. */
 const countAsked = (): number => acquire.mock.calls.flatMap(([requests]) => requests).length;
 
 let app: INestApplication;
@@ -130,7 +130,7 @@ describe('routes, with the decorators in every order', () => {
   const server = (): Parameters<typeof request>[0] => app.getHttpServer() as Parameters<typeof request>[0];
 
   test.each(getOrders.map((order, index) => [nameOf(order), index] as const))(
-    '%s: concurrent requests wait, and refused requests lock nothing',
+    '%s: concurrent requests wait, and requests that a guard or a pipe rejects lock nothing',
     async (_name, index) => {
       const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
       const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
@@ -150,7 +150,7 @@ describe('routes, with the decorators in every order', () => {
   );
 
   test.each(postOrders.map((order, index) => [nameOf(order), index] as const))(
-    '%s: concurrent requests wait, and refused requests lock nothing',
+    '%s: concurrent requests wait, and requests that a guard or a pipe rejects lock nothing',
     async (_name, index) => {
       const post = (path: string, text: string): request.Test =>
         request(server()).post(`/post/${index}/${path}`).send({ text });

@@ -20,7 +20,7 @@ afterEach(() => {
   Logger.overrideLogger(true);
 });
 
-/** Three nodes, of which the last ones are not connected yet. Each function in `connect` connects one of them. */
+/** Three nodes. The last `connecting` nodes are not connected yet. Each function in `connect` connects one of them. */
 function nodesOfWhich(connecting: number): { nodes: ScriptedNode[]; connect: (() => void)[] } {
   const nodes = scriptedNodes(3);
   const connect: (() => void)[] = [];

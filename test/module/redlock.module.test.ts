@@ -801,7 +801,7 @@ describe('a node that ioredis would read as another node is refused', () => {
     ['redis://:a,b@host'],
     [{ host: 'host', db: '1', port: '6380' } as never],
     [{ host: 'host', db: undefined, port: undefined } as never],
-  ])('but not %j, which ioredis reads as meant', (nodes) => {
+  ])('but not %j, which ioredis reads correctly', (nodes) => {
     expect(refusalOf(nodes)).toBeUndefined();
   });
 

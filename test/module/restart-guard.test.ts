@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // The nodes count as new, because each key prefix has its own marker.
+  // A node without its marker counts as new, and each key prefix has its own marker on the node.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });
@@ -131,7 +131,7 @@ describe('the restart guard covers the longest ttl as soon as the application st
     await expect(wholeGuardOf(await start({}, { providers }))).resolves.toBe(60_000);
   });
 
-  test('and it does not grow at the first call of that method', async () => {
+  test('and it does not grow at the first call of the method with the longest ttl', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);
@@ -153,7 +153,7 @@ describe('new nodes', () => {
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
-  test('refuse the first call during the guard, and the error names the option', async () => {
+  test('refuse the first call during the guard, and the error names `restartGuard` and `waitForQuorum`', async () => {
     const locks = await start({ restartGuard: 60_000, defaults: { ttl: 60_000, retry: false } });
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);

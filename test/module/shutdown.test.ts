@@ -291,7 +291,7 @@ describe('app.close()', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('aborts the signal of an unreleased lock before others can acquire it', async () => {
+  test('aborts the signal of an unreleased lock before other callers can acquire the lock', async () => {
     await start();
     const lock = await app.get(LockService).acquire('handle', { ttl: 60_000 });
     const { signal } = lock;
@@ -321,7 +321,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('does not wait for minHold: Redis keeps the keys until it has passed', async () => {
+  test('does not wait for minHold: Redis keeps the keys until minHold has passed', async () => {
     await start();
     const locks = app.get(LockService);
     await locks.acquire('held', { ttl: 60_000, minHold: 30_000 });
@@ -413,7 +413,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
 
   test.each([
     ['by the signal, by default', {}, 'SIGTERM'],
-    ['with code 0, with `useProcessExit`', { USE_EXIT: '1' }, 0],
+    ['with code 0, if `useProcessExit` is set', { USE_EXIT: '1' }, 0],
   ])(
     'finishes running methods, refuses waiting calls, and ends the process %s',
     async (_name, env, expected) => {

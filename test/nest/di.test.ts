@@ -26,7 +26,7 @@ import {
 } from '../../lib/index.js';
 import { startApp } from '../support/nest-app.js';
 
-// test/decorator/with-lock.providers.test.ts has the scopes, factories, lazy modules and inheritance.
+// test/decorator/with-lock.providers.test.ts tests the scopes, factories, lazy modules and inheritance.
 
 @Injectable()
 class Mails {

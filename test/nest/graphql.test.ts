@@ -181,7 +181,7 @@ async function ask(query: string): Promise<ExecutionResult> {
   return body as ExecutionResult;
 }
 
-/** Resolves to the results of two concurrent runs, and of runs that a guard or a pipe refuses. */
+/** Resolves to the results of two concurrent runs, and of calls that a guard or a pipe rejects. */
 async function outcomes(queryFor: (id: string) => string): Promise<object> {
   const both = await Promise.all([ask(queryFor('one')), ask(queryFor('one'))]);
   const ran = [...calls];
@@ -208,16 +208,19 @@ const locked = (answer: object): object => ({
 describe('queries and mutations, with the decorators in every order', () => {
   const cases = [...queries, ...mutations].map((order, index) => [nameOf(order), index] as const);
 
-  test.each(cases)('%s: concurrent runs wait, and refused runs lock nothing', async (_name, index) => {
-    const [kind, prefix] = index < queries.length ? ['query', 'wrapped '] : ['mutation', ''];
-    await expect(outcomes((id) => `${kind} { run${index}(id: "${id}") }`)).resolves.toEqual(
-      locked({ [`run${index}`]: `${prefix}gql:ONE` }),
-    );
-  });
+  test.each(cases)(
+    '%s: concurrent runs wait, and calls that a guard or a pipe rejects lock nothing',
+    async (_name, index) => {
+      const [kind, prefix] = index < queries.length ? ['query', 'wrapped '] : ['mutation', ''];
+      await expect(outcomes((id) => `${kind} { run${index}(id: "${id}") }`)).resolves.toEqual(
+        locked({ [`run${index}`]: `${prefix}gql:ONE` }),
+      );
+    },
+  );
 });
 
 test.each(fields.map((order, index) => [nameOf(order), index] as const))(
-  'a field with %s: concurrent runs wait, and refused runs lock nothing',
+  'a field with %s: concurrent runs wait, and calls that a guard or a pipe rejects lock nothing',
   async (_name, index) => {
     await expect(outcomes((id) => `{ thing { field${index}(id: "${id}") } }`)).resolves.toEqual(
       locked({ thing: { [`field${index}`]: 'thing gql:ONE' } }),

@@ -34,7 +34,7 @@ import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { startApp } from '../support/nest-app.js';
 import { type Named, nameOf, permutations, stack } from '../support/stacking.js';
 
-// test/decorator/with-lock.stacking.test.ts has guards, pipes and interceptors.
+// test/decorator/with-lock.stacking.test.ts tests guards, pipes and interceptors.
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
 const calls: string[] = [];
@@ -201,7 +201,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   const cases = (path: string, orders: readonly Named[][]): [string, string][] =>
     orders.map((order, index) => [nameOf(order), `${path}/${index}/one`]);
 
-  describe('a route that its guard denies answers 403, does not run and locks nothing', () => {
+  describe('a request that a guard denies gets 403, does not run the route and locks nothing', () => {
     test.each([
       ...cases('denied', denied),
       ['a guard of the class, and @WithLock above @SetMetadata', 'whole/below'],

@@ -22,8 +22,8 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// These tests need a real Redis. Nest sends the headers of events one turn of the event loop after it has subscribed, and
-// nodes in memory refuse sooner.
+// These tests need a real Redis. Nest sends the headers of the response one turn of the event loop after it has
+// subscribed to the events. Nodes in memory would refuse the lock before that.
 
 class Around implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
@@ -151,7 +151,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   test('sends its event when the lock is free', async () => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
-      // The lock of a run ends after its answer.
+      // A run may release its lock after the client has the answer.
       await until(async () => !(await app.get(LockService).inspect('key')).held);
       const { text } = await request(server).get(`/${path}`).expect(200);
       expect(text).toContain('data: hello');

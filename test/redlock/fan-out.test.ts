@@ -16,7 +16,7 @@ const nodes = scriptedNodes(3);
 const never = new Promise<string>(() => {});
 const all = (): boolean => false;
 
-/** Answers for each node with the entry of `replies` under its name. */
+/** Each node answers with the entry of `replies` for its name, or never. */
 function asking(replies: Record<string, Promise<string>>): (node: LockStore) => Promise<string> {
   return (node) => replies[node.name] ?? never;
 }
@@ -53,7 +53,7 @@ test('fanOut counts a synchronous throw of a node as an error of that node, and 
   );
 });
 
-test('fanOut resolves as soon as the answers decide, without waiting for the slowest node', async () => {
+test('fanOut resolves as soon as the answers decide the outcome, without waiting for the slowest node', async () => {
   const answers = await fanOut(
     nodes,
     100,

@@ -116,7 +116,7 @@ describe('the watchdog', () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(900);
-    // The first request comes at 333 ms. Each of the next ones follows a time limit of 50 ms and a pause of 100 ms.
+    // The first request is sent at 333 ms. A later request follows after the time limit of 50 ms and a pause of 100 ms.
     expect(extensions()).toEqual([4, 4, 4]);
     for (const node of nodes) node.fate = {};
     await jest.advanceTimersByTimeAsync(TTL);
@@ -143,7 +143,7 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
   });
 
-  test('accepts a confirmation after the time limit, and counts the validity from its request (S9)', async () => {
+  test('accepts a confirmation after the time limit of the nodes, and counts the validity from the confirmed request (S9)', async () => {
     // Every answer misses the time limit of 50 ms.
     for (const node of nodes) node.fate = { extend: 80 };
     const lock = await acquire();
@@ -317,7 +317,7 @@ describe('maxHold', () => {
     return redlockOver(nodes).acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew, maxHold, signals: [] });
   }
 
-  test('stops renewals, and the lock ends with its ttl and an error that names maxHold', async () => {
+  test('stops renewals, and the lock is lost at the end of its ttl, with an error that names maxHold', async () => {
     const lock = await hold(1_500);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(1_500);
@@ -333,7 +333,7 @@ describe('maxHold', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('prevents further renewals, even when a late confirmation comes after its end', async () => {
+  test('prevents further renewals, even when a late confirmation comes after maxHold', async () => {
     // Renewals are sent at 333, 483, 633 and 783 ms. The first one is confirmed at 933 ms, after maxHold.
     for (const node of nodes) node.fate = { extend: 600 };
     const lock = await hold(900);
@@ -344,7 +344,7 @@ describe('maxHold', () => {
     expect([lock.state, extensions()]).toEqual(['lost', [4, 4, 4]]);
   });
 
-  test('counts from the time when the acquisition was sent', async () => {
+  test('counts from the time when the request for the lock was sent', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = hold(334 + 20);
     await jest.advanceTimersByTimeAsync(40);

@@ -258,7 +258,7 @@ test('a Redlock rejects every request of a failed command with the error of the 
   }
 });
 
-describe('a store that throws where it should call `tell`', () => {
+describe('a store that throws instead of calling its callback `tell`', () => {
   const wrong = new TypeError('a mistake of the store');
   const fail = (): never => {
     throw wrong;
@@ -268,7 +268,7 @@ describe('a store that throws where it should call `tell`', () => {
     return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
   }
 
-  test('makes every request of a turn reject with LockUnavailableError without a quorum', async () => {
+  test('makes every request of a turn of the event loop reject with LockUnavailableError without a quorum', async () => {
     const redlock = redlockOver([throwing()]);
     const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
     const refused = {
@@ -278,7 +278,7 @@ describe('a store that throws where it should call `tell`', () => {
     expect(outcomes).toMatchObject([refused, refused]);
   });
 
-  test('does not prevent that a quorum of the other nodes grants, extends and releases', async () => {
+  test('does not prevent a quorum of the other nodes from granting, extending and releasing the lock', async () => {
     const [one, two] = scriptedNodes(2);
     const redlock = redlockOver([one!, throwing(), two!]);
     const lock = await redlock.acquire(['k'], once);

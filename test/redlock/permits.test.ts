@@ -41,7 +41,7 @@ const twoOnce: AcquireOptions = {
   signals: [],
 };
 
-test('acquire with permits frees the slot on a node that grants a different slot after the lock is won', async () => {
+test('acquire with permits frees a slot that a slow node grants after the lock is won with a different slot', async () => {
   const [, , slow] = servers as [RedisServer, RedisServer, RedisServer];
   const [all, alone] = [await over(...servers), await over(slow)];
   // Another holder has a record on the slow node, in the slot that the other nodes grant.

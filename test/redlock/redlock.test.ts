@@ -99,7 +99,7 @@ describe('one attempt', () => {
       const [alice, bob] = await Promise.all(callers);
       expect(alice?.value).toBeInstanceOf(HeldLock);
       expect(bob?.value).toMatchObject({ code: 'LOCK_HELD', owner: 'alice' });
-      // Bob was first at the second half, and Alice asked there again.
+      // Bob's request arrived first at the second half of the nodes, and Alice asked these nodes again.
       for (const node of nodes.slice(count / 2)) expect(node.count('acquire')).toBeGreaterThan(2);
     },
   );
@@ -187,7 +187,7 @@ describe('the fencing token', () => {
     }
   }
 
-  test('takes one round trip when a quorum agrees', async () => {
+  test('takes one round trip when a quorum agrees on it', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 1, 1]);
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -195,7 +195,7 @@ describe('the fencing token', () => {
     expect(nodes.map((node) => node.requests)).toEqual([['acquire'], ['acquire'], ['acquire']]);
   });
 
-  test('is raised to the largest token on the other nodes when no quorum agrees', async () => {
+  test('is raised on the other nodes to the largest token when no quorum agrees on a token', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     const lock = await redlockOn(nodes.slice(2)).acquire(['other'], once);
@@ -209,7 +209,7 @@ describe('the fencing token', () => {
     expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
   });
 
-  test('makes the attempt fail and release its votes when no quorum can be raised to it (S6)', async () => {
+  test('makes the attempt fail and release its votes when it cannot be raised on a quorum (S6)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { raise: new Error('cut') };
@@ -287,7 +287,7 @@ describe('a tick that has run', () => {
 });
 
 describe('a failed attempt (S6)', () => {
-  test('records no tick on the nodes that it won', async () => {
+  test('records no tick on the nodes that granted the lock', async () => {
     const nodes = scriptedNodes(3);
     const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
     const other = await hold(nodes.slice(0, 2));
@@ -298,7 +298,7 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
-  test('leaves the queue of each node once when many waiters end at the same time', async () => {
+  test('leaves the queue of the node, with one request for all waiters that give up at the same time', async () => {
     const nodes = scriptedNodes(1);
     const lock = await hold(nodes);
     const redlock = redlockOn(nodes);
@@ -313,14 +313,14 @@ describe('a failed attempt (S6)', () => {
     await lock.release();
   });
 
-  test('leaves no key on the nodes that it won, even with a minHold', async () => {
+  test('leaves no key on the nodes that granted the lock, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
     expect(nodes.map((node) => node.memory.size)).toEqual([1, 1, 0]);
   });
 
-  test('releases the nodes that it won', async () => {
+  test('releases the lock on the nodes that granted it', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -329,7 +329,7 @@ describe('a failed attempt (S6)', () => {
     expect((await outcome(redlockOn(nodes.slice(2)).acquire(['k'], once))).value).toBeInstanceOf(HeldLock);
   });
 
-  test('releases also on nodes that timed out or answered with an error', async () => {
+  test('releases the lock also on nodes that timed out or answered with an error', async () => {
     const nodes = scriptedNodes(3);
     nodes[0]!.fate = { acquire: 'hang' };
     nodes[1]!.fate = { acquire: new Error('reply lost') };

@@ -21,7 +21,7 @@ test('a guard with a configured duration refuses a longer ttl', () => {
   expect(guard.duration).toBe(3_000);
 });
 
-test('the guard refuses extensions beyond its duration', () => {
+test('the guard refuses an extension with a ttl that is longer than the guard', () => {
   const guard = new RestartGuard(undefined);
   guard.checkCovers(10_000);
   expect(() => guard.checkCovers(60_000)).toThrow('at most the `restartGuard` of 10000 ms');

@@ -107,12 +107,12 @@ describe('permits, which need one slot on a quorum (S20),', () => {
       { isWon: true, slots: [1], token: 11, together: 0b110 },
     ],
     [
-      'are split when three nodes grant three slots',
+      'are split when three nodes grant three different slots',
       [slot(0), slot(1), slot(2)],
       { isWon: false, isSplitInSlots: true, isDecided: true, together: 0b001 },
     ],
     [
-      'are undecided while a third node can still grant one of two slots',
+      'are undecided while the third node can still grant a slot that another node granted',
       [slot(0), slot(1)],
       { isWon: false, isDecided: false },
     ],
@@ -140,7 +140,7 @@ describe('permits, which need one slot on a quorum (S20),', () => {
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
 
-  test('are won only in the chosen slot after other nodes are asked again', () => {
+  test('are won only with grants of the slot that was chosen before other nodes were asked again', () => {
     const tally = tallyOf(5, [slot(1), slot(2), slot(3), slot(4)]);
     tally.fixSlots();
     tally.forget(0b01110);
@@ -150,7 +150,7 @@ describe('permits, which need one slot on a quorum (S20),', () => {
     expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
   });
 
-  test('are refused with all reported holders and the time until the first of them can end', () => {
+  test('are refused with all reported holders and the time until the first of their locks can end', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
     expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([

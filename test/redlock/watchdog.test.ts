@@ -134,7 +134,7 @@ describe('more locks than fit into one request', () => {
   const LONG_TTL = 10_000;
   const AT_ONCE = 250;
 
-  /** The node answers one lock after the other, with a millisecond for each. */
+  /** The node answers one lock after the other, and needs a millisecond for each. */
   function slowDown(node: ScriptedNode): void {
     const extend = node.extend.bind(node);
     let idleAt = 0;
@@ -189,7 +189,7 @@ describe('more locks than fit into one request', () => {
   });
 
   test('each report their loss by the end of validity when no node answers, even before their request is sent (S10)', async () => {
-    // A request takes 50 ms, so the node is asked for 3,275 locks by the end of validity.
+    // A request has 250 locks and takes 50 ms, its time limit. The validity ends before the last request is sent.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
@@ -198,7 +198,7 @@ describe('more locks than fit into one request', () => {
     await jest.advanceTimersByTimeAsync(10);
     expect(signals.every(({ aborted }) => aborted)).toBe(true);
     expect(requests.flatMap(({ ids }) => ids).length).toBeLessThan(locks.length);
-    // Now the last time limit has ended.
+    // Now the time limit of the last request has ended.
     await jest.advanceTimersByTimeAsync(50);
     expect(jest.getTimerCount()).toBe(0);
   });
@@ -208,14 +208,14 @@ describe('more locks than fit into one request', () => {
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
     jest.setSystemTime(Date.now() + 620);
-    // The wall clock leaves 34 ms at the renewal, less than the time limit of 50 ms for the first request.
+    // At the renewal the wall clock leaves 34 ms of the validity. The time limit of the first request is 50 ms.
     await jest.advanceTimersByTimeAsync(334 + 37);
     expect(signals.every(({ aborted }) => aborted)).toBe(true);
   });
 });
 
 describe('timers', () => {
-  test('one timer serves all confirmed locks, and no timer is left after the last lock', async () => {
+  test('one timer serves all locks without a failed renewal, and no timer is left after the last release', async () => {
     const locks = await acquireMany(50);
     expect(jest.getTimerCount()).toBe(1);
     await jest.advanceTimersByTimeAsync(2 * TTL);
@@ -227,7 +227,7 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('the same timer serves locks that are not renewed, and reports the end of each validity (S10)', async () => {
+  test('one timer serves all locks with `renew: false`, and reports the end of each validity (S10)', async () => {
     const locks: HeldLock[] = [];
     for (let index = 0; index < 20; index++) {
       const terms = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
@@ -333,7 +333,7 @@ describe('each lock of a batch', () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 'hang' };
     jest.setSystemTime(Date.now() + 640);
-    // The wall clock leaves 15 ms at the renewal, less than the time limit of 50 ms for a node.
+    // At the renewal the wall clock leaves 15 ms of the validity. The time limit of a node is 50 ms.
     await jest.advanceTimersByTimeAsync(334);
     expect(lock.signal.aborted).toBe(false);
     await jest.advanceTimersByTimeAsync(16);

@@ -128,7 +128,7 @@ describe('permits', () => {
     );
   });
 
-  test('are refused to a nested call with `heldByCaller` when the outer call holds one of them', async () => {
+  test('are refused to a nested call with an error whose heldByCaller is true when the outer call holds one of them', async () => {
     const others = await Promise.all([1, 2].map(() => locks.hold('stripe', { permits: 3, owner: 'them' })));
     await service.withLock('stripe', { permits: 3 }, async () => {
       await expect(service.acquire('stripe', { ...once, permits: 3 })).rejects.toMatchObject({
@@ -159,7 +159,7 @@ describe('permits', () => {
     expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
   });
 
-  test('are refused to a nested call with `heldByCaller`, even when the error lists only 10 of 50 holders', async () => {
+  test('are refused to a nested call with an error whose heldByCaller is true, even when the error lists only 10 of 50 holders', async () => {
     await service.withLock('stripe', { permits: 50 }, async () => {
       const others = Array.from({ length: 49 }, () => locks.hold('stripe', { permits: 50, ttl: 5_000 }));
       await Promise.all(others);
@@ -170,7 +170,7 @@ describe('permits', () => {
     });
   });
 
-  test('are refused to a nested call without `heldByCaller` when the outer call does not block it', async () => {
+  test('are refused to a nested call with an error whose heldByCaller is false when the outer call does not block it', async () => {
     await locks.hold('stripe', { permits: 10 });
     await service.withLock('stripe', { permits: 10 }, async (lock) => {
       expect(lock.slot).toBe(1);
@@ -274,7 +274,7 @@ describe('shared locks', () => {
       });
     });
 
-    test('unless the shared lock was released before', async () => {
+    test('unless the outer call has released its shared lock', async () => {
       await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
         await lock.release();
         return service.acquire('catalog:1');
@@ -283,7 +283,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock join the exclusive lock, and so does a writer inside them', async () => {
+  test('inside an exclusive lock join the exclusive lock, and so does a call for an exclusive lock inside them', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));
@@ -292,7 +292,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock are refused with `heldByCaller` when `reentrant` is not set', async () => {
+  test('inside an exclusive lock are refused with an error whose heldByCaller is true when `reentrant` is not set', async () => {
     await service.withLock('catalog:1', async () => {
       await expect(service.acquire('catalog:1', { ...once, mode: 'shared' })).rejects.toMatchObject({
         code: 'LOCK_HELD',

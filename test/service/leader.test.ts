@@ -35,7 +35,7 @@ const TTL = 6_000;
 @Injectable()
 class Consumer {
   readonly terms: LeaderTerm[] = [];
-  /** Number of runs at the moment. */
+  /** Number of runs that have not ended. */
   running = 0;
   work: (term: LeaderTerm) => Promise<unknown> = untilAborted;
 
@@ -428,7 +428,7 @@ describe('class definition refuses', () => {
 
 describe('a separate process', () => {
   const SHORT_TTL = 1_500;
-  /** A waiter that does not know the end of the ttl asks after five seconds. */
+  /** A waiter that does not know the end of the ttl asks only after five seconds, which exceeds this limit. */
   const SUCCEEDED_MS = 4_500;
   let file: string;
   beforeAll(async () => {
@@ -447,7 +447,7 @@ describe('a separate process', () => {
   }
   const leads = (line: string | undefined): boolean => line?.startsWith('leads') ?? false;
 
-  test('that leads and is killed is followed by the next leader when its ttl ends', async () => {
+  test('that leads and is killed is followed by the next leader when the ttl of its lock ends', async () => {
     const first = run();
     await until(() => leads(first.lines[0]));
     const second = run();
@@ -460,7 +460,7 @@ describe('a separate process', () => {
     await once(second.child, 'exit');
   });
 
-  test('that is paused beyond its ttl sees that it no longer leads, and a fenced write refuses its token (S10)', async () => {
+  test('that is paused beyond the ttl of its lock sees that it no longer leads, and a fenced write refuses its token (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();

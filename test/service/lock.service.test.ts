@@ -58,7 +58,7 @@ const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
   );
 
 describe('acquire', () => {
-  test('with a maxHold gives a lock that ends with its ttl', async () => {
+  test('with a maxHold gives a lock that is lost at the end of its ttl when the maxHold has passed', async () => {
     const lock = await locks.acquire('key', { ttl: 200, maxHold: 1 });
     const { signal } = lock;
     await until(() => signal.aborted);
@@ -275,7 +275,7 @@ describe('current', () => {
 
 describe('signal', () => {
   test('that has already aborted makes the call reject with its reason, without a request', async () => {
-    // A store of its own, because a server also counts late requests of earlier tests.
+    // This test has its own store, because a server also counts late requests of earlier tests.
     const store = new ScriptedNode();
     const other = await startApp({}, { nodes: { openStore: () => store } });
     apps.push(other);
@@ -356,7 +356,7 @@ const callOf = (service: LockService, method: Method, ...args: unknown[]): Promi
 const task = (): string => 'never';
 
 describe('invalid arguments are refused without a request:', () => {
-  // A store of its own, because a server also counts late requests of earlier tests.
+  // These tests have their own store, because a server also counts late requests of earlier tests.
   const store = new ScriptedNode();
   let service: LockService;
   beforeAll(async () => {

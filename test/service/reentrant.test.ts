@@ -91,7 +91,7 @@ afterEach(async () => {
   if (left > 0) throw new Error(`${left} locks were left behind`);
 });
 
-/** Removes the lock from the server. The extension notices the loss before the next renewal does. */
+/** Removes the lock from the server. The call of `extend` notices the loss at once, before the next renewal. */
 async function takeAway(lock: LockHandle): Promise<void> {
   await looker.del('lock:{k}');
   await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
@@ -180,13 +180,13 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('without `reentrant`, and rejects with `heldByCaller`', async () => {
+  test('without `reentrant`, and rejects with an error whose heldByCaller is true', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
-  test('a lock that has only some of its keys', async () => {
+  test('a lock that has only some of the keys of the call', async () => {
     const nested = service.outer(() => locks.acquire(['k', 'other'], joining));
     await expect(nested).rejects.toBeInstanceOf(LockHeldError);
   });
@@ -197,7 +197,7 @@ describe('a call does not join (S18)', () => {
     await outer;
   });
 
-  describe('beside another joined call,', () => {
+  describe('beside another call that has joined the lock,', () => {
     /** Runs `task` under a lock that a nested call has joined. Both calls end with a LockLostError. */
     async function besideSibling(task: (lock: LockHandle) => Promise<void>): Promise<void> {
       const gate = new Gate();
@@ -255,7 +255,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('beside a joined call that began in the context of a nested call that has ended', async () => {
+  test('beside a call that has joined the lock, even if that call began in the context of an ended nested call', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -268,7 +268,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('beside a call that an earlier step of the same generator started', async () => {
+  test('beside a call that has joined the lock in an earlier step of the same generator', async () => {
     const gate = new Gate();
     const steps = service.steps([
       () => locks.withLock('k', joining, () => gate.opened),
@@ -397,7 +397,7 @@ describe('a nested call that is not awaited', () => {
   });
 
   test('gets the handle of a lost lock when the nodes grant after the outer call has ended', async () => {
-    // Nodes in memory answer a little later, so they grant after the outer call has ended.
+    // The outer call ends at once, before the nodes in memory answer.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });
     const inMemory = testing.get(LockService);

@@ -312,7 +312,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused with `heldByCaller` when `reentrant` is not set', async () => {
+  test('are refused with an error whose heldByCaller is true when `reentrant` is not set', async () => {
     await database.run(async () => {
       await orders.pay();
       const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
@@ -320,7 +320,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused with `heldByCaller` when they are concurrent and `reentrant` is not set', async () => {
+  test('are refused with an error whose heldByCaller is true when they are concurrent and `reentrant` is not set', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
         locks.withLock('order', { ...kept, retry: { timeout: 2_000 } }, () => undefined);

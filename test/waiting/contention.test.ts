@@ -18,7 +18,7 @@ const lock = {
 const FORGOTTEN_MS = 4_500;
 
 const LONG = process.env['FAULTS'] === 'long';
-/** The connections for messages are cut several times during so many hand-overs. */
+/** The connections for messages are cut several times during this number of hand-overs. */
 const HAND_OVERS = LONG ? 10_000 : 1_200;
 /** Fewest grants to the 32 waiters: on average, each waiter gets at least 15. */
 const SERVED = LONG ? 1_600 : 500;
@@ -36,7 +36,7 @@ async function setCalls(looker: Redis): Promise<number> {
   return Number(calls);
 }
 
-/** Tokens increase from holder to holder, and nobody holds while another does. */
+/** Tokens increase from holder to holder, and no two holders hold the lock at the same time. */
 function expectOneAtATime(served: readonly Served[]): void {
   for (const [index, { granted, token }] of served.entries()) {
     const before = served[index - 1];
@@ -134,7 +134,8 @@ describe('waiters on five nodes, which acquire again and again,', () => {
     expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000 + poll);
     // After each release, some waiter is granted before the first poll would come.
     expect(Math.max(...gapsOf(served))).toBeLessThan(lock.retry.delay - 1_000);
-    // Only the markers of the nodes and the record of the free lock remain. The record expires after 30 seconds.
+    // Each node keeps only its marker (the key redlock-node) and the record of the free lock, which expires after 30
+    // seconds.
     const lookers = servers.map((server) => server.client());
     const left = await Promise.all(lookers.map((looker) => looker.keys('*')));
     expect(left.flat().filter((key) => key !== 'lock:{k}' && key !== 'lock:redlock-node')).toEqual([]);

@@ -22,7 +22,7 @@ const POLL_MS = 20_000;
 const ROOM_MS = 4_000;
 
 /**
- * The two stand-bys, which are the next two waiters, ask so many milliseconds after the first waiter got its message,
+ * The two stand-bys, which are the next two waiters, ask this many milliseconds after the first waiter got its message,
  * in case the first waiter does not ask.
  */
 const STANDBY_MS = 200;
@@ -178,7 +178,7 @@ describe.each([
   /** Processes in the queue, one for each given kind of lock, in the order of the kinds. */
   interface Line {
     readonly locks: (HeldLock | undefined)[];
-    /** The processes that were granted, by their index. */
+    /** The indexes of the processes, in the order in which they acquired. */
     readonly order: number[];
     release(index: number | undefined): Promise<void>;
     /** The index of the first process in the queue. */

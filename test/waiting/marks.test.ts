@@ -8,12 +8,12 @@ import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// A key has one mark at a time. A later waiter sets its own mark as soon as the earlier mark has gone (S22).
+// A key has one mark at a time on a node. A later waiter sets its own mark as soon as the earlier mark has gone (S22).
 
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;
 
-/** The most rounds. A waiter asks by itself every second, also on a machine that stalls, and such a round shows nothing. */
+/** The most rounds. A round in which Bob asks for the lock by himself shows nothing, so another round follows. */
 const MOST_ROUNDS = 20;
 
 const PERMITS: LockKind = { mode: 'permits', permits: 3 };

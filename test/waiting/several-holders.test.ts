@@ -15,7 +15,7 @@ const TTL = 30_000;
 /** The length of a waiter's turn, in milliseconds. */
 const TURN_MS = 150;
 
-/** The second waiter in the queue asks after so many milliseconds, in case the first waiter does not ask. */
+/** The second waiter in the queue asks after this many milliseconds, in case the first waiter does not ask. */
 const STANDBY_MS = 200;
 
 /** A waiter in the queue that gets no message asks every five seconds, so an earlier grant is the effect of a message. */
@@ -54,7 +54,7 @@ function permits(count: number): AcquireOptions {
   };
 }
 
-/** Number of waiters in the queue of a key, without the entries for the turn and for the stand-bys. */
+/** Number of waiters in the queue of a key, without entries for the turn and for stand-bys (the next two waiters). */
 function inLine(key: string): Promise<number> {
   return looker.zcount(`lock:{${key}}:q`, 0, 1e13);
 }
@@ -116,7 +116,7 @@ describe('calls of one process that wait for permits', () => {
     await one!.release();
     const firstLock = await first;
     await two!.release();
-    // Carol is first, unless a busy machine made her ask late.
+    // Carol is the first waiter in the queue, and acquires before Bob unless a busy machine makes her ask too late.
     await Promise.race([carols, second]);
     await last!.release();
     const [carolsLock, secondLock] = await Promise.all([carols, second]);

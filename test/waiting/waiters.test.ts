@@ -60,7 +60,7 @@ async function newProcess(owner: string): Promise<Redlock> {
   return redlock;
 }
 
-/** Number of waiters in the queue of a key, without the entries for the turn and for the stand-bys. */
+/** Number of waiters in the queue of a key, without entries for the turn and for stand-bys (the next two waiters). */
 function inLine(key: string): Promise<number> {
   return looker.zcount(`lock:{${key}}:q`, 0, 1e13);
 }
@@ -248,7 +248,8 @@ describe('paused waiters delay the others only briefly:', () => {
     return waiter!;
   }
 
-  // The last waiter gets a message about the first turn or about the second turn, or its process had the turn before.
+  // In the first row Carol gets a message about Bob's turn. In the second row she gets a message about the turn after
+  // it. In the third row Carol's process had a turn before her last call.
   test.each([
     ['the second waiter', ['bob', 'hangs', 'carol']],
     ['the second and the third waiter', ['bob', 'hangs', 'hangs', 'carol']],

@@ -67,7 +67,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** Throws. Results use it as a getter, as a trap or as a method. */
+/** Throws. Results use it as a getter, as the trap of a Proxy or as a method. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -137,7 +137,7 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['an instance of the base class `Stream`', () => new Stream()],
   ['a web stream without its constructor call', () => Object.create(ReadableStream.prototype) as unknown],
   [
-    'a web stream that already has a reader',
+    'a ReadableStream of the Web Streams API that already has a reader',
     () => {
       const stream = new ReadableStream();
       stream.getReader();
@@ -187,7 +187,11 @@ describe('a thenable as the result', () => {
   const thenable = (then: unknown): object => ({ then, pipe: noop, on: noop });
   test.each<[string, unknown, unknown]>([
     ['a thenable', thenable((resolve: (value: number) => void) => resolve(7)), 7],
-    ['a thenable of a thenable', thenable((r: (v: unknown) => void) => r(Promise.resolve(8))), 8],
+    [
+      'a thenable that resolves with a Promise',
+      thenable((r: (v: unknown) => void) => r(Promise.resolve(8))),
+      8,
+    ],
   ])('gives its value to the caller after the release: %s', async (_name, value, outcome) => {
     const key = newKey();
     await expect(service.give(key, value)).resolves.toBe(outcome);
@@ -299,7 +303,7 @@ async function past(): Promise<void> {
   await until(() => performance.now() - since > 2 * TTL);
 }
 
-test('a web byte stream fills the buffers of its reader, and releases the lock at its end', async () => {
+test('a byte stream of the Web Streams API fills the buffers of its reader, and releases the lock at its end', async () => {
   const key = newKey();
   const source = new ReadableStream({
     type: 'bytes',
@@ -344,7 +348,7 @@ describe('an async iterable', () => {
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('keeps its class, and accepts new properties', async () => {
+  test('keeps its class, and its setters still work', async () => {
     class Rows {
       #limit = 1;
       get limit(): number {
@@ -481,7 +485,7 @@ describe('the lock is released when a half-read result is garbage-collected with
       },
     ],
     [
-      'a stream that is written to',
+      'a Writable that is not finished',
       async (key) => {
         const stream = (await service.give(key, new Writable({ write: noop }))) as Writable;
         stream.write('a');
@@ -603,7 +607,7 @@ describe('any object', () => {
       const given = await service.give(key, value).catch((error: unknown) => {
         throw new Error(`seed ${seed}`, { cause: error });
       });
-      // The wrapper has the same prototype.
+      // The caller gets an object with the same prototype.
       if (Object.getPrototypeOf(given) !== Object.getPrototypeOf(value)) changed.push(given);
       kept.push(given, value);
     }

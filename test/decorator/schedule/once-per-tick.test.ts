@@ -60,7 +60,7 @@ async function start<T>(service: Type<T>): Promise<{ readonly app: INestApplicat
   return { app, service: app.get(service) };
 }
 
-/** Resolves to the error of a start-up. */
+/** Resolves to the error with which the start-up fails. */
 async function refusal(...providers: Type[]): Promise<unknown> {
   return startApp({ imports: [ScheduleModule.forRoot()], providers }).catch((error: unknown) => error);
 }

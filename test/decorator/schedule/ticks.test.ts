@@ -15,13 +15,13 @@ interface Run {
   readonly job: string;
   /** The second that the run is for, by the clock of its instance. */
   readonly tick: number;
-  /** Time of the call for the run, in milliseconds on the clock that all processes share, as are the next two times. */
+  /** Time of the call for the run. This and the next two times are milliseconds on a clock that all processes share. */
   readonly asked: number;
   readonly start: number;
   readonly end: number;
 }
 
-/** One firing of a schedule. The call that it makes runs or is skipped. */
+/** One firing of a schedule. It calls the job, and the call runs or is skipped. */
 interface Firing {
   readonly fired: string;
   readonly tick: number;

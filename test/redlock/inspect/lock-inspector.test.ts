@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(() => redlock.close());
 
-/** Leaves a record on this node alone, such as after an attempt that reached only this node. */
+/** Leaves a record on this node alone, like an attempt that reached no other node. */
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);
@@ -144,14 +144,14 @@ describe('list', () => {
     expect(nodes[1].count('scan')).toBe(0);
   });
 
-  test('sends no further request when its loop ends early', async () => {
+  test('sends no further request when the loop over its results ends early', async () => {
     for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
     for await (const info of inspection.list()) {
       expect(info.held).toBe(true);
       break;
     }
     await new Promise((resolve) => setImmediate(resolve));
-    // The records take more than one page of a node.
+    // One page of a scan has only a part of the 600 records.
     expect(nodes.map((node) => [node.count('scan'), node.count('read')])).toEqual([
       [1, 1],
       [0, 1],
@@ -159,7 +159,7 @@ describe('list', () => {
     ]);
   });
 
-  test('ends the scan of the store when its loop ends early', async () => {
+  test('ends the scan of the store when the loop over its results ends early', async () => {
     let isEnded = false;
     const scan = nodes[0].scan.bind(nodes[0]);
     nodes[0].scan = async function* (prefix) {
@@ -211,7 +211,7 @@ describe('a lock with several holders', () => {
     expect(await listed()).toMatchObject([{ key: 'k', mode: 'shared', holders: { length: 2 } }]);
   });
 
-  test('is listed with a holder that the first node lacks, though another holder acquires there meanwhile', async () => {
+  test('is listed with a holder that the first node lacks, even when another holder acquires after that node was listed', async () => {
     nodes[0].fate.acquire = away;
     const lasting = await redlock.acquire(['k'], shared);
     nodes[0].fate.acquire = 0;

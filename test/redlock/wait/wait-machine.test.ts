@@ -12,7 +12,7 @@ const TERMS: WaitTerms = { timeout: 4_000, attempts: Infinity, delay: 200, jitte
 
 type Refused = Extract<WaitEvent, { kind: 'refused' }>;
 
-/** The refusal of a waiter in the queue, by a holder that ends in 30 s. */
+/** The refusal of a waiter in the queue. The lock of the holder can end in 30 s. */
 const HELD: Refused = {
   kind: 'refused',
   isHeld: true,
@@ -43,12 +43,12 @@ describe('the first waiter of a process', () => {
       ask(false),
     ],
     [
-      'sleeps until the lock can lapse when the waiter is already in the queue of the queue node',
+      'sleeps until the lock can lapse when the queue node already has the waiter in its queue',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
       sleep(350),
     ],
     [
-      'sleeps no longer than five seconds, as messages can get lost',
+      'sleeps no longer than five seconds, because messages can get lost',
       { kind: 'first', freeIn: 60_000, timeLeft: 90_000, random: 0.5 },
       sleep(5_000),
     ],
@@ -74,31 +74,31 @@ describe('a refused caller', () => {
       sleep(750),
     ],
     [
-      'asks again after a second while nodes refuse other callers for it',
+      'asks again after a second while nodes refuse other callers in its favour',
       { holdsBack: true, freeIn: 60_000 },
       {},
       sleep(1_000),
     ],
     [
-      'asks again after a second while nodes refuse other callers for it, also when no message will come',
+      'asks again after a second while nodes refuse other callers in its favour, also when no message will come',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       { delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'polls after its delay, if that is less than a second, while nodes refuse other callers for it',
+      'polls after its delay, if that is less than a second, while nodes refuse other callers in its favour',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       {},
       sleep(250),
     ],
     [
-      'asks again after a second while nodes refuse other callers for it, also with a limit of attempts',
+      'asks again after a second while nodes refuse other callers in its favour, also with a limit of attempts',
       { holdsBack: true },
       { attempts: 5, delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'asks again after a second while nodes refuse other callers for it, also with a longer jitter',
+      'asks again after a second while nodes refuse other callers in its favour, also with a longer jitter',
       { holdsBack: true, isQueued: false },
       { delay: 200, jitter: 60_000 },
       sleep(1_000),
@@ -139,7 +139,7 @@ describe('a refused caller', () => {
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('asks more often, over the same total time, while nodes refuse other callers for it', () => {
+  test('asks more often, over the same total time, while nodes refuse other callers in its favour', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;
@@ -152,7 +152,7 @@ describe('a refused caller', () => {
       expect(last.ms).toBeLessThanOrEqual(1_000);
       slept += last.ms;
     }
-    // The time is that of three attempts: two pauses of 3,000 ms.
+    // Three attempts with this delay would take the same time: two pauses of 3,000 ms.
     expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
   });
 

@@ -9,8 +9,8 @@ import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 
-// Waiting on nodes in memory, with fake timers. test/stores/redis/scripts.test.ts has the scripts of Redis, and test/waiting
-// has waiting on real servers.
+// Waiting on nodes in memory, with fake timers. test/stores/redis/scripts.test.ts tests the scripts of Redis, and
+// test/waiting tests the waiting on real servers.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 const waiting: AcquireOptions = {
@@ -135,7 +135,7 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
-    // Both requests were refused: the first one, and the one that joined the queue.
+    // The node refused the first request for the lock, and the second request, which joined the queue.
     expect(told).toEqual([0, 0, 50, 100, 150, 200]);
     await pass(200);
     expect(told.slice(6)).toEqual([1_000]);
@@ -161,7 +161,7 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
       } satisfies Partial<Store>);
       const waits = redlockOver([node]).acquire(['k'], waiting);
       await pass(900);
-      // Both requests were refused: the first one, and the one that joined the queue.
+      // The node refused the first request for the lock, and the second request, which joined the queue.
       expect(times).toBe(2);
       await held.release();
       await pass(10);
@@ -297,7 +297,8 @@ describe('on several nodes', () => {
   test('the attempt that the queue node granted continues after split votes, and the others back off', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
-    // Alice is first at the queue node and at the next node, Bob at two others. Carol holds the last node alone.
+    // Alice's request arrives first at nodes 0 (which keeps the queue of waiters) and 1, Bob's at nodes 2 and 3. Carol
+    // holds the lock on node 4 only.
     await redlockOver([nodes[4]!], { owner: 'carol' }).acquire(['k'], once);
     for (const node of nodes.slice(0, 2)) {
       const { acquire } = node.memory;
@@ -338,7 +339,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)[0]).toBe(1);
   });
 
-  test('a cancelled attempt releases also on nodes that refused its first request and did not answer its second (S6)', async () => {
+  test('a cancelled attempt releases the lock also on nodes that refused its first request and did not answer its second (S6)', async () => {
     const nodes = scriptedNodes(5);
     const others = nodes.slice(1);
     const held = await redlockOver(others, { owner: 'alice' }).acquire(['k'], once);
