@@ -6,7 +6,11 @@ import { type RecordRules, RIGHT } from './record.js';
 // These searches visit every state of one node. `quorum.c` assumes the results; together they prove that fencing tokens
 // are unique and increase.
 
-/** The linger is 6 ticks, the lead is 1, and the deadline is 2, a third of the linger. Then a fall of 1 tick does no harm. */
+/**
+ * A record stays for 6 ticks after the end of its lock (the linger). A token that is more than 1 tick ahead of the
+ * clock raises the marker (the lead). The deadline is 2 ticks, a third of the linger. With these values, a fall of the
+ * clock by 1 tick does no harm.
+ */
 const RULES: RecordRules = { ...RIGHT, linger: 6 };
 const SCOPE: NodeScope = { rules: RULES, ttl: 2, limit: 2, back: 1, ahead: 4 };
 /** A single node or a Cluster raises nothing and has no marker. */

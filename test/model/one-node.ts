@@ -35,7 +35,10 @@ export interface NodeScope {
   readonly back: number;
   /** Number of falls; unlimited by default. */
   readonly falls?: number;
-  /** Largest lead of tokens over the clock: by clocks of other nodes, proposals and counting. */
+  /**
+   * Largest lead of tokens over the latest value of the clock. Tokens get ahead when the clocks of other nodes are
+   * ahead, when a request proposes a token, and when a token is the last token plus one.
+   */
   readonly ahead: number;
   /** True if tokens are raised, as with several nodes; true by default. */
   readonly raises?: boolean;
@@ -238,7 +241,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
     yield { event: `${nameOf(id)} releases`, state };
   }
   if (scope.raises === false) return;
-  // Only the watched claim counts its raise: the search watches any claim in turn.
+  // The search judges only the raises of the watched claim, because every claim can be the watched one.
   const counts = id === WATCHED && world.token !== undefined;
   // A claim raises only on a node whose grant it has received.
   if (id === WATCHED && !counts && !world.done) return;
@@ -263,7 +266,9 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   }
 }
 
-/** A lost claim must not revive, unless the clock falls by as much as it rose. */
+/**
+ * A released claim must never hold the lock again. A lapsed claim may do so only in a step in which the clock falls.
+ */
 function revived(before: OneNode, after: OneNode, { rules }: NodeScope): string | undefined {
   const { record } = after.node;
   if (record?.id !== WATCHED || !isHeld(recordAt(after.node, after.clock), after.clock, rules))

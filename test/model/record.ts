@@ -27,11 +27,16 @@ export interface RecordNode {
 
 /** The rules of a node. Only {@link RIGHT} is right; the tests show the purpose of each flag. */
 export interface RecordRules {
+  /** Ticks for which the node keeps a record after the end of its lock. */
   readonly linger: number;
+  /** A token that is more than this number of ticks ahead of the clock raises the marker. */
   readonly lead: number;
   /** Ticks for which a node that lost its data grants nothing. */
   readonly guard: number;
-  /** The node refuses a duplicate of an acquisition whose lock has ended, while the record has its id. */
+  /**
+   * The node refuses a duplicate of an acquisition whose lock has ended, while the record still has the id of that
+   * lock.
+   */
   readonly refuseOwn: boolean;
   /** The node refuses an acquisition after its deadline. */
   readonly deadline: boolean;
@@ -173,7 +178,7 @@ export function extendRecord(
 
 /**
  * @param keep - ticks for which the record still blocks other claims; 0 frees the record
- * @param short - true if the node is out of memory: it can then shorten the life of a key, but write none
+ * @param short - true if the node is out of memory: it can then shorten the life of a key, but cannot write a key
  * @returns the node; `undefined` if it has no record of the id, or has released it
  */
 export function releaseRecord(
