@@ -14,7 +14,7 @@ beforeAll(() => {
   search = compileSearch('members');
 });
 
-describe('tokens increase, a lost claim does not count, and no claim revives after its deadline, while', () => {
+describe('tokens increase, no claim counts after a later grant excluded it, and no released claim holds the lock again after its deadline, while', () => {
   test.each<[string, SearchSettings, number, number]>([
     ['the clock never falls', { back: 0 }, 2_774, 4_141],
     ['the clock falls by almost half of linger minus lead', { back: 1 }, 32_440, 57_664],

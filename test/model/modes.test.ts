@@ -473,7 +473,11 @@ const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['a new slot gets a token below earlier tokens', { floor: false }, ['permits']],
   ['a lease keeps its slot when it asks for exactly another slot', { givesUp: false }, ['permits']],
   ['a node extends a lease although the extension names another slot', { knowsSlot: false }, ['permits']],
-  ['a node accepts a raise to a token below the token of the lease', { refusesLowerRaise: false }, ['shared']],
+  [
+    'a node accepts a raise to a token below the token of the lease',
+    { refusesLowerRaise: false },
+    ['shared'],
+  ],
   ['a release frees all holders', { releasesOwn: false }, ['shared']],
 ];
 

@@ -35,8 +35,8 @@ const LINGER = steps(LINGER_MS);
 const GUARD_MS = 30;
 const LONG_MS = 60_000;
 /**
- * The test waits until an end that is closer than this has passed. It does not judge a message during which a lock
- * lapsed, because the node may have executed the message before or after the lapse.
+ * If a lock ends within this time, the test waits until the end has passed. It does not judge a message during which a
+ * lock lapsed, because the node may have executed the message before or after the lapse.
  */
 const CLOSE = steps(4);
 

@@ -29,7 +29,7 @@ function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}):
   return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
 }
 
-describe('every grant and every counted raise has the largest token, and no ended claim revives', () => {
+describe('every grant, and every raise on which a claim counts, has the largest token, and no message revives an ended claim', () => {
   test.each<[string, NodeScope]>([
     ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
     ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],
@@ -120,7 +120,7 @@ describe('the search finds no violation when', () => {
   });
 });
 
-test('a known gap: an earlier claim counts again after a later grant when the node restarts with older data and its clock falls', () => {
+test('a known gap: a claim is granted or extended after a later grant to another claim when the node restarts with older data and its clock falls', () => {
   const scope = withRules({ guard: 6 }, { crashes: 1 });
   expect(search(scope).counterexample?.broken).toMatch(/^(extending|duplicate):/);
 });

@@ -179,7 +179,10 @@ function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode
   }
 }
 
-/** The node grants a duplicate of a held lock again, also after its deadline. Only the claim learns something new. */
+/**
+ * The node grants a duplicate of an acquisition again while the lock is held, also after the deadline of the
+ * acquisition. The duplicate does not change the node; only the claim learns something new.
+ */
 function* duplicates(world: OneNode, { rules, ttl }: NodeScope): Generator<Step<OneNode>> {
   const { clock, node, top } = world;
   const { record } = node;
@@ -216,7 +219,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
           : undefined,
     };
   }
-  // The node has executed a release, or one is on its way.
+  // The claim has sent a release, which the node may or may not have executed yet.
   const givenUp = { ...world, done: true, sure: 0, token: undefined, raising: false };
   if (id === WATCHED && !world.done && world.deadline !== undefined) {
     yield { event: 'the claim gives up', state: givenUp };

@@ -116,8 +116,9 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
 }
 
 /**
- * Grants a lock. A duplicate of a held acquisition is granted again with the record's token, also after its deadline and
- * under the guard: it changes nothing, and its answer equals a late reply.
+ * Grants a lock. A duplicate of an acquisition whose lock is still held is granted again with the record's token, also
+ * after the deadline and under the guard: the duplicate changes nothing, and its answer equals a late reply to the
+ * first request.
  *
  * @param proposal - a lower bound of the token, so that nodes, or the keys of one lock, agree
  * @returns the node and the token; `undefined` if the node refuses. A duplicate returns the same node.
