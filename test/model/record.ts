@@ -117,7 +117,7 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
 
 /**
  * Grants a lock. A duplicate of an acquisition whose lock is still held is granted again with the record's token, also
- * after the deadline and under the guard: the duplicate changes nothing, and its answer equals a late reply to the
+ * after the deadline and under the guard. The duplicate changes nothing, and its answer equals a late reply to the
  * first request.
  *
  * @param proposal - a lower bound of the token, so that nodes, or the keys of one lock, agree
