@@ -132,7 +132,7 @@ async function whyUnavailableWith(...rights: string[]): Promise<string> {
   return whyUnavailable(await locksOn(`redis://locks:${SECRET}@${redis.host}:${redis.port}`));
 }
 
-/** Returns locks on a server with a password. `credentials` is that part of the URL. */
+/** Returns locks on a server with a password. `credentials` is the part of the URL before the host. */
 async function locksWithPassword(credentials: string): Promise<LockService> {
   server = await startRedis({ args: ['--requirepass', SECRET] });
   return locksOn(`redis://${credentials}${server.host}:${server.port}`);
@@ -177,7 +177,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       // The server has a fifth of the ttl to answer.
       const why = whyUnavailable(locks, { ttl: 5_000 });
       await until(() => client.stream.bytesWritten > written);
-      // This process is blocked for longer than that, until the server has answered.
+      // This process is blocked for more than that fifth, until the server has answered.
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
       server.resume();
       // The server answers in order: the answer to this PING shows that it has processed the earlier command.
@@ -195,7 +195,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       return whyUnavailable(await locksOn(server.url, { restartGuard: 60_000 }));
     },
     'cannot be used for locks: ...': async () => {
-      // The server starts later: an application does not start on a replica.
+      // The server starts after the application, because an application does not start on a replica.
       const port = await freePort();
       const locks = await locksOn(`redis://127.0.0.1:${port}`);
       server = await startRedis({ port, args: ['--replicaof', '127.0.0.1', '1'] });
@@ -336,7 +336,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
     },
     'That waiter cannot get the lock before': async () => {
       const { locks } = await locksOnServer();
-      // A writer inside the call that reads would be refused at once, so the writer asks from outside.
+      // The call of a writer inside `withLock` of a reader would be refused at once, so the writer asks from outside.
       const outside = AsyncResource.bind(() => locks.acquire('key').catch(() => undefined));
       return locks.withLock('key', { mode: 'shared' }, () =>
         behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }), outside),
@@ -393,7 +393,7 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
 
   const joining = { reentrant: true, ...once } as const;
 
-  /** Joins the lock with a nested call, which ends with the loss; returns the message of its error. */
+  /** Joins the lock with a nested call, which ends when the lock is lost; returns the message of its error. */
   function beside(locks: LockService, { signal }: LockHandle): Promise<string> {
     const ended = new Promise((resolve) => {
       signal.addEventListener('abort', resolve);

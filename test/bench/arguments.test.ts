@@ -4,7 +4,11 @@ import { readArguments } from '../../bench/arguments.js';
 test.each<[string, string[], RegExp]>([
   ['an unknown group', ['lateness'], /There is no group "lateness"; there are latency, network, throughput/],
   ['an unknown option', ['--bogus'], /Unknown option '--bogus'; npm run bench -- --help lists the options/],
-  ['an unknown contender', ['--only', 'ours,theirs'], /There is no contender "theirs"; there are raw, ours/],
+  [
+    'an unknown name after --only',
+    ['--only', 'ours,theirs'],
+    /There is no contender "theirs"; there are raw, ours/,
+  ],
   [
     'a number of nodes that is not a number',
     ['--nodes', 'x'],

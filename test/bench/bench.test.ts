@@ -2,7 +2,8 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { bytesMade } from '../../bench/measure/allocations.js';
 import { Bench } from './bench.js';
 
-// Runs one group, and checks the replies to arguments. The other groups are in groups.long.ts.
+// These tests run one group of benchmarks, and check the output for --help and for an unknown group. The other groups
+// are in groups.long.ts.
 
 let bench: Bench;
 

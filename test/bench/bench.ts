@@ -28,7 +28,10 @@ export class Bench {
     return readFile(join(this.out, name), 'utf8');
   }
 
-  /** Returns a function that finds the median of a contender's figure in one table of a group, by default the first. */
+  /**
+   * Returns a function that finds the median of a figure in one table of a group, by default the first table. `name` is
+   * the name of a row, such as `ours` or `raw`.
+   */
   async medians(group: string, title?: string): Promise<(name: string, figure: string) => number> {
     const { results } = JSON.parse(await this.file('results.json')) as {
       results: Record<

@@ -16,8 +16,9 @@ test('the benchmark measures allocations, keys left in Redis, server time and a 
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
 
-  // A cycle is two round trips, so four messages are held back. The added half millisecond includes the work of the
-  // proxy. On a busy machine this work takes longer, and the proxy then holds each message back for less time.
+  // A cycle is two round trips, so the proxy holds four messages back. The half millisecond that the proxy adds to a
+  // round trip includes its own work. On a busy machine this work takes longer, and the proxy then holds each message
+  // back for less time.
   const [, heldBack] = /holds each message back for\s+(\d+\.\d+) ms/.exec(output) ?? [];
   const network = await bench.medians('network');
   for (const name of ['raw', 'ours'])

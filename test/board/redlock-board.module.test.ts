@@ -163,7 +163,7 @@ describe.each([
     await stream.hears(({ type }) => type === 'snapshot');
   });
 
-  test('sends viewers a new lock within a second, and later the waiter and the release of a lock', async () => {
+  test('sends viewers a new lock within a second, and also sends the waiter and the release of a lock', async () => {
     board = await startBoard(OPEN, start());
     const { locks, url } = board;
     const stream = await BoardStream.open(url);
@@ -308,7 +308,7 @@ describe('a release request to the board', () => {
     expect(await answerTo(500)).toEqual([200, { released: 0 }]);
   });
 
-  test('calls the option `actor` only when it is not refused', async () => {
+  test('calls the option `actor` only if the board accepts the request', async () => {
     let asked = 0;
     const actor = (): string => {
       asked++;

@@ -115,7 +115,7 @@ async function passOn(locks: LockService): Promise<void> {
   }
 }
 
-/** Opens each view of the page, one after the other, and calls `see` for each. */
+/** Opens each view of the page, one after the other, and calls `see` with the name of each. */
 export async function everyView(page: Page, see: (shown: string) => Promise<void>): Promise<void> {
   await page.getByRole('button', { name: 'stripe' }).waitFor();
   await see('locks');

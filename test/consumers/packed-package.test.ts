@@ -76,8 +76,8 @@ describe('the packed package', () => {
         `${packed.files.length} files\n`,
     );
     expect(installedKiB - pagesKiB).toBeLessThanOrEqual(1_200);
-    // The pages are in the package, so that links work without a network. They are half of the download: pictures do
-    // not shrink.
+    // The package contains the pages of the documentation, so that links work without a network. These pages are half
+    // of the download, because pictures can hardly be compressed.
     expect(pagesKiB).toBeLessThanOrEqual(800);
     expect(packedKiB).toBeLessThanOrEqual(780);
   });
@@ -143,11 +143,11 @@ const outcome = {
   fencing: true,
 };
 
-/** Outcome with the packages for NestJS 11. All other tests use those for NestJS 12. */
+/** Outcome with the packages for NestJS 11. All other tests use the packages for NestJS 12. */
 const onNest11 = {
   // One tick runs once on two instances.
   ticks: { 'schedule 5': 1, 'schedule 6': 1 },
-  // The answers are those of NestJS 12: see test/nest/sse.test.ts.
+  // NestJS 12 gives the same answers: see test/nest/sse.test.ts.
   events: { plain: [200, expect.stringContaining('event: error')], later: [500] },
   health: expect.objectContaining({ status: 'up', quorum: 1, voting: 1 }),
 };

@@ -39,7 +39,7 @@ export interface Loaded {
   readonly packages: readonly string[];
 }
 
-/** Finds the modules that an import (or require) of a built file loads. All its imports are at the top. */
+/** Finds the modules that an import (or require) of a built file loads. A built file has all its imports at the top. */
 export function loadedBy(file: string): Loaded {
   const files = new Set([resolve(ROOT, file)]);
   const packages = new Set<string>();

@@ -11,5 +11,5 @@ export function testingPage(): { readonly spec: string; readonly config: string 
   return { spec: forVitest, config };
 }
 
-/** Arguments with which `npx` runs that spec in an application. */
+/** Arguments with which `npx` runs the spec of docs/testing.md in an application. */
 export const VITEST = ['vitest', 'run', 'src/orders.spec.ts', '--testTimeout', '60000'];

@@ -73,7 +73,7 @@ test('the http example answers 409 to a concurrent payment, and "in progress" to
   await example.interrupt();
 });
 
-test('the queue example does not overlap the jobs of one customer', async () => {
+test('the queue example runs the jobs of one customer one after the other', async () => {
   const redis = await startRedis({ args: ['--maxmemory-policy', 'noeviction'] });
   const example = new ExampleProcess(folderOf('queue'), { REDIS_URL: redis.url });
   await example.printed(/: ends invoice \d$/, 6);

@@ -68,7 +68,7 @@ describe('with a broken library, the judge flags', () => {
         find: 'return this.#grants ? this.#sameSlots : this.granted;',
         replace: 'return this.granted;',
       },
-      // Grants of other slots also count towards the quorum.
+      // With this change, grants of other slots also count towards the quorum.
       {
         file: 'lib/redlock/acquire.ts',
         find: 'if (tally.slots) this.lease.slots = tally.slots;',

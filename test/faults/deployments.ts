@@ -72,7 +72,7 @@ async function startSentinels(): Promise<Deployment> {
     master,
     async failOver(how) {
       if (how === 'requested') {
-        // A Sentinel refuses while it has no recent message from the replica.
+        // A Sentinel refuses a fail-over while it has no recent message from the replica.
         await until(() => succeeds(watcher.call('SENTINEL', 'FAILOVER', 'locks')), PATIENCE);
       } else {
         await killMaster(master, looker, how);

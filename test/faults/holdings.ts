@@ -41,8 +41,8 @@ export function overlapsOf(holdings: readonly Holding[]): string[] {
 }
 
 /**
- * Returns the largest number of readers, and of permits, that were held at the same time. A number below two shows
- * nothing about holders at the same time.
+ * Returns the largest number of readers, and of holders of permits, at the same time. A number below two shows nothing
+ * about holders at the same time.
  */
 export function mostTogether(holdings: readonly Holding[]): { shared: number; permits: number } {
   const most = { shared: 0, permits: 0 };
@@ -87,8 +87,8 @@ export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
 }
 
 /**
- * Calls `callback` for each holding, in the order in which the acquisitions returned. Passes along the other holdings
- * of the key at that time.
+ * Calls `callback` for each holding, in the order in which the acquisitions returned. Also passes the other holdings of
+ * the key at that time.
  */
 function forEachReturn(
   holdings: readonly Holding[],

@@ -209,13 +209,13 @@ describe('J1 with permits: the judge', () => {
     expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 20, 30])]).overlaps).toEqual([]);
   });
 
-  test('uses the larger limit when holders have different limits', () => {
+  test('allows the larger number of permits when holders ask for different numbers', () => {
     const three = [...permit('a', 0, 2), ...permit('b', 1, 2), ...permit('c', 2, 3)];
     expect(verdictOn(three).overlaps).toEqual([]);
     expect(verdictOn([...three, ...permit('d', 3, 3)]).overlaps).toHaveLength(2);
   });
 
-  test('uses the larger limit only until its holder releases', () => {
+  test('allows the larger number of permits only until the holder that asked for it releases', () => {
     const early = permit('early', 2, 3, [0, 1, 9]);
     const three = [...permit('a', 0), ...permit('b', 1), ...holder('c', [0, 10, 20], 1, { permits: 2 })];
     expect(verdictOn([...early, ...three]).overlaps).toContainEqual(
@@ -276,7 +276,7 @@ describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
     expect(verdictOn(permits).tokenFaults).toEqual([]);
   });
 
-  test('compares the token of a writer with all earlier holders, not only with the last', () => {
+  test('compares the token of a writer with the tokens of all earlier holders, not only of the last holder', () => {
     const events = [
       ...holder('permit', [0, 1, 2], 9, { permits: 2, slot: 1 }),
       ...holder('reader', [0, 5, 6], 3, shared),

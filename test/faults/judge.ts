@@ -12,7 +12,7 @@ const GRACE_MS = 200;
 
 export interface Verdict {
   readonly acquisitions: number;
-  /** The largest number of readers, and of permits, that were held at the same time for one key. */
+  /** The largest number of readers, and of holders of permits, of one key at the same time. */
   readonly mostTogether: { readonly shared: number; readonly permits: number };
   readonly refusals: Readonly<Record<string, number>>;
   /**

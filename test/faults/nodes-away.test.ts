@@ -18,11 +18,11 @@ const LATE = 20_000;
 /** A ttl of one minute, in milliseconds. A node's time limit is a fifth of the ttl at most. */
 const LONG = 60_000;
 
-/** A lock that is renewed every third of its ttl. */
+/** Options of a lock that is renewed every third of its ttl. */
 const short: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
-/** A single attempt, with a ttl that does not end during a test. */
+/** Options of a single attempt, with a ttl that does not end during a test. */
 const once: AcquireOptions = { ...short, ttl: LONG };
-/** Attempts until one succeeds, because a node may miss its time limit on a busy machine. */
+/** Options that repeat the attempt until it succeeds, because a node may miss its time limit on a busy machine. */
 const patient: AcquireOptions = {
   ...short,
   retry: { timeout: 60_000, attempts: Infinity, delay: 10, jitter: 10 },
@@ -153,12 +153,13 @@ describe('with slow connections', () => {
     await until(async () => (await keysLeft()) === 0);
   });
 
-  test('a waiting acquire rejects after retry.timeout if the queue node is slow and the others are paused (S8)', async () => {
+  test('a waiting acquire rejects after retry.timeout if the node with the queue is slow and the other nodes are paused (S8)', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const urls = [proxy.url, servers[1]!.url, servers[2]!.url];
     const [alice, bob] = [await newProcess('alice', urls, 60_000), await newProcess('bob')];
     const waiters = (): Promise<number> => servers[0]!.client().zcard('lock:{k}:q');
-    // Bob waits while Alice holds the lock. For a second afterwards, Alice therefore asks the queue node first.
+    // Bob waits while Alice holds the lock. For a second afterwards, an attempt of Alice therefore begins with a
+    // request to only one node: the node that keeps the queue of waiters.
     const before = await bob.acquire(['k'], patient);
     const hers = alice.acquire(['k'], patient);
     await until(async () => (await waiters()) === 1);

@@ -31,7 +31,8 @@ function answer(request: RegisterRequest): RegisterAnswer {
   const { key, access } = request;
   let ofKey = keys.get(key);
   if (!ofKey) keys.set(key, (ofKey = { highest: new Map(), accesses: [], parts: new Map() }));
-  // S21: a write is compared with every access, a read with writes, a slot with the same slot and with other modes.
+  // S21: the token of a write is compared with every access, the token of a read with every access except reads, and
+  // the token of a permit with every access except permits of other slots.
   for (const seen of ofKey.highest.values()) {
     if (excludes(seen, access) && access.token < seen.token) return { accepted: false };
   }

@@ -244,9 +244,9 @@ export class Stage {
   }
 
   /**
-   * Returns for how many milliseconds beyond the grace a lock of this owner may stay. A killed process releases
-   * nothing, and a node may execute the last command of that process late, which restarts the ttl. A paused process
-   * releases late.
+   * Returns the milliseconds for which a lock of this owner may stay beyond {@link ORPHAN_GRACE_MS}. A killed process
+   * releases nothing, and a node may execute the last command of that process late, which restarts the ttl. A paused
+   * process releases late.
    */
   async #timeToEnd(owner: string, since: number): Promise<number> {
     const client = this.clients.find(({ name }) => name === owner);

@@ -9,7 +9,7 @@ import { rowOf, tableOf } from './table.js';
 // docs/fault-tests.md sums up.
 
 const FORM: Form = process.env['FAULTS'] === 'long' ? 'long' : 'short';
-/** Only the long form requires a rate: the short one runs on busy machines, whose throughput shows nothing. */
+/** Only the long form requires a rate: the short form runs on busy machines, whose throughput shows nothing. */
 const RATES_COUNT = FORM === 'long';
 
 /** Lists the faults that no scenario may have. */

@@ -43,8 +43,8 @@ export interface WorkerOptions {
     readonly delay: number;
     readonly jitter: number;
     /**
-     * With a limited number, a waiter retries after every `delay`. Without it, a waiter retries after a message or a
-     * long sleep.
+     * Number of attempts. With a limited number, a waiter retries after every `delay`; without a limit, a waiter
+     * retries after a message or a long sleep.
      */
     readonly attempts?: number;
   };

@@ -188,7 +188,8 @@ describe('the health check of one node', () => {
       /can't run this command|ACL failure|NOPERM/,
     ],
   ])('reports the node as unfit while it %s, and as voting afterwards', async (_what, break_, reason) => {
-    // With a restart guard, the check runs one more script, which writes the marker of the node.
+    // With a restart guard, the check runs one more script. It writes the node's marker, a key with the time since
+    // which the node has kept its data.
     for (const restartGuard of [false, 1] as const) {
       const server = await startRedis();
       await server.client().call('ACL', 'SETUSER', 'admin', 'on', '>pw', '~*', '&*', '+@all');

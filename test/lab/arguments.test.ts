@@ -23,7 +23,7 @@ test('the lab refuses an unknown option, and lists the scenarios', () => {
   expect(() => numbers('--opne')).toThrow(/--opne[^]* 1 {2}No lock/);
 });
 
-test('the lab runs no scenario with only --open', () => {
+test('the lab runs no scenario if --open is the only argument', () => {
   expect(numbers('--open')).toEqual([]);
   expect(numbers('--open', '5')).toEqual([5]);
 });

@@ -49,8 +49,12 @@ test('a span does not change after its end', () => {
 
 describe('countOverlaps() counts the spans that begin during a span of another holder:', () => {
   test.each([
-    ['a span after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
-    ['a span during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
+    [
+      'a span that begins at the end of another',
+      [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)],
+      0,
+    ],
+    ['a span that begins during another', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
     ['three spans at the same time', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
     ['a span after a killed holder', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
   ])('%s', (_what, events, count) => {

@@ -23,7 +23,7 @@ function mapOf(...infos: LockInfo[]): ReadonlyMap<string, LockInfo> {
 }
 
 describe('LockTable.update', () => {
-  test('returns no change for a lock whose remaining time is only shorter', () => {
+  test('returns no change for a lock if only its remaining time has become shorter', () => {
     const table = new LockTable();
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 0).rows).toHaveLength(1);
     const change = table.update(mapOf(heldBy('k', { remaining: 9_600 })), NOBODY, 410);

@@ -238,7 +238,8 @@ static void expand_claim(const State *from, int k) {
   step(next, "claim %d ends", k);
   if (claim->phase != HOLDS || !SET(EXTENSIONS)) return;
   next = *from;
-  // A claim sends one extension at a time. It gives up the earlier one; a planted error counts its replies for this one.
+  // A claim sends one extension at a time. It gives up the earlier extension. With a planted error, replies to the
+  // earlier extension count for the new one.
   if (SET(PLANT) != EARLIER_REPLY_COUNTS)
     for (int n = 0; n < SET(NODES); n++) next.nodes[n].extended[k] = 0;
   if (claim->extending) next.claims[k].late = 1;

@@ -1,22 +1,27 @@
 // This search shows J2 and J3 for readers, writers and permits over several nodes, without clocks (see README.md). It
-// extends `quorum.c` with locks that several claims hold. The first reader of a phase counts up, and so does a writer. A
-// reader that joins others takes the record's token. Each slot of permits has a row of tokens. The record has the largest
-// token of all rows. The floor of the rows is the record's token at the beginning of a phase of permits.
+// extends `quorum.c` with locks that several claims hold. A phase is a time in which only readers, or only permits,
+// hold the lock. The first reader of a phase counts up: its token is larger than the record's. A writer counts up, too.
+// A reader that joins other readers takes the record's token. Each slot of permits has a series of tokens, its row. The
+// record has the largest token of all rows. The floor of the rows is the record's token at the beginning of a phase of
+// permits.
 //
 // The search has one to three claims of any kind, and other claims. Locks end at any time. A node executes a message at
 // any time, in any order, any number of times, or never. A grant that counts up may give any larger token.
 //
-// Two claims are enough for any number of acquisitions, because J2 and J3 compare two successes. Other claims only make a
-// node's next tokens larger, or end a lock. The grants of the two claims do both, at any time and by any amount. A reader
-// that joins others equals a reader that counts up by as much as they did. Some searches have three claims.
+// Two claims are enough for any number of acquisitions, because J2 and J3 compare two successes. Other claims only make
+// a node's next tokens larger, or end a lock. The grants of the two claims do both, at any time and by any amount. A
+// reader that joins other readers equals a reader that counts up by as much as those readers did. Some searches have
+// three claims.
 //
 // The search leaves out:
-// - The time of an invocation. A claim is invoked at its first grant, when J3 requires most of it.
-// - One reader of a phase that ends while others go on. It can only join again, and it may also have stayed.
+// - The time of an invocation. A claim is invoked at its first grant. After an earlier invocation, J3 would require
+//   less of the claim.
+// - The end of one reader while other readers hold the lock. The ended reader could only join them again, as if it had
+//   stayed.
 // - Refused and lost messages, and late replies. The sender counts none of them.
 // - Duplicates of a grant that still holds. They change nothing.
 // - Messages of a claim that has returned. Other claims can send the same.
-// - Slots other than the compared one. Their tokens raise the record's token, as those of other claims do.
+// - Slots other than the compared one. Their tokens raise the record's token, as the tokens of other claims do.
 typedef signed char byte;
 enum { MOST_NODES = 3, MOST_CLAIMS = 3, NOBODY = 0, CLAIM = 1, NONE = -1 };
 enum { NOTHING, READERS_HOLD, PERMITS_HELD }; // PERMITS_HELD: also if permits were held last
@@ -69,11 +74,11 @@ enum {
   JOINING_TAKES_TOKEN_OF_ANOTHER_NODE,
   FIRST_READER_DOES_NOT_COUNT_UP,
   WRITER_DOES_NOT_COUNT_UP_AFTER_READERS,
-  READER_BESIDE_WRITER, // a reader joins a writer like readers
+  READER_BESIDE_WRITER, // a reader joins a writer as it joins readers
   HALF_IS_ENOUGH,
   NO_FLOOR,
   ROW_FORGOTTEN, // a slot's token may equal the previous token of the slot
-  RECORD_NOT_LIFTED_BY_GRANTS, // grants of a slot
+  RECORD_NOT_LIFTED_BY_GRANTS, // grants of a slot do not raise the record's token
   RECORD_NOT_LIFTED_BY_RAISES,
   PERMIT_RAISES_ANY_TOKEN, // if the claim has the slot, whatever the slot's last token
   PERMIT_RAISES_ANY_SLOT,  // also if the claim has another slot
@@ -117,9 +122,9 @@ static void sort_nodes(State *state) {
 }
 
 /**
- * Numbers the compared tokens 3, 6, 9, ... in their order. A record's token between two of them gets the least number
- * there: a node can do with it whatever it could do with a larger one. A new token between the two gets a larger number
- * (see `expand_grant`).
+ * Numbers the compared tokens 3, 6, 9, ... in their order. A record's token between two compared tokens gets the least
+ * number between them, because a node can do with the least number whatever it could do with a larger one. A new token
+ * between two compared tokens gets a larger number (see `expand_grant`).
  */
 static void number_tokens(State *state) {
   byte *compared[MOST_CLAIMS * (2 + MOST_NODES)], order[128] = {0};

@@ -3,8 +3,9 @@ import type { LockMode } from '../../lib/core/lock-mode.js';
 // This model has the rules of a node for keys that several clients can hold, without waiters. Each message changes the
 // holders with their ends, slots and tokens. `modes.test.ts` shows that the stores give the same answers.
 //
-// Times are those of the node's clock, in steps of a token. No message is late, and no token is far ahead of the clock:
-// `record.ts` has the deadline, the guard and the marker.
+// Times are those of the node's clock, in the unit of tokens. No message is late, and no token is far ahead of the
+// clock: `record.ts` has the rules for late messages (deadline), for lost data (guard) and for tokens far ahead
+// (marker).
 
 const { max } = Math;
 
@@ -41,15 +42,15 @@ export interface ModeRules {
   readonly joinsByToken: boolean;
   /** Each holder has an end of its own. */
   readonly ownEnds: boolean;
-  /** Each slot has its own last token, from which its next token counts up. */
+  /** The next token of a slot only has to be larger than the last token of the same slot. */
   readonly rows: boolean;
-  /** The tokens of a phase are larger than the tokens of all earlier phases. */
+  /** A grant of a free key begins a phase. The tokens of a phase are larger than the tokens of all earlier phases. */
   readonly floor: boolean;
   /** A lease that asks for exactly another slot gives up its present one. */
   readonly givesUp: boolean;
   /** An extension that names another slot than the lease has on the node does not extend the lease. */
   readonly knowsSlot: boolean;
-  /** The node does not raise a lease with a larger token, which a later grant gave it. */
+  /** The node refuses a raise to a token that is smaller than the lease's token on the node. */
   readonly refusesLowerRaise: boolean;
   /** A release removes only the lease that it names, and no other holder. */
   readonly releasesOwn: boolean;
@@ -74,7 +75,7 @@ interface Key {
   /** The largest token before the present phase. */
   floor: number;
   permits: number;
-  /** The end of the last holder. */
+  /** The time at which the last of the holders ends. */
   until: number;
   readonly rows: Map<number, number>;
   readonly holders: Map<string, Held>;
@@ -106,7 +107,9 @@ export class ManyHolders {
     return { mode, permits };
   }
 
-  /** Sets a holder's end to the end that the node shows, which may be wrong by the duration of the answer. */
+  /**
+   * Sets a holder's end to the end that the node shows. The shown end may be wrong by as much time as the answer took.
+   */
   correctEnd(name: string, id: string, end: number): void {
     const key = this.#keys.get(name);
     const held = key?.holders.get(id);

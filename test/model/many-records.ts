@@ -58,7 +58,8 @@ function all<Result>(claim: Claim, apply: (key: string) => Result | undefined): 
 /**
  * Acquires for all claims in one command, which reads the marker once.
  *
- * @param proposal - limited to the lead over the node's clock: a client's wrong clock must not raise every marker
+ * @param proposal - counts only up to the lead above the node's clock, so that the wrong clock of one client does not
+ * raise the marker of every node
  */
 export function acquireAll(
   before: Records,

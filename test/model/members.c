@@ -1,12 +1,14 @@
 // This search shows what `kinds.c`, `permits.c` and `shared-exclusion.c` assume of one node with a lock that several claims
 // hold. The node's clock may fall, and the node forgets records. `one-node.ts` shows the same for an exclusive lock.
 //
-// A node has the lock's record and its members. Each member has an end of its own; permits also have rows of tokens. An
-// exclusive lock uses only the record, and does not change the members.
+// A node has the lock's record and its members: readers or holders of permits. Each member has an end of its own. Each
+// slot of permits also has a row, its own series of tokens. An exclusive lock uses only the record, and does not change
+// the members.
 //
-// The search watches one claim of a reader or of a permit. Other claims may do anything at any time. The node executes a
-// message late, again, or never. The clock advances by ticks, and falls any number of times, by `back` at most below its
-// highest time. When the node has no trace of the claim, the search watches another one. Locks of others end at any time.
+// The search watches one claim of a reader or of a permit. Other claims may do anything at any time. The node executes
+// a message late, again, or never. The clock advances by ticks, and falls any number of times, by `back` at most below
+// its highest time. When the node has no trace of the claim, the search watches another one. Locks of other claims end
+// at any time.
 typedef signed char byte;
 enum { NONE = -100, NOTHING = 0, ALONE, SHARED, PERMITS };
 typedef struct { // times and tokens are relative to the clock
@@ -17,7 +19,7 @@ typedef struct { // times and tokens are relative to the clock
   byte ends;                   // the claim's end as a member; NONE: no member
   byte row, floor;             // the last token of the claim's slot, and the floor of all slots; a reader's row is its own token
   byte asked, deadline;        // times of the claim's acquisition
-  byte granted, excluded;      // a later grant excludes the claim
+  byte granted, excluded;      // excluded: a later grant excludes the claim
   byte released;
   byte top;                    // the largest token of all grants and raises
   byte own_top;                // the largest token that the claim must exceed
@@ -41,17 +43,17 @@ static Setting settings[SETTINGS] = {
 #define SET(name) (settings[name].value)
 enum {
   RIGHT,
-  EXTENDS_BY_END_ALONE, // without a look at the record
+  EXTENDS_BY_END_ALONE, // a node extends a member without a look at the record
   RAISES_BY_END_ALONE,
-  FIRST_KEEPS_MEMBERS, // the members of the earlier phase
+  FIRST_KEEPS_MEMBERS, // the first grant of a phase keeps the members of the earlier phase
   FIRST_DOES_NOT_COUNT_UP,
   NO_FLOOR,
-  RECORD_NOT_LIFTED, // tokens of slots do not raise it
+  RECORD_NOT_LIFTED, // tokens of slots do not raise the record's token
   MARKER_NOT_LIFTED,
   RELEASE_DELETES_RECORD,
   NO_DEADLINE,
   NO_FLOOR_WITHOUT_ROWS, // without rows, a new phase of permits begins at the clock
-  ROWS_GO_ON,            // into a new phase of permits, after another claim held the lock
+  ROWS_GO_ON,            // rows continue in a new phase of permits, after another claim held the lock
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }

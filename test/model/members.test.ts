@@ -1,8 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// members.c searches one node with readers or permits, its clock, and a record that the node forgets. kinds.c, permits.c
-// and shared-exclusion.c assume the results; together they prove the promises for readers and permits.
+// members.c searches one node with its clock and with a record that the node forgets. The members of the record are
+// readers or holders of permits. kinds.c, permits.c and shared-exclusion.c assume the results; together they prove the
+// promises for readers and permits.
 
 const SHARED = 2;
 const PERMITS = 3;
@@ -13,7 +14,7 @@ beforeAll(() => {
   search = compileSearch('members');
 });
 
-describe('tokens increase, a lost claim does not count, and no claim revives after its deadline, while', () => {
+describe('tokens increase, no claim counts after a later grant excluded it, and no released claim holds the lock again after its deadline, while', () => {
   test.each<[string, SearchSettings, number, number]>([
     ['the clock never falls', { back: 0 }, 2_774, 4_141],
     ['the clock falls by almost half of linger minus lead', { back: 1 }, 32_440, 57_664],
@@ -61,7 +62,7 @@ describe('the search finds a violation when', () => {
   });
 });
 
-test('a member needs no check of the record when the clock never falls', () => {
+test('a node needs no check of the record before it extends or raises a reader or a permit if the clock never falls', () => {
   for (const mode of [SHARED, PERMITS])
     for (const plant of [1, 2, 3]) expect(search({ plant, mode, back: 0 }).broken).toBeUndefined();
 });

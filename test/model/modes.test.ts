@@ -28,7 +28,10 @@ import { randomFrom } from './random.js';
 const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
 const MEMORY_MESSAGES = 8_000;
 const REDIS_MESSAGES = 1_500;
-/** Limit of messages until an error in the rules shows. Most errors show within a few hundred messages. */
+/**
+ * Number of messages within which each planted error in the rules must show. Most errors show within a few hundred
+ * messages.
+ */
 const MOST_MESSAGES = 8_000;
 const LONG_MS = 60_000;
 /**
@@ -395,7 +398,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-/** One tick is a whole number of steps. */
+/** Fake time advances in ticks. A tick is a whole number of steps, the unit of tokens. */
 const TICK_MS = 125;
 
 function memoryNode(): Promise<Node> {
@@ -470,7 +473,11 @@ const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['a new slot gets a token below earlier tokens', { floor: false }, ['permits']],
   ['a lease keeps its slot when it asks for exactly another slot', { givesUp: false }, ['permits']],
   ['a node extends a lease although the extension names another slot', { knowsSlot: false }, ['permits']],
-  ['a node raises a lease with a larger token', { refusesLowerRaise: false }, ['shared']],
+  [
+    'a node accepts a raise to a token below the token of the lease',
+    { refusesLowerRaise: false },
+    ['shared'],
+  ],
   ['a release frees all holders', { releasesOwn: false }, ['shared']],
 ];
 

@@ -18,21 +18,25 @@ import { type LockRecord, recordAt, type RecordRules, RIGHT } from './record.js'
 // The searches prove a protocol whose nodes follow `record.ts`. These tests send the real nodes long random sequences of
 // messages, also late and repeated ones. The nodes must give the answers of the rules.
 //
-// Times are in steps of a token, as in the rules. A record's end is exact to a millisecond, which is about a thousand steps.
+// Times are in steps, the unit of tokens, as in the rules. A record's end is exact to a millisecond, which is about a
+// thousand steps.
 
 /** Number of sequences. */
 const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
 /** Number of messages within which every outcome of `SEEN` occurs. */
 const REDIS_MESSAGES = 1_200;
 const MEMORY_MESSAGES = 6_000;
-/** Limit of messages until an error in the rules shows. Most errors show within a hundred messages. */
+/**
+ * Number of messages within which each planted error in the rules must show. Most errors show within a hundred
+ * messages.
+ */
 const MOST_MESSAGES = 5_000;
 const LINGER = steps(LINGER_MS);
 const GUARD_MS = 30;
 const LONG_MS = 60_000;
 /**
- * The test waits until an end that is closer than this has passed. It does not judge a message during which a lock
- * lapsed, because the node may have executed the message before or after the lapse.
+ * If a lock ends within this time, the test waits until the end has passed. It does not judge a message during which a
+ * lock lapsed, because the node may have executed the message before or after the lapse.
  */
 const CLOSE = steps(4);
 
@@ -309,7 +313,10 @@ class Conversation {
     };
   }
 
-  /** Returns the node with a marker. A node without one has lost its data; a request for a lock writes the marker. */
+  /**
+   * Returns the node as a request for a lock leaves it. The request writes a missing marker with the present time,
+   * because a node without a marker has lost its data.
+   */
   #met(records: Records, now: number): Records {
     return this.node.guardMs > 0 && records.born === undefined ? { ...records, born: now } : records;
   }
@@ -437,7 +444,7 @@ async function redisNode(): Promise<Node> {
   };
 }
 
-/** One tick is a whole number of steps. */
+/** Fake time advances in ticks. A tick is a whole number of steps, the unit of tokens. */
 const TICK_MS = 125;
 
 function memoryNode(): Promise<Node> {
@@ -445,9 +452,9 @@ function memoryNode(): Promise<Node> {
   return Promise.resolve({
     store: new MemoryStore(),
     shortMs: 2 * TICK_MS,
-    // This is shorter than any ttl: unlike Redis, memory does not keep a lapsed lock.
+    // This `minHold` is shorter than any ttl: unlike Redis, a store in memory does not keep a lapsed lock.
     minHoldMs: TICK_MS,
-    // Without a marker, a token must not be further ahead than the time for which a record is kept.
+    // Without a marker, a token must not be ahead of the clock by more than the time for which a record is kept.
     aheadMs: LEAD_MS / 2,
     guardMs: 0,
     late: false,

@@ -6,7 +6,11 @@ import { type RecordRules, RIGHT } from './record.js';
 // These searches visit every state of one node. `quorum.c` assumes the results; together they prove that fencing tokens
 // are unique and increase.
 
-/** The linger is 6 ticks, the lead is 1, and the deadline is 2, a third of the linger. Then a fall of 1 tick does no harm. */
+/**
+ * A record stays for 6 ticks after the end of its lock (the linger). A token that is more than 1 tick ahead of the
+ * clock raises the marker (the lead). The deadline is 2 ticks, a third of the linger. With these values, a fall of the
+ * clock by 1 tick does no harm.
+ */
 const RULES: RecordRules = { ...RIGHT, linger: 6 };
 const SCOPE: NodeScope = { rules: RULES, ttl: 2, limit: 2, back: 1, ahead: 4 };
 /** A single node or a Cluster raises nothing and has no marker. */
@@ -25,7 +29,7 @@ function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}):
   return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
 }
 
-describe('every grant and every counted raise has the largest token, and no ended claim revives', () => {
+describe('every grant, and every raise on which a claim counts, has the largest token, and no message revives an ended claim', () => {
   test.each<[string, NodeScope]>([
     ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
     ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],
@@ -116,7 +120,7 @@ describe('the search finds no violation when', () => {
   });
 });
 
-test('a known gap: an earlier claim counts again after a later grant when the node restarts with older data and its clock falls', () => {
+test('a known gap: a claim is granted or extended after a later grant to another claim when the node restarts with older data and its clock falls', () => {
   const scope = withRules({ guard: 6 }, { crashes: 1 });
   expect(search(scope).counterexample?.broken).toMatch(/^(extending|duplicate):/);
 });

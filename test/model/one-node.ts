@@ -35,7 +35,10 @@ export interface NodeScope {
   readonly back: number;
   /** Number of falls; unlimited by default. */
   readonly falls?: number;
-  /** Largest lead of tokens over the clock: by clocks of other nodes, proposals and counting. */
+  /**
+   * Largest lead of tokens over the latest value of the clock. Tokens get ahead when the clocks of other nodes are
+   * ahead, when a request proposes a token, and when a token is the last token plus one.
+   */
   readonly ahead: number;
   /** True if tokens are raised, as with several nodes; true by default. */
   readonly raises?: boolean;
@@ -176,7 +179,10 @@ function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode
   }
 }
 
-/** The node grants a duplicate of a held lock again, also after its deadline. Only the claim learns something new. */
+/**
+ * The node grants a duplicate of an acquisition again while the lock is held, also after the deadline of the
+ * acquisition. The duplicate does not change the node; only the claim learns something new.
+ */
 function* duplicates(world: OneNode, { rules, ttl }: NodeScope): Generator<Step<OneNode>> {
   const { clock, node, top } = world;
   const { record } = node;
@@ -213,7 +219,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
           : undefined,
     };
   }
-  // The node has executed a release, or one is on its way.
+  // The claim has sent a release, which the node may or may not have executed yet.
   const givenUp = { ...world, done: true, sure: 0, token: undefined, raising: false };
   if (id === WATCHED && !world.done && world.deadline !== undefined) {
     yield { event: 'the claim gives up', state: givenUp };
@@ -238,7 +244,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
     yield { event: `${nameOf(id)} releases`, state };
   }
   if (scope.raises === false) return;
-  // Only the watched claim counts its raise: the search watches any claim in turn.
+  // The search judges only the raises of the watched claim, because every claim can be the watched one.
   const counts = id === WATCHED && world.token !== undefined;
   // A claim raises only on a node whose grant it has received.
   if (id === WATCHED && !counts && !world.done) return;
@@ -263,7 +269,9 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   }
 }
 
-/** A lost claim must not revive, unless the clock falls by as much as it rose. */
+/**
+ * A released claim must never hold the lock again. A lapsed claim may do so only in a step in which the clock falls.
+ */
 function revived(before: OneNode, after: OneNode, { rules }: NodeScope): string | undefined {
   const { record } = after.node;
   if (record?.id !== WATCHED || !isHeld(recordAt(after.node, after.clock), after.clock, rules))

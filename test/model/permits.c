@@ -123,7 +123,7 @@ static void hold(State *state, int k, int slot) {
   int holders = 0;
   state->phase[k] = HOLDS;
   state->slot[k] = (byte)slot;
-  // The claim asks nodes that gave another slot for this one, too.
+  // The claim also asks the nodes that gave it another slot, for exactly this slot.
   if (slot) state->asked[k] |= (byte)(1 << (slot - SLOT));
   for (int n = 0; n < SET(NODES); n++)
     if (SET(PLANT) != COUNTED_ON_EACH_NODE && state->nodes[n].known[k] != slot) state->nodes[n].known[k] = NONE;

@@ -27,11 +27,16 @@ export interface RecordNode {
 
 /** The rules of a node. Only {@link RIGHT} is right; the tests show the purpose of each flag. */
 export interface RecordRules {
+  /** Ticks for which the node keeps a record after the end of its lock. */
   readonly linger: number;
+  /** A token that is more than this number of ticks ahead of the clock raises the marker. */
   readonly lead: number;
   /** Ticks for which a node that lost its data grants nothing. */
   readonly guard: number;
-  /** The node refuses a duplicate of an acquisition whose lock has ended, while the record has its id. */
+  /**
+   * The node refuses a duplicate of an acquisition whose lock has ended, while the record still has the id of that
+   * lock.
+   */
   readonly refuseOwn: boolean;
   /** The node refuses an acquisition after its deadline. */
   readonly deadline: boolean;
@@ -111,8 +116,9 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
 }
 
 /**
- * Grants a lock. A duplicate of a held acquisition is granted again with the record's token, also after its deadline and
- * under the guard: it changes nothing, and its answer equals a late reply.
+ * Grants a lock. A duplicate of an acquisition whose lock is still held is granted again with the record's token, also
+ * after the deadline and under the guard. The duplicate changes nothing, and its answer equals a late reply to the
+ * first request.
  *
  * @param proposal - a lower bound of the token, so that nodes, or the keys of one lock, agree
  * @returns the node and the token; `undefined` if the node refuses. A duplicate returns the same node.
@@ -173,7 +179,7 @@ export function extendRecord(
 
 /**
  * @param keep - ticks for which the record still blocks other claims; 0 frees the record
- * @param short - true if the node is out of memory: it can then shorten the life of a key, but write none
+ * @param short - true if the node is out of memory: it can then shorten the life of a key, but cannot write a key
  * @returns the node; `undefined` if it has no record of the id, or has released it
  */
 export function releaseRecord(

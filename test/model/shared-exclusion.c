@@ -187,7 +187,7 @@ static void expand_end(const State *from, int k, int n) {
     next.nodes[n].left = 0;
     step(next, "the writer releases on node %d", n);
   } else if (k == READER && node->ends) {
-    // The remaining end belongs to another reader, or to none.
+    // The record now ends with another reader, at any time up to its former end. Without other readers it ends at once.
     for (int left = 0; left <= (SET(OTHERS) ? node->left : 0); left++) {
       next.nodes[n].ends = 0;
       next.nodes[n].left = (byte)left;

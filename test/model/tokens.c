@@ -12,7 +12,8 @@
 // - The ttl and extensions. A claim's record may stay held for any time.
 // - Refusals by another holder. Any lock may end at any time, before the next grant.
 // - Records that stay beyond the linger without a holder. A present record makes tokens larger.
-// - The flag `free`. It keeps a released record from being held again after a fall of the clock; here it is held.
+// - The flag `free`. The flag keeps a released record from being held again after a fall of the clock. In this search
+//   such a record is held again.
 // - The time that claims measure. A success counts however late it comes.
 // - A clock that advances while nothing happens on its node. The next step is on that node (`focus`).
 typedef signed char byte;
@@ -154,7 +155,7 @@ static void normalise(State *state) {
       if (node->owner == CLAIM + k && done) hand_to_somebody(node);
     }
     const int forgotten = node->owner && node->end != HELD && node->end <= node->clock;
-    // From now on, the clock alone gives larger tokens.
+    // A token below the clock's lowest value has no effect any more: the clock alone gives larger tokens.
     const int overtaken = node->owner == SOMEBODY && node->token < lowest(node);
     if (forgotten || overtaken) node->owner = node->token = node->end = 0;
     if (node->marker != NONE && node->marker < lowest(node)) node->marker = NONE;

@@ -21,7 +21,7 @@ beforeAll(() => {
 describe('tokens are unique and increase in real-time order (J2, J3)', () => {
   test.each<[string, SearchSettings, number]>([
     ['one node, whose clock falls', { nodes: 1, span: 6, linger: 3, back: 1 }, 182_867],
-    ['two nodes, any tokens', { nodes: 2, span: 3 }, 663_377],
+    ['two nodes, with any tokens that are large enough', { nodes: 2, span: 3 }, 663_377],
     ['three nodes, clocks two ticks apart, a linger of one tick', { span: 2, any: 0, burst: 0 }, 787_760],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
@@ -36,7 +36,7 @@ describe('the search over three nodes finds a violation when', () => {
     ['a node accepts the raise of the holder below the token of the record', { plant: 2 }],
     ['the raise of the holder lowers the token of the record', { plant: 3 }],
     [
-      'a node raises a record that is not held, and forgets it too soon',
+      'a node raises a record that is not held, and forgets the record too soon',
       { plant: 4, span: 2, linger: 2, lead: 1 },
     ],
     ['a node accepts every raise', { plant: 5 }],

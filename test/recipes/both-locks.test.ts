@@ -82,7 +82,7 @@ describe('a migration in the steps "old" lock, "both" locks and "new" lock', () 
     const one = begin(steps[first]);
     await until(() => running === 1);
     const two = begin(steps[second]);
-    // A free lock is acquired in less time.
+    // The second task would begin within 300 ms if its lock were free.
     await expect(until(() => running === 2, 300)).rejects.toThrow('did not come true');
     await one.end();
     await until(() => running === 1);

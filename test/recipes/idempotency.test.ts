@@ -40,7 +40,7 @@ const isInserting = async (): Promise<boolean> => {
   return rows.length === 1;
 };
 
-// The block closes its application before the clean-up of the file stops the servers.
+// This block closes its application in `afterAll`. The clean-up of the test file stops the servers later.
 describe('payments', () => {
   beforeAll(async () => {
     const [redis, postgres] = await Promise.all([startRedis(), startPostgresServer()]);
@@ -51,7 +51,8 @@ describe('payments', () => {
     pool = new Pool({ connectionString: postgres.url });
     app = await startApp(
       { controllers: [PaymentsController], providers: [Requests, { provide: Pool, useValue: pool }] },
-      // Each request makes one attempt. Its time limit is a fifth of the ttl, which is enough on a busy machine.
+      // Each request makes one attempt. A node may take a fifth of the ttl to answer, which is enough on a busy
+      // machine.
       { nodes: redis.url, defaults: { ttl: 60_000 } },
     );
     await app.listen(0, '127.0.0.1');

@@ -7,7 +7,7 @@ import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 import { Views, VIEWS } from './shards.js';
 
-// The block closes its applications before the clean-up of the file stops the servers.
+// This block closes its applications in `afterAll`. The clean-up of the test file stops the servers later.
 describe('views of a page', () => {
   let client: Client;
   const apps: INestApplication[] = [];

@@ -21,7 +21,7 @@ class Orders extends WorkerHost {
   }
 }
 
-// The block closes its application before the clean-up of the file stops the server.
+// This block closes its application in `afterAll`. The clean-up of the test file stops the server later.
 describe('one client for locks, queues and the cache', () => {
   let server: RedisServer;
   let looker: Redis;

@@ -20,7 +20,8 @@ import { OrdersProcessor } from './stop-first.js';
 let order: string[] = [];
 
 /**
- * Marks the phases of the shutdown. This class belongs to the root module, whose hooks Nest calls first in each phase.
+ * Adds a mark to `order` when a phase of the shutdown begins. This class belongs to the root module, whose hooks Nest
+ * calls first in each phase.
  */
 @Injectable()
 class Phases implements BeforeApplicationShutdown, OnApplicationShutdown {
@@ -59,7 +60,7 @@ function watch<T extends object>(object: T, method: keyof T & string, begun: str
   jest.spyOn(object, method as never).mockImplementation(watched as never);
 }
 
-// Each test closes its application before the clean-up of the file stops the server.
+// Each test closes its application itself. The clean-up of the test file stops the server later.
 describe('the shutdown of an application', () => {
   let server: RedisServer;
 
@@ -151,7 +152,7 @@ describe('the shutdown of an application', () => {
     await expect(failuresOf(OrdersProcessor)).resolves.toEqual([]);
   });
 
-  test('takes jobs whose locks are refused if the worker closes later', async () => {
+  test('takes jobs whose locks are refused if the worker closes after onModuleDestroy', async () => {
     const failures = await failuresOf(GreedyProcessor);
     expect(failures.length).toBeGreaterThan(0);
     expect(

@@ -9,7 +9,7 @@ import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { Reports, ReportsProcessor } from './throttle.js';
 
-// The block closes its workers before the clean-up of the file stops the server.
+// This block closes its workers in `afterAll`. The clean-up of the test file stops the server later.
 describe('reports of tenants', () => {
   const apps: INestApplication[] = [];
   const running: string[] = [];
@@ -41,7 +41,8 @@ describe('reports of tenants', () => {
           ],
           providers: [ReportsProcessor, { provide: Reports, useValue: reports }],
         },
-        // `tryAcquire` makes one attempt. Its time limit is a fifth of the ttl, which is enough on a busy machine.
+        // `tryAcquire` makes one attempt. A node may take a fifth of the ttl to answer, which is enough on a busy
+        // machine.
         { nodes: url, defaults: { ttl: 60_000 } },
       );
       apps.push(app);

@@ -22,7 +22,7 @@ interface Instance {
   readonly socket: WebSocket;
 }
 
-// The block closes its applications before the clean-up of the file stops the server.
+// This block closes its applications in `afterAll`. The clean-up of the test file stops the server later.
 describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', () => {
   const overlap = new Overlap();
   /** The orders that were settled. */

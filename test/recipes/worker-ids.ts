@@ -41,7 +41,7 @@ export class Ids implements OnModuleInit, OnModuleDestroy {
     const retry = { timeout: 30_000 };
     const worker = await this.locks.acquire('worker-id', { permits: 1_000, ttl: 60_000, retry });
     worker.signal.addEventListener('abort', () => void this.enlistAgain());
-    // The clock of the previous worker with this number may have been ahead by this time.
+    // The clock of the previous worker with this number may have been ahead by `CLOCKS_DIFFER`.
     await sleep(CLOCKS_DIFFER);
     this.worker = worker;
   }

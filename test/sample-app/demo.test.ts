@@ -111,7 +111,7 @@ describe('Ctrl-C ends the demo and all its processes, with exit code 1,', () => 
     return new Demo(folder, env);
   }
 
-  /** @param least - smallest number of processes that the demo has started by then */
+  /** @param least - smallest number of processes that the demo must have started before the Ctrl-C */
   async function interrupt(demo: Demo, least: number): Promise<void> {
     const processes = descendantsOf(demo.child.pid ?? 0);
     expect(processes.length).toBeGreaterThanOrEqual(least);

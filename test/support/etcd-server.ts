@@ -62,13 +62,13 @@ export function oldLeadersRevoke(): boolean {
 }
 
 export interface StartEtcdOptions {
-  /** Further arguments; they override ours. */
+  /** Further arguments of etcd; they override the arguments that this class sets. */
   readonly args?: readonly string[];
   /** A second URL for clients, such as one with https. */
   readonly alsoAt?: string;
   /**
    * Milliseconds between heartbeats, and milliseconds without a heartbeat until an election. A lease lasts at least one
-   * and a half times the latter.
+   * and a half times as long as the time until an election.
    */
   readonly timing?: { readonly heartbeat: number; readonly election: number };
 }

@@ -11,11 +11,16 @@ import { ping } from './redis-ping.js';
 import { startWatchdog } from './watchdog.js';
 
 export interface StartRedisOptions {
-  /** Further arguments of redis-server, which override ours: `['--appendonly', 'yes']`. */
+  /**
+   * Further arguments of redis-server, which override the arguments that this class sets: `['--appendonly', 'yes']`.
+   */
   readonly args?: readonly string[];
   /** Content of a configuration file. A Sentinel needs such a file, as it writes to it. */
   readonly config?: string;
-  /** Port of the server; by default a free port, or another free port if that was taken meanwhile. */
+  /**
+   * Port of the server; by default a free port. If another process takes the free port before the server listens, the
+   * server gets another free port.
+   */
   readonly port?: number;
   /** Milliseconds until the server must answer PING. */
   readonly startTimeout?: number;
@@ -116,7 +121,8 @@ export class RedisServer {
   /**
    * Starts the server unless it runs. A server that was killed gets its port and its directory again.
    *
-   * @throws PortTakenError without another attempt for a new server, which can have another port
+   * @throws PortTakenError if the port is taken. A new server makes only one attempt, because its caller can choose
+   * another port.
    */
   async start(): Promise<void> {
     const attempts = this.directory === undefined ? 1 : PORT_ATTEMPTS;

@@ -8,7 +8,8 @@ export function likeValkey(client: Redis): Redis {
 /** Changes the replies of INFO that the client returns to its caller. */
 export function rewriteInfo(client: Redis, rewrite: (info: string) => string): Redis {
   const info = client.info.bind(client) as (...args: unknown[]) => Promise<string>;
-  // ioredis itself calls with a callback, to learn if the server is ready: that reply stays as it is.
+  // ioredis itself calls `info` with a callback, to learn if the server is ready. The reply to this call stays
+  // unchanged.
   const rewritten = (...args: unknown[]): Promise<string> =>
     args.length > 0 ? info(...args) : info().then(rewrite);
   client.info = rewritten as Redis['info'];

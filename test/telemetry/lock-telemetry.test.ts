@@ -178,7 +178,7 @@ describe('the tracing channels', () => {
     expect(told[0]?.[1]).toMatchObject({ keys: ['a'], id, fencingToken });
   });
 
-  test('call `around` of an event once, with the work under the lock', async () => {
+  test('call the function `around` of an event once, and pass to it the work under the lock', async () => {
     const inside: string[] = [];
     for (const name of [LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]) {
       const begin = (event: unknown): void => {
@@ -299,7 +299,7 @@ describe('onEvent', () => {
       },
     ],
     ['rejects', () => Promise.reject(new Error('broken'))],
-  ])('does not disturb the method when it %s, and the error is logged', async (_how, onEvent) => {
+  ])('does not disturb the locked method when onEvent %s, and the error is logged', async (_how, onEvent) => {
     await start({ onEvent });
     await expect(module.get(Orders).settle(7)).resolves.toEqual(expect.any(String));
     // Jest fails the test when a rejection stays unhandled for a turn of the event loop.

@@ -79,7 +79,7 @@ describe('with TestLocks an application', () => {
     expect(await consumer.sweep()).toBe('swept');
   });
 
-  test('loses its term to another process', async () => {
+  test('stops leading when another process becomes the leader', async () => {
     await module.init();
     await until(() => leadership.isLeader());
     const other = await locks.lead('consumer');

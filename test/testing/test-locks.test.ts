@@ -169,7 +169,7 @@ describe('TestLocks', () => {
       expect(Date.now() - before).toBe(200);
     });
 
-    test('makes acquire reject beyond the time limit of a node, and leaves no key', async () => {
+    test('makes acquire reject if the delay exceeds the time limit of a node, and leaves no key', async () => {
       jest.useFakeTimers();
       const end = locks.delay(2_000);
       const refusal = service.acquire('a', { ttl: 10_000 }).catch((error: unknown) => error);

@@ -14,7 +14,7 @@ export interface Sales {
   readonly read: readonly number[];
   /** True if the lock was free while the first sale committed. */
   readonly freeWhileCommitting: boolean;
-  /** The stock after two sales; 10 before. */
+  /** The stock after two sales. The stock before them is 10. */
   readonly left: number;
 }
 

@@ -158,7 +158,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     );
   });
 
-  test('for later reentrant calls in the same transaction, which join it', async () => {
+  test('for later reentrant calls in the same transaction, which join the lock', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

@@ -117,7 +117,7 @@ describe('with @nestjs-cls/transactional and an adapter that has commit hooks', 
       false,
     ],
     ['kept only until its task ends, if the task runs outside of the transaction', 'outside', true],
-    ['kept only until its task ends, if the transaction ended before the task', 'late', true],
+    ['kept only until its task ends, if the transaction ended before the task began', 'late', true],
   ])('a lock is %s', async (_, way, wasFree) => {
     await database.stockUp();
     await expect(shop.call(way)).resolves.toBe(wasFree);

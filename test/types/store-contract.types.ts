@@ -9,6 +9,6 @@ expectTypeOf(jest).toExtend<ContractRunner>();
 expectTypeOf(vitest).toExtend<ContractRunner>();
 expectTypeOf(node).toExtend<ContractRunner>();
 
-// A store needs only `LockStore`; the other ports are optional.
+// A store must implement `LockStore`; the other interfaces of a store are optional.
 expectTypeOf<LockStore>().toExtend<Store>();
 expectTypeOf<WaitQueue>().not.toExtend<Store>();

@@ -97,7 +97,7 @@ export async function holdToTheEnd({ stage, over }: Play, slowWants = EXCLUSIVE)
       renew: false,
       leastHold: 1_000,
       hold: 1_000,
-      // Far more than the delay: on a busy machine a reply takes longer.
+      // This limit is far above the delay, because a reply takes longer on a busy machine.
       module: { nodeTimeout: 200 },
     }),
     stage.startClients(1, {

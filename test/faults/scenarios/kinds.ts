@@ -21,7 +21,7 @@ const MIXED: readonly Want[] = [
   { keys: ['stripe'], permits: 3 },
   { keys: ['stripe'], permits: 3 },
   { keys: ['catalog', 'k'], mode: 'shared' },
-  // Here the limit for `k` is 2; other attempts ask with the limit 3.
+  // This attempt asks for one of 2 permits of `k`; other attempts ask for one of 3.
   { keys: ['k', 'stripe'], permits: 2 },
   { keys: ['k', 'stripe'] },
 ];
@@ -127,7 +127,7 @@ const HARM: readonly ((play: Play, minority: number) => Promise<void>)[] = [
   },
 ];
 
-/** Starts three clients. Each of them reaches two of three nodes, and each misses another node. */
+/** Starts three clients. Each client reaches two of three nodes, and no two clients miss the same node. */
 async function cutOffEach(play: Play, options: ClientOptions): Promise<void> {
   const { stage } = play;
   for (let away = 0; away < 3; away++) {

@@ -110,7 +110,7 @@ export const redisErrors: readonly Scenario[] = [
             await until(async () => (await node.info('persistence')).includes('bgsave_status:err'));
           }),
         );
-        // A lock cannot be released either. Another client can request it only after its ttl has passed.
+        // These nodes also refuse to release a lock. Another client can request the lock only after its ttl has passed.
         await oneMoreRefusal(play.stage, 'MISCONF');
         await Promise.all(
           nodes.map(async (server) => {
@@ -134,7 +134,7 @@ export const redisErrors: readonly Scenario[] = [
         await sleep(500);
         await node.call('REPLICAOF', 'NO', 'ONE');
       });
-      // Clients acquire the lock with this node and one other, so it votes again.
+      // While the third node is paused, clients can acquire the lock only if both other nodes vote again.
       play.stage.servers[2]!.pause();
       await play.stage.acquired(countOf(await play.stage.events(), 'return') + 3);
       play.stage.servers[2]!.resume();

@@ -5,8 +5,8 @@ import type { Library } from '../passed-in.js';
 import { countOf, type Play, repeat, type Scenario } from '../scenario.js';
 import type { ClientOptions } from '../stage.js';
 
-// One node that is a Cluster, or a master that a Sentinel watches. The application passes its client in. A fail-over
-// keeps the locks that the replica has (docs/choosing-nodes.md).
+// These scenarios have one node: a Cluster, or a master that a Sentinel watches. The application passes the client of
+// this node in. A fail-over keeps the locks that the replica has (docs/choosing-nodes.md).
 
 /** A kind of client, as an application makes it. */
 interface Kind {
@@ -34,7 +34,7 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
   const base = { stage: { nodes: 1, each }, clients: 4 } as const;
   const client: ClientOptions = {
     passesIn: library,
-    // These keys are on both masters of a Cluster.
+    // In a Cluster, `k` is on one master and `a` on the other.
     wants: [{ keys: ['k'] }, { keys: ['k'] }, { keys: ['a'] }],
   };
   /**

@@ -104,7 +104,7 @@ export const stalls: readonly Scenario[] = [
         for (const server of hung) server.pause();
         const since = machineTime();
         await until(async () => (await lost()) > before, 120_000);
-        // Another client begins and ends a whole wait while a majority hangs.
+        // Another client asks for the lock, waits and is refused while a majority hangs.
         await until(async () => refusedSince(await stage.events(), since), 120_000);
         for (const server of hung) server.resume();
         // The former holder would work on for a minute without its lock.
