@@ -47,7 +47,9 @@ test('an answer of a master does not count after a Sentinel has replaced that ma
 
   const refused = {
     status: 'rejected',
-    reason: expect.objectContaining({ message: expect.stringContaining('no longer the master') }),
+    reason: expect.objectContaining({
+      message: expect.stringContaining('still connected to a former master'),
+    }),
   };
   expect(await answers).toEqual([{ status: 'fulfilled', value: false }, refused, refused, refused]);
   // The old master has carried out the requests.
