@@ -43,7 +43,7 @@ export function readArguments(args: readonly string[]): BenchArguments {
     throw new Error(`--effort must be a number above 0, such as 0.1; not "${values.effort}"`);
   }
   const only = values.only?.split(',').map(contender) ?? CONTENDERS;
-  // Keep the order of CONTENDERS, not the given order: ratios refer to the first contender.
+  // Keep the order of CONTENDERS, not the given order: ratios refer to the first library of the list.
   const contenders = CONTENDERS.filter((each) => only.includes(each));
   return {
     help: values.help,

@@ -50,7 +50,7 @@ export class Lease {
    */
   permitsSeen: number | undefined;
 
-  /** The data that the release leaves behind, if any. */
+  /** The data that the release leaves on the nodes, if any. */
   #afterwards: Afterwards | undefined;
 
   /** @internal */
@@ -125,8 +125,8 @@ interface Afterwards {
   readonly minHold: number;
   /**
    * The `performance.now()` of the first request; `undefined` before the lock is acquired. It is a time of the
-   * monotonic clock, because a wall clock that is set forward must not shorten this period. The period becomes longer
-   * if the machine is suspended.
+   * monotonic clock, because a wall clock that is set forward must not shorten `minHold`. If the machine is suspended,
+   * `minHold` becomes longer.
    */
   readonly sent: number | undefined;
 }

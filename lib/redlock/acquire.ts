@@ -72,8 +72,8 @@ export interface AttemptResult {
 
 /**
  * Largest number of further rounds of an attempt that the queue node has granted. Each round again asks the nodes that
- * refused. Such a node may store a lock whose release is still under way, or an attempt that gives up because the queue
- * node refused it.
+ * refused. A node that refused may still store a lock that is being released, or the lease of another attempt, which
+ * gives up because the queue node refused it.
  */
 const MOST_ROUNDS = 4;
 
@@ -97,7 +97,7 @@ const MOST_COMPLETIONS = 6;
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
-/** The owner of an attempt. The attempt calls exactly one of the methods, once. */
+/** Receives the result of an attempt. The attempt calls exactly one of these methods, and calls it once. */
 export interface AttemptCaller {
   attempted(result: AttemptResult): void;
   /** Called when a signal ended the attempt, with the reason of the signal. */
@@ -170,7 +170,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   get position(): QueuePosition | undefined {
-    // A request after the acquisition only adds the lock to the other nodes, and no caller waits for it.
+    // A request after the acquisition only stores the lock on more nodes, and no caller waits for the answer.
     return this.isSettled ? undefined : this.plan.position;
   }
 
@@ -239,8 +239,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. A refusal may show this only by the slot of a holder,
-   * which is always lower than the holder's number of permits.
+   * Records that other callers recently asked for more permits. Some refusals contain only the slots of holders. A slot
+   * is always lower than the number of permits that its holder asked for.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -264,7 +264,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
   }
 
-  /** `true` while the votes are split, and the missing answer of the queue node decides which caller asks again. */
+  /**
+   * `true` while no caller has a quorum and the answer of the queue node is missing: it decides which caller asks
+   * again.
+   */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
     const isPending = hasNode(this.pending, this.plan.queueNode);

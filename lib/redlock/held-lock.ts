@@ -68,7 +68,7 @@ interface HoldLimit {
   reached: boolean;
 }
 
-/** Shared by all locks without a limit, which are most locks. */
+/** The settings that all locks without a limit share; most locks have no limit. */
 const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 
@@ -228,7 +228,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       this.#assertExtensible();
       const sent = now();
       this.ownTtl = this.ttl;
-      // A node may store the new ttl although its answer is lost, so a failed release must be repeated for that time.
+      // A node may store the new ttl although its answer is lost, so a failed release must be repeated until the new
+      // ttl has passed.
       this.lease.ttl = Math.max(this.lease.ttl, ttl);
       const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout), this.remaining());
       const verdict = await new Promise<Verdict>((resolve) => {

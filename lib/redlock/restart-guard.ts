@@ -8,7 +8,7 @@ import { DEFAULT_TTL_MS } from '../core/lock-options.js';
  *
  * The time for which `minHold` keeps keys after a release is not included. Nobody holds the lock during that time, so a
  * node that forgets these keys causes no overlap. If that time were included, a `minHold` of one hour would make the
- * nodes refuse all locks for one hour after a common start.
+ * nodes refuse all locks for one hour when all of them start at the same time.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;

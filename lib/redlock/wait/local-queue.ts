@@ -247,7 +247,7 @@ export class LocalQueue {
       const stands = await store.holdBack?.(this.id, elapsedSince(waiter.since));
       if (stands === false && this.#marks) this.#markAgain(store);
     } catch {
-      // Ignore a failure: the mark is only a hint for the node, and is set again in a second.
+      // Ignore a failure: the mark is only a hint for the node, and is set again after a second.
     }
   }
 
