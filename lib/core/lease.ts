@@ -44,8 +44,8 @@ export class Lease {
   slots: readonly number[] | undefined;
 
   /**
-   * The number of permits that another caller recently asked for, if that number is larger than the number of this
-   * lease; the larger number is the limit.
+   * The number of permits that another caller recently asked for, if that number is larger than the number that this
+   * lease asks for. The larger number is then the limit of the key.
    * @internal Used by the algorithm only, like the other internal members.
    */
   permitsSeen: number | undefined;

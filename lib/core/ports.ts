@@ -282,7 +282,7 @@ export interface Subscription {
  */
 export interface StarvationGuard {
   /**
-   * Refuses later callers whose mode shares the key, for a few seconds: an endless stream of such callers would starve
+   * Refuses later callers whose mode shares the key, for a few seconds: an endless stream of these callers would starve
    * the waiter (S22). Any store can do this, not only the store that keeps the queue.
    *
    * @param waited - milliseconds that the waiter has waited, from which the store computes the time of its arrival

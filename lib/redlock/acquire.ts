@@ -55,15 +55,16 @@ export type Outcome = HeldLock | LockHeldError | LockUnavailableError;
 export interface AttemptResult {
   readonly outcome: Outcome;
   /**
-   * The queue node's vote. When it granted, it removed the waiter from its queue; when it refused, it added the waiter.
-   * `'pending'`: other nodes decided the attempt before the queue node's vote arrived.
+   * The queue node's vote. `'granted'`: it has also removed the waiter from its queue. `'refused'`: it has also added
+   * the waiter to its queue, if the request had a `position`. `'pending'`: other nodes decided the attempt before the
+   * queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
   /** `true` if no caller has a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**
-   * `true` if the attempt had less time than the time limit of a node: a missing answer then does not show that the
-   * node is down.
+   * `true` if the attempt had less time than a node may take for its answer: a missing answer then does not show that
+   * the node is down.
    */
   readonly cutShort: boolean;
   /** `true` if the lock was granted, and the next waiter of this process is the first of the queue. */
@@ -80,7 +81,7 @@ const MOST_ROUNDS = 4;
 /**
  * Largest number of restarts of an attempt for permits: it begins again when the nodes could not agree on one slot
  * (S20). Without restarts 34 % of the attempts were refused. On a single node, which needs no restarts, 19 % were
- * refused (bench: permits; 10 permits, load 0.95).
+ * refused (`npm run bench -- permits`; 10 permits, 9.5 wanted on average).
  */
 const MOST_BEGINNINGS = 4;
 
@@ -91,8 +92,8 @@ const MOST_BEGINNINGS = 4;
 const MOST_COMPLETIONS = 6;
 
 /**
- * Milliseconds for which the first waiter must not try after a failed attempt: after a split vote, and when the nodes
- * reported other holders.
+ * Milliseconds for which the first waiter must not try after a failed attempt: the first value is for a split vote, the
+ * second value is for nodes that reported other holders.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;

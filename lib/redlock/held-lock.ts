@@ -47,7 +47,7 @@ export interface LeaseContext {
   readonly ended: (lock: HeldLock) => void;
 }
 
-/** A nested call that has joined a lock, or the handle that such a call received (S18). */
+/** A nested call that has joined a lock, or the handle that a nested call received (S18). */
 export interface Joined {
   /** `true` for a call, which always releases at its end; `false` for a handle, whose owner may forget to release. */
   readonly isRun: boolean;
@@ -68,7 +68,7 @@ interface HoldLimit {
   reached: boolean;
 }
 
-/** The settings that all locks without a limit share; most locks have no limit. */
+/** The settings that all renewed locks without a limit share. Most locks are of this kind. */
 const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 

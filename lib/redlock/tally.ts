@@ -149,8 +149,8 @@ export class Tally {
   }
 
   /**
-   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves such a record, so
-   * one node is enough.
+   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves this record, so one
+   * node is enough.
    */
   get ran(): Holder | undefined {
     for (const each of this.#against ?? [])

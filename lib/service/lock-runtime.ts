@@ -118,7 +118,8 @@ export class LockRuntime {
   /**
    * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server (such as a replica) is not fit for locks; all connections are then closed
+   * @throws Error when a server (such as a replica) is not fit for locks; all connections are closed before the
+   * rejection
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -272,7 +273,7 @@ export class LockRuntime {
 
   /**
    * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself, and two
-   * such calls for each other.
+   * calls that both hold a shared lock of the key would wait for each other.
    *
    * @throws RedlockError with the code LOCK_UPGRADE
    */

@@ -237,7 +237,7 @@ export class LockInspector {
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
     // Check every holder. An earlier node may have stored one of the holders only after the node had listed its keys,
-    // and may never have stored the other holders. The node may also store a failed attempt for a moment. So a node
+    // and might not store the other holders at all. The node may also store a failed attempt for a moment. So a node
     // that stores one of the holders does not show that the key was listed.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
