@@ -272,8 +272,8 @@ export class LockRuntime {
   }
 
   /**
-   * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself, and two
-   * calls that both hold a shared lock of the key would wait for each other.
+   * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself. Two calls
+   * that both hold a shared lock of the key would wait for each other.
    *
    * @throws RedlockError with the code LOCK_UPGRADE
    */
