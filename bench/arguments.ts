@@ -43,7 +43,7 @@ export function readArguments(args: readonly string[]): BenchArguments {
     throw new Error(`--effort must be a number above 0, such as 0.1; not "${values.effort}"`);
   }
   const only = values.only?.split(',').map(contender) ?? CONTENDERS;
-  // Keep the order of CONTENDERS, not the given order: ratios refer to the first contender.
+  // Keep the order of CONTENDERS, not the given order: ratios refer to the first library of the list.
   const contenders = CONTENDERS.filter((each) => only.includes(each));
   return {
     help: values.help,
@@ -67,8 +67,8 @@ function parse(args: readonly string[]) {
       },
     });
   } catch (error) {
-    // Show only the first sentence. For an unknown option, Node then explains how to pass an argument that begins with
-    // a dash, and no group has such a name.
+    // Show only the first sentence. For an unknown option, the next sentence explains how to pass an argument that
+    // begins with a dash, but no group has a name that begins with a dash.
     const [what] = (error as Error).message.split(/[.\n]/);
     throw new Error(`${what}; npm run bench -- --help lists the options`, { cause: error });
   }

@@ -12,7 +12,7 @@ interface Lanes {
 
 /** Tasks that a group gives to a worker process. */
 export interface Work {
-  /** Opens a contender. Resolves to the time that this took, in milliseconds. */
+  /** Opens a compared library. Resolves to the time that this took, in milliseconds. */
   open(args: { readonly name: string; readonly urls: readonly string[] }): Promise<number>;
 
   /** Makes calls of a kind until V8 has optimized their code, for `within` milliseconds at most. */
@@ -49,8 +49,8 @@ export interface Work {
   }): Promise<{ p50: number; slowest: number }>;
 
   /**
-   * Lets `waiters` wait for one key, each of them `each` times. `took` is infinite if not all of them got the lock
-   * within the time.
+   * Starts calls that wait for one key: `waiters` callers, each of which acquires the lock `each` times. `took` is
+   * infinite if not all callers got the lock within the time.
    */
   queue(args: {
     readonly key: string;

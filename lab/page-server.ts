@@ -50,7 +50,7 @@ export async function pageWith(records: readonly RunRecord[] | null): Promise<st
   );
 }
 
-/** Error for a store with a scenario. The page says this, too. */
+/** The error for a request that chooses a store for a scenario. The page shows the same rule. */
 const ONLY_REDIS = 'The scenarios run on Redis; a store can be chosen for the playground';
 
 const milliseconds = z.int().min(0).max(60_000);

@@ -51,7 +51,7 @@ export class Recorder {
    * Resolves with the first event that fits; immediately, if the event is already recorded.
    *
    * @param from - number of recorded events that do not count
-   * @throws NotAsDescribedError when no such event comes
+   * @throws NotAsDescribedError when no event that fits comes
    */
   async see(what: string, fits: (event: LabEvent) => boolean, from = 0): Promise<LabEvent> {
     const early = this.record.events.slice(from).find(fits);

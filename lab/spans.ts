@@ -73,7 +73,7 @@ export function countGrantedTwice(spans: readonly Span[]): number {
   ).length;
 }
 
-/** Counts the spans that broke the rule when they began, together with the other spans of that moment. */
+/** Counts the spans whose beginning broke the rule, because of other spans that had not ended. */
 export function countTooMany(spans: readonly Span[], rule: Rule): number {
   return spans.filter(({ who, from }, index) => {
     const others = spans.filter(

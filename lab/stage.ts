@@ -412,7 +412,7 @@ export class Stage {
         ({ who, to }) => to !== undefined || !running.has(who),
       );
     });
-    // A late write returns tasks that were already done to the queue.
+    // A late write can put tasks that are already done into the queue again.
     await this.wait('the end of all tasks', () => this.isSettled());
     await this.wait('an empty queue', async () => (await this.queue.waiting()) === 0);
   }

@@ -2,51 +2,51 @@
 export type Release = () => Promise<unknown>;
 
 /**
- * A contender that is connected to nodes. Each method calls what the documentation of the contender recommends for the
- * case.
+ * A compared library that is connected to nodes. Each method calls what the documentation of the library recommends for
+ * the case.
  */
 export interface Session {
   /** Makes one attempt on a free key; rejects when the key is held. */
   acquire(key: string, ttl: number): Promise<Release>;
 
-  /** Runs `task` under the lock, with renewal if the contender has it. */
+  /** Runs `task` under the lock, with renewal if the library has it. */
   withLock(key: string, ttl: number, task: () => Promise<void>): Promise<unknown>;
 
   /** Waits for the lock for a long time. */
   wait(key: string, ttl: number): Promise<Release>;
 
-  /** Waits for `budget` milliseconds. Missing if the contender has no such limit. */
+  /** Waits for `budget` milliseconds. Missing if the library has no such limit. */
   tryFor?(key: string, ttl: number, budget: number): Promise<Release>;
 
   /**
    * Acquires the lock, and renews it until it is released. Calls `lost` when the library reports that the lock is lost.
-   * Missing if the contender has no renewal.
+   * Missing if the library has no renewal.
    */
   hold?(key: string, ttl: number, lost?: () => void): Promise<Release>;
 
   close(): Promise<void>;
 }
 
-/** A library or hand-written code that the benchmark compares. */
+/** A library that the benchmark compares. Hand-written code counts as a library here. */
 export interface Contender {
   readonly name: string;
   /** Packages whose versions are in the results. */
   readonly packages: readonly string[];
-  /** True if the contender can lock on several independent nodes. */
+  /** True if the library can lock on several independent nodes. */
   readonly quorum: boolean;
   /**
-   * Name of the contender that this contender wraps in a thin layer. Long groups leave out the layer if they measure
-   * the wrapped contender.
+   * Name of the compared library around which this one is a thin layer. Long groups leave out the layer if they measure
+   * the wrapped library.
    */
   readonly over?: string;
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */
   readonly linger?: number;
   /**
-   * Commands that the contender sends outside of scripts, although scripts call them, too. Commands that no script
-   * calls need not be listed: each of them counts as sent.
+   * Commands that the library sends outside of scripts, although scripts of a compared library call them, too. A
+   * command that no script calls need not be listed: it always counts as sent.
    */
   readonly sends: readonly string[];
-  /** Features that the contender does not have. */
+  /** Features that the library does not have. */
   readonly lacks: readonly string[];
   open(urls: readonly string[]): Promise<Session>;
 }

@@ -8,7 +8,7 @@ import { redisSemaphore, redisSemaphorePermits } from './redis-semaphore.js';
 import { nestRedlock, redlock } from './redlock.js';
 import { redlockUniversal } from './redlock-universal.js';
 
-/** All contenders in the order of the tables. Ratios refer to the first one. */
+/** All compared libraries in the order of the tables. Ratios refer to the first library. */
 export const CONTENDERS: readonly Contender[] = [
   raw,
   ours,
@@ -20,7 +20,7 @@ export const CONTENDERS: readonly Contender[] = [
   nestjsRedisLock,
 ];
 
-/** Returns the contender with this name. */
+/** Returns the compared library with this name. */
 export function contender(name: string): Contender {
   const found = [...CONTENDERS, oursDecorated, ...KINDS, redisSemaphorePermits].find(
     (each) => each.name === name,

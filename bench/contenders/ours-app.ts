@@ -10,8 +10,7 @@ import {
 } from '../../lib/index.js';
 import { holdInside, type Release, type Session } from './contender.js';
 
-// These functions are not in the file of the contender, so that processes that measure other contenders need not load
-// Nest.
+// These functions are not in `ours.ts`, so that processes that measure other libraries need not load Nest.
 
 const PATIENCE = { timeout: 120_000 };
 
@@ -40,7 +39,7 @@ export async function openService(
 export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
 
 /**
- * Opens this package as a contender.
+ * Opens this package as one of the compared libraries.
  *
  * @param oneKey - true to lock the same key for all given keys
  * @param nodeTimeout - milliseconds; by default the time limit of the module
@@ -76,7 +75,7 @@ export async function openOurs(
   };
 }
 
-/** Opens this package as a contender that locks through the decorator. */
+/** Opens this package as a compared library that locks through the decorator. */
 export async function openDecorated(urls: readonly string[]): Promise<Session> {
   @Injectable()
   class Tasks {

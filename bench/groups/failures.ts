@@ -18,7 +18,7 @@ const LOST_TTL = 3_000;
 /** Time in milliseconds after which a call counts as hanging. */
 const PATIENCE = 2_500;
 
-/** Measures contenders with slow, hanging and dead nodes, and with lost locks. */
+/** Measures the compared libraries with slow, hanging and dead nodes, and with lost locks. */
 export const failures: Group = {
   name: 'failures',
   about: 'on five nodes: one slower, two hung or killed, a quorum impossible, a lock lost',
@@ -45,7 +45,7 @@ export const failures: Group = {
       });
     } finally {
       await servers.stop();
-      // The close is not awaited: it only resets connections, and the proxy does not keep the process alive.
+      // Do not await `close`: it only resets connections, and the proxy does not keep the process alive.
       void proxy.close();
     }
   },
@@ -238,7 +238,7 @@ function lose(
           worker.onLost = () => resolve(performance.now());
         });
         await worker.ask('hold', { keys: [key], ttl: LOST_TTL, watched: true }, PATIENCE);
-        // Contenders that renew at a third of the ttl have renewed once by now.
+        // Libraries that renew at a third of the ttl have renewed once by now.
         await sleep(LOST_TTL / 2);
         const left = await servers.remaining(key, contenders[index]!.linger);
         const struck = performance.now();

@@ -18,7 +18,7 @@ export interface Findings {
   readonly plots?: readonly Plot[];
 }
 
-/** Measures one aspect of all contenders. */
+/** Measures one aspect of all compared libraries. */
 export interface Group {
   readonly name: string;
   readonly about: string;
@@ -30,12 +30,12 @@ export function times(count: number, { effort }: Plan, least = 1): number {
   return Math.max(least, Math.round(count * effort));
 }
 
-/** Returns the contenders that can lock on this number of nodes. */
+/** Returns the libraries that can lock on this number of nodes. */
 export function fit(contenders: readonly Contender[], nodes: number): readonly Contender[] {
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }
 
-/** Leaves out each contender that is a thin layer over another contender of the list. */
+/** Leaves out each library that is a thin layer over another library of the list. */
 export function distinct(contenders: readonly Contender[]): readonly Contender[] {
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }
@@ -50,7 +50,7 @@ export function nodesTitle(nodes: number): string {
   return nodes === 1 ? 'one node' : `${nodes} nodes`;
 }
 
-/** Names the base of the ratios of a table: the first contender of the rows. */
+/** Names the base of the ratios of a table: the library of the first row. */
 export function toFirst(rows: Figures): string {
   const [first = ''] = rows.keys();
   return `to ${first}`;

@@ -65,7 +65,7 @@ async function cycleTime(session: Session, key: () => string, count: number): Pr
     await (
       await session.acquire(key(), TTL)
     )();
-    // The first fifth warms up.
+    // Calls with a negative index warm up, and do not count.
     if (index >= 0) taken.push(performance.now() - begun);
   }
   return 1_000 * median(taken);

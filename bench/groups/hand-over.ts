@@ -111,7 +111,7 @@ async function behindTheDead(contenders: readonly Contender[], plan: Plan): Prom
 }
 
 /**
- * Returns for each contender the milliseconds from the release until the second waiter has the lock, or Infinity if it
+ * Returns for each library the milliseconds from the release until the second waiter has the lock, or Infinity if it
  * does not get the lock in time.
  */
 function delaysBehind(

@@ -53,7 +53,7 @@ export const held: Group = {
 };
 
 /**
- * Measures held locks of a contender.
+ * Measures held locks of a library.
  *
  * @returns `undefined` for a library without renewal
  */

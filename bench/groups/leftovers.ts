@@ -17,14 +17,14 @@ export const leftovers: Group = {
     const tables: ResultTable[] = [];
     const count = times(KEYS, plan, 100);
     const seconds = plan.effort < 0.5 ? 1 : 60;
-    // The minutes for which the contenders wait overlap: the minute of the first contender is nearly over when the
-    // minute of the last contender begins.
+    // For each library the group waits a minute. These minutes overlap: the minute of the first library is nearly over
+    // when the minute of the last library begins.
     const waiting: { readonly nodes: number; readonly name: string; readonly sample: Promise<Sample> }[] = [];
     const ends: (() => Promise<void>)[] = [];
     try {
       for (const nodes of plan.nodes) {
         const contenders = distinct(fit(plan.contenders, nodes));
-        // Each contender needs a server and a process, so several nodes are measured with our package alone.
+        // Each library needs a server and a process, so several nodes are measured with our package alone.
         for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
           progress(`${contender.name}, ${nodesTitle(nodes)}`);
           const { sample, end } = await visit(contender, nodes, count, seconds);

@@ -4,13 +4,13 @@ import { withWorkers, type Worker } from '../measure/workers.js';
 
 const WARM_UP = 200;
 
-/** An open contender in this process. */
+/** A compared library that is open in this process. */
 export interface Opened {
   readonly contender: Contender;
   readonly session: Session;
 }
 
-/** Starts servers, opens all contenders on them, and closes all of them afterwards. */
+/** Starts servers, opens all libraries on them, and closes libraries and servers afterwards. */
 export async function withSessions<T>(
   nodes: number,
   contenders: readonly Contender[],
@@ -33,25 +33,24 @@ export async function withSessions<T>(
   }
 }
 
-/** A contender in its own worker process. */
+/** A compared library in its own worker process. */
 export interface Employed {
   readonly contender: Contender;
   readonly worker: Worker;
 }
 
-/** Addresses of the servers for contenders, and a function that closes the path to them. */
+/** Addresses at which the libraries reach the servers, and a function that closes the network path to the servers. */
 export interface Way {
   readonly urls: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Starts servers, opens each contender in its own process, and ends all of them afterwards.
+ * Starts servers, opens each library in its own process, and ends processes and servers afterwards.
  *
- * Contenders in one process would disturb each other. The garbage of one contender would be collected in the measured
- * time of another contender. And `withLock` of our package runs code in an AsyncLocalStorage: after that, Node 20 does
- * more work for each promise of the process (see the group `objects`). So a group measures `withLock` after all other
- * calls.
+ * Libraries in one process would disturb each other. The garbage of one library would be collected in the measured time
+ * of another library. And `withLock` of our package runs code in an AsyncLocalStorage: after that, Node 20 does more
+ * work for each promise of the process (see the group `objects`). So a group measures `withLock` after all other calls.
  */
 export async function withStaff<T>(
   nodes: number,

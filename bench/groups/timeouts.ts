@@ -14,7 +14,7 @@ const SHORT = 1_000;
 const LATER = 1_500;
 
 /**
- * Measures whether a permit of ten seconds is lost when another process asks for a permit of a second. A library may
+ * Measures whether a permit of ten seconds is lost when another process asks for a permit of one second. A library may
  * decide by the `lockTimeout` of the caller which permits of others have ended, or give the whole key one expiry.
  */
 export const timeouts: Group = {
@@ -76,7 +76,7 @@ async function holdersOf(take: Take): Promise<{ ofOne: number; ofTwo: number }> 
   const count = (of: readonly unknown[]): number => of.filter((held) => held !== undefined).length;
   return {
     ofOne: count([long[0], later[0]]),
-    // The permit of a second has ended by now.
+    // The permit of one second has ended by now.
     ofTwo: count([long[1], later[1], later[2]]),
   };
 }

@@ -6,7 +6,7 @@ import { interleaved, once, type Runner } from '../measure/rounds.js';
 import { installPeers, ROOT } from '../peers.js';
 import { type Group, times } from './group.js';
 
-/** Folder of an application with the packages that all contenders build on. */
+/** Folder of an application with the packages that all compared libraries need. */
 const APP = join(ROOT, 'bench', 'peers');
 const BUILT_ON = ['reflect-metadata', '@nestjs/common', '@nestjs/core', 'rxjs', 'ioredis', 'redis'];
 const OURS = 'nestjs-redlock';

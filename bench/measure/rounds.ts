@@ -1,9 +1,9 @@
 import { spreadOf, type Spread } from './statistics.js';
 
-/** Figures of one round for one contender, by name. */
+/** Figures of one round for one library, by the name of the figure. */
 export type Sample = Readonly<Record<string, number>>;
 
-/** A contender that runs once in each round. */
+/** A library that runs once in each round. */
 export interface Runner {
   readonly name: string;
   run(round: number): Promise<Sample>;

@@ -19,15 +19,15 @@ const SENT = new Set([
 ]);
 
 /**
- * Age in milliseconds from which the restart guard lets a server vote: a ttl of ten seconds, and two margins, of Redis
- * and of the guard.
+ * Age in milliseconds from which the restart guard lets a server vote: a ttl of ten seconds, a margin for Redis and a
+ * margin for the guard.
  */
 const OLD_ENOUGH_MS = 13_000;
 
 /** Longest remaining time of a lock of any group and of its record, in milliseconds. Ticks of schedules last longer. */
 const LONGEST_LOCK_MS = 60_000;
 
-/** Real servers for a group, without persistence. All contenders use the same servers. */
+/** Real servers for a group, without persistence. All compared libraries use the same servers. */
 export class Servers {
   private readonly admins: readonly Redis[];
   private readonly since = performance.now();

@@ -9,8 +9,8 @@ export interface Tally {
 }
 
 /**
- * Largest number of repeated requests to the nodes that refused the holder of the first node, as in
- * `lib/redlock/acquire.ts`.
+ * Largest number of repeated requests to the nodes that refused the caller to which the first node granted the lock, as
+ * in `lib/redlock/acquire.ts`.
  */
 const MOST_ROUNDS = 4;
 

@@ -4,8 +4,8 @@ import type { Redis } from 'ioredis';
 import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 import { type LockStrategy, PERMITS } from './lock-strategy.js';
 
-// Locks from blog posts and code bases. Each one is a little better than the one before, and each one is wrong. The
-// comment of each lock says why, and `npm run lab` shows the failure.
+// Locks from blog posts and code bases. Each lock is a little better than the previous lock, and each lock is wrong.
+// The comment of each lock says why, and `npm run lab` shows the failure.
 
 type Task = (lock?: DispatchLock) => Promise<void>;
 

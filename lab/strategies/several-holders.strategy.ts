@@ -11,11 +11,11 @@ const PATIENCE = { timeout: 120_000 };
 /** Locks of this package that several instances can hold at a time. */
 @Injectable()
 export class SeveralHoldersStrategy {
-  /** Two instances at a time. */
+  /** Admits two instances at a time. */
   readonly permits: LockStrategy = { attempt: async (task) => (await this.asOneOfTwo(task)) ?? false };
-  /** Several readers at a time. */
+  /** Admits several readers at a time, but no writer. */
   readonly shared: LockStrategy = { attempt: (task) => this.read(task) };
-  /** One writer. */
+  /** Admits one writer, alone. */
   readonly exclusive: LockStrategy = { attempt: (task) => this.write(task) };
 
   @WithLock('batch:task:list', { permits: PERMITS, onBusy: 'skip' })

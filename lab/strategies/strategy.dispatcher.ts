@@ -78,8 +78,8 @@ export class StrategyDispatcher
 
   private async tick(): Promise<void> {
     const asked = Date.now();
-    // The writer reports its request itself: a message of the lab could reach it late, and readers would come
-    // meanwhile.
+    // The writer reports its request itself: a message of the lab could reach the writer late, and readers could ask
+    // before the writer.
     if (this.settings.writes && !this.hasAsked) this.journal.tell({ kind: 'asking' });
     this.hasAsked = true;
     let token: number | undefined;
@@ -89,7 +89,7 @@ export class StrategyDispatcher
         const { strategy } = this.settings;
         const locked = strategy !== 'none';
         const slot = currentLock()?.slot;
-        // A waiter asks again when its turn comes, so its last request was a moment ago, however long it has waited.
+        // A reader asks again when its turn comes, so its last request was a moment ago, however long it has waited.
         const ago = strategy === 'shared' ? 0 : Date.now() - asked;
         this.journal.tell({ kind: 'acquired', asked: ago, locked, token, slot, ttl: this.ttl });
         await this.dispatch(lock);

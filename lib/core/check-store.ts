@@ -26,8 +26,8 @@ const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
 const MODES: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
 /**
- * Checks that a store has all methods of `LockStore`, and all or none of each other port. Otherwise a store without one
- * method of a port would pass start-up, and fail at the first lock that needs the method.
+ * Checks that a store has all methods of `LockStore`, and of each other port either all methods or none. Otherwise a
+ * store without one method of a port would pass start-up, and fail at the first lock that needs the method.
  *
  * @param what - the store's name in error messages
  * @throws TypeError naming the missing methods

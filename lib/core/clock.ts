@@ -16,8 +16,8 @@ export function now(): Instant {
 }
 
 /**
- * Milliseconds since `start`. Of the results of the two clocks it takes the larger, so that the age of a lease is never
- * underestimated (S11).
+ * Milliseconds since `start`. Measures with both clocks and returns the larger result, so that the age of a lease is
+ * never underestimated (S11).
  */
 export function elapsedSince(start: Instant): number {
   return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);

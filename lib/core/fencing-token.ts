@@ -3,8 +3,8 @@ export const STEPS_PER_SECOND = 2 ** 20;
 
 /**
  * Milliseconds by which a token may be ahead of a node's clock; a node that grants a token further ahead stores the
- * token in its marker. Tokens keep increasing after a node's clock is set back, if the step is shorter than a limit:
- * the time for which a record stays after its lock has ended, minus this lead.
+ * token in the key that also records the start of the node. Tokens keep increasing when a node's clock is set back by
+ * less than a limit. The limit is the time for which a record stays after its lock has ended, minus `LEAD_MS`.
  */
 export const LEAD_MS = 2_000;
 

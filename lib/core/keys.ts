@@ -1,6 +1,9 @@
 import { badValue } from './checks.js';
 
-/** The prefix of leader keys. For the stores and for operators, a leader is the holder of a lock with such a key. */
+/**
+ * The prefix of leader keys. For the stores and for operators, a leader is the holder of a lock whose key has this
+ * prefix.
+ */
 export const LEADER_PREFIX = 'leader:';
 
 /** The key of a lock: one key, or several that make one lock. */

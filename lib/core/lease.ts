@@ -44,13 +44,13 @@ export class Lease {
   slots: readonly number[] | undefined;
 
   /**
-   * The number of permits that another caller recently asked for, if that number is larger than the number of this
-   * lease; the larger number is the limit.
+   * The number of permits that another caller recently asked for, if that number is larger than the number that this
+   * lease asks for. The larger number is then the limit of the key.
    * @internal Used by the algorithm only, like the other internal members.
    */
   permitsSeen: number | undefined;
 
-  /** The data that the release leaves behind, if any. */
+  /** The data that the release leaves on the nodes, if any. */
   #afterwards: Afterwards | undefined;
 
   /** @internal */
@@ -125,8 +125,8 @@ interface Afterwards {
   readonly minHold: number;
   /**
    * The `performance.now()` of the first request; `undefined` before the lock is acquired. It is a time of the
-   * monotonic clock, because a wall clock that is set forward must not shorten this period. The period becomes longer
-   * if the machine is suspended.
+   * monotonic clock, because a wall clock that is set forward must not shorten `minHold`. If the machine is suspended,
+   * `minHold` becomes longer.
    */
   readonly sent: number | undefined;
 }

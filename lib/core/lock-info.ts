@@ -168,8 +168,8 @@ function holdersOf(votes: readonly LockVote[], quorum: number): LockHolder[] {
 function holderOf(same: readonly NodeHolder[], quorum: number): LockHolder {
   const [holder] = same as [NodeHolder];
   const remaining = same.map((each) => each.remaining).toSorted((a, b) => b - a)[quorum - 1] ?? 0;
-  // A node that granted the lock after the decision may store another token. The token of the lock is the token that a
-  // quorum stores.
+  // A node that granted the lock after a quorum had granted it may store another token. The token of the lock is the
+  // token that a quorum stores.
   const fencingToken = same
     .map((each) => each.fencingToken)
     .find((token) => same.filter((each) => each.fencingToken === token).length >= quorum);

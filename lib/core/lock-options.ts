@@ -11,7 +11,7 @@ export interface RetryOptions {
 
   /**
    * Give up after this many attempts, the first included, with `delay` between them. While this call waits behind other
-   * calls of its process, each `delay` that passes also counts as an attempt.
+   * calls of its process, each full period of `delay` + `jitter` / 2 also counts as an attempt.
    * @defaultValue no limit
    */
   readonly attempts?: number;

@@ -7,7 +7,8 @@ import { quoted } from './printable.js';
 /** The options of a declared lock that a module can replace, usually from its configuration. */
 export interface LockOverride extends Pick<LockPolicy, 'ttl' | 'onBusy'> {
   /**
-   * Only for a lock that is declared with `permits`: an override must not admit several holders to an exclusive lock.
+   * The number of permits. Only for a lock that is declared with `permits`: an override must not admit several holders
+   * to an exclusive lock.
    */
   readonly permits?: number;
 }

@@ -8,7 +8,7 @@ export interface NodeCheck {
   readonly state: 'voting' | 'guarded' | 'unfit';
   /** Milliseconds until the votes of the node count again; only with `'guarded'`. */
   readonly votesIn?: number;
-  /** The reason why its votes do not count. */
+  /** The reason why the votes of the node do not count. */
   readonly reason?: string;
   /** Settings of the node that make locks less safe, such as eviction, and how to change the settings. */
   readonly warnings: readonly string[];

@@ -80,7 +80,7 @@ export interface AcquireRequest {
   readonly guard: number;
   /**
    * The fencing token that the client proposes to all nodes, so that they grant the same token. A node grants a larger
-   * token if its clock or the last token of a key is ahead of the proposal. 0 when there is only one node.
+   * token if the node's clock or the last token of a key is ahead of this token. 0 when there is only one node.
    */
   readonly proposal: number;
   /** The caller's position among the waiters; only the node that keeps the queue reads it. */
@@ -282,7 +282,7 @@ export interface Subscription {
  */
 export interface StarvationGuard {
   /**
-   * Refuses later callers whose mode shares the key, for a few seconds: an endless stream of such callers would starve
+   * Refuses later callers whose mode shares the key, for a few seconds: an endless stream of these callers would starve
    * the waiter (S22). Any store can do this, not only the store that keeps the queue.
    *
    * @param waited - milliseconds that the waiter has waited, from which the store computes the time of its arrival
@@ -331,8 +331,8 @@ export interface QuorumStore {
 
   /**
    * Raises the lease's tokens for its keys to `token`, if the lease holds all its keys. If one of the tokens is already
-   * larger, the store raises none of them, unless the lease is that of a reader. Resolves to `true` if all tokens of
-   * the lease are then at least `token`.
+   * larger, the store raises none of them, unless the lease is shared. Resolves to `true` if all tokens of the lease
+   * are then at least `token`.
    */
   raise(lease: Lease, token: number): Promise<boolean>;
 }

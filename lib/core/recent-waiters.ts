@@ -1,7 +1,7 @@
 /** Milliseconds for which a waiter is remembered. */
 const MEMORY_MS = 1_000;
 
-/** The fewest keys for which a sweep is worth its cost. */
+/** With fewer keys than this, the removal of old entries is not worth its cost. */
 const LEAST_SWEPT = 1_000;
 
 /** Keys that other callers waited for less than a second ago. */

@@ -13,8 +13,8 @@ const WINDOW_MS = 30_000;
 export class ServerClock {
   #windowStart = -Infinity;
   /**
-   * The largest difference between the server's clock and this process's monotonic clock in this window.
-   * `#largestBefore` is the largest difference in the window before.
+   * The largest difference between the server's clock and this process's monotonic clock in the present window.
+   * `#largestBefore` is the largest difference in the previous window.
    */
   #largest = -Infinity;
   #largestBefore = -Infinity;

@@ -1,6 +1,6 @@
 /**
- * Insertions after which a small map is replaced. A larger map is replaced after twice as many insertions as it has
- * entries.
+ * Number of insertions after which a small map is replaced. A larger map is replaced after twice as many insertions as
+ * it has entries.
  */
 const LEAST_ENTRIES = 256;
 

@@ -64,7 +64,7 @@ export function lockMethod(
   const locked = new Proxy(method, {
     apply(_method, self: unknown, args: unknown[]): unknown {
       const interceptor = interceptorOf(self, instance);
-      // A mock of the interceptor would return `undefined` without running the method.
+      // Reject a mock of the interceptor: it would return `undefined` without running the method.
       if (!(interceptor instanceof LockInterceptor)) {
         const why = interceptor === undefined ? notInjected : mocked;
         const error = why('@WithLock', fullName);

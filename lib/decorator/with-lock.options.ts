@@ -2,7 +2,7 @@ import { checkOptionNames } from '../core/checks.js';
 import { checkLabel, whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from '../core/lock-policy.js';
 
-/** Options of `@WithLock`: the options of every lock, and a name. */
+/** Options of `@WithLock`: the options of every lock, and a label. */
 export interface WithLockOptions extends LockPolicy {
   /**
    * Name of this method's locks in events, traces and metrics. Use a fixed text without ids: metrics have one series

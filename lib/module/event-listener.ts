@@ -1,7 +1,10 @@
 import type { Logger } from '@nestjs/common';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 
-/** Wraps the option `onEvent`. The wrapper never throws: it logs the errors that the option throws or rejects with. */
+/**
+ * Wraps the listener of the option `onEvent`. The wrapper never throws: it logs the errors that the listener throws or
+ * rejects with.
+ */
 export function eventListener(
   onEvent: ((event: LockEvent) => unknown) | undefined,
   logger: Logger,

@@ -251,8 +251,8 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
 }
 
 /**
- * Names the option with its object: `defaults.ttl` in place of `ttl`. The name is changed here, so that the check of
- * each lock takes no time for it.
+ * Changes the name in the message from `ttl` to `defaults.ttl`. This is done here, so that checkLockOptions, which also
+ * runs for calls of LockService, spends no time on it.
  */
 function ofDefaults(error: unknown): Error {
   const Kind = error instanceof RangeError ? RangeError : TypeError;

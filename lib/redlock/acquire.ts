@@ -55,15 +55,16 @@ export type Outcome = HeldLock | LockHeldError | LockUnavailableError;
 export interface AttemptResult {
   readonly outcome: Outcome;
   /**
-   * The queue node's vote. When it granted, it removed the waiter from its queue; when it refused, it added the waiter.
-   * `'pending'`: other nodes decided the attempt before the queue node's vote arrived.
+   * The queue node's vote. `'granted'`: it has also removed the waiter from its queue. `'refused'`: it has also added
+   * the waiter to its queue, if the request had a `position`. `'pending'`: other nodes decided the attempt before the
+   * queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
   /** `true` if no caller has a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**
-   * `true` if the attempt had less time than the time limit of a node: a missing answer then does not show that the
-   * node is down.
+   * `true` if the attempt had less time than a node may take for its answer: a missing answer then does not show that
+   * the node is down.
    */
   readonly cutShort: boolean;
   /** `true` if the lock was granted, and the next waiter of this process is the first of the queue. */
@@ -72,15 +73,15 @@ export interface AttemptResult {
 
 /**
  * Largest number of further rounds of an attempt that the queue node has granted. Each round again asks the nodes that
- * refused. Such a node may store a lock whose release is still under way, or an attempt that gives up because the queue
- * node refused it.
+ * refused. A node that refused may still store a lock that is being released, or the lease of another attempt, which
+ * gives up because the queue node refused it.
  */
 const MOST_ROUNDS = 4;
 
 /**
  * Largest number of restarts of an attempt for permits: it begins again when the nodes could not agree on one slot
  * (S20). Without restarts 34 % of the attempts were refused. On a single node, which needs no restarts, 19 % were
- * refused (bench: permits; 10 permits, load 0.95).
+ * refused (`npm run bench -- permits`; 10 permits, 9.5 wanted on average).
  */
 const MOST_BEGINNINGS = 4;
 
@@ -91,13 +92,13 @@ const MOST_BEGINNINGS = 4;
 const MOST_COMPLETIONS = 6;
 
 /**
- * Milliseconds for which the first waiter must not try after a failed attempt: after a split vote, and when the nodes
- * reported other holders.
+ * Milliseconds for which the first waiter must not try after a failed attempt: the first value is for a split vote, the
+ * second value is for nodes that reported other holders.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
-/** The owner of an attempt. The attempt calls exactly one of the methods, once. */
+/** Receives the result of an attempt. The attempt calls exactly one of these methods, and calls it once. */
 export interface AttemptCaller {
   attempted(result: AttemptResult): void;
   /** Called when a signal ended the attempt, with the reason of the signal. */
@@ -170,7 +171,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   get position(): QueuePosition | undefined {
-    // A request after the acquisition only adds the lock to the other nodes, and no caller waits for it.
+    // A request after the acquisition only stores the lock on more nodes, and no caller waits for the answer.
     return this.isSettled ? undefined : this.plan.position;
   }
 
@@ -239,8 +240,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. A refusal may show this only by the slot of a holder,
-   * which is always lower than the holder's number of permits.
+   * Records that other callers recently asked for more permits. Some refusals contain only the slots of holders. A slot
+   * is always lower than the number of permits that its holder asked for.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -264,7 +265,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
   }
 
-  /** `true` while the votes are split, and the missing answer of the queue node decides which caller asks again. */
+  /**
+   * `true` while no caller has a quorum and the answer of the queue node is missing: it decides which caller asks
+   * again.
+   */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
     const isPending = hasNode(this.pending, this.plan.queueNode);

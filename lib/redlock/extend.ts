@@ -18,7 +18,7 @@ export type Verdict =
 const EXTENDED: Verdict = { kind: 'extended' };
 const GONE: Verdict = { kind: 'gone' };
 
-/** The owner of a lease, which receives the result of its extension. */
+/** Receives the result of the extension of its lease. */
 export interface Extensible {
   readonly lease: Lease;
   /**

@@ -47,7 +47,7 @@ export interface LeaseContext {
   readonly ended: (lock: HeldLock) => void;
 }
 
-/** A nested call that has joined a lock, or the handle that such a call received (S18). */
+/** A nested call that has joined a lock, or the handle that a nested call received (S18). */
 export interface Joined {
   /** `true` for a call, which always releases at its end; `false` for a handle, whose owner may forget to release. */
   readonly isRun: boolean;
@@ -68,7 +68,7 @@ interface HoldLimit {
   reached: boolean;
 }
 
-/** Shared by all locks without a limit, which are most locks. */
+/** The settings that all renewed locks without a limit share. Most locks are of this kind. */
 const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 
@@ -228,7 +228,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       this.#assertExtensible();
       const sent = now();
       this.ownTtl = this.ttl;
-      // A node may store the new ttl although its answer is lost, so a failed release must be repeated for that time.
+      // A node may store the new ttl although its answer is lost, so a failed release must be repeated until the new
+      // ttl has passed.
       this.lease.ttl = Math.max(this.lease.ttl, ttl);
       const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout), this.remaining());
       const verdict = await new Promise<Verdict>((resolve) => {

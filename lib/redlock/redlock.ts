@@ -93,10 +93,10 @@ export class Redlock {
   }
 
   /**
-   * Tries until the lock is acquired or the first limit of `retry` is reached.
+   * Tries until the lock is acquired or one of the limits of `retry` is reached.
    *
-   * The first attempt on a lock without waiters only asks the nodes. The call joins a queue when that attempt is
-   * refused.
+   * When no caller waits for the lock and `retry` has no limit of attempts, the first attempt is made outside the
+   * queue. The call joins the queue when this attempt is refused.
    *
    * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
    */

@@ -3,12 +3,12 @@ import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 
 /**
  * Computes the time for which the votes of a restarted node do not count (S12, the "delayed restart" of the Redis
- * documentation). The time is longer than the ttl of any lock that the node may have forgotten, so such a lock has
- * ended when the node votes again.
+ * documentation). The time is longer than the ttl of any lock that the node may have forgotten, so this lock has ended
+ * when the node votes again.
  *
  * The time for which `minHold` keeps keys after a release is not included. Nobody holds the lock during that time, so a
  * node that forgets these keys causes no overlap. If that time were included, a `minHold` of one hour would make the
- * nodes refuse all locks for one hour after a common start.
+ * nodes refuse all locks for one hour when all of them start at the same time.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;

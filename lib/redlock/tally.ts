@@ -67,8 +67,8 @@ export class Tally {
   }
 
   /**
-   * Counts a grant with permits. The lock needs the same slot on a quorum of nodes (S20), so the slots that most nodes
-   * granted count.
+   * Counts a grant with permits. The lock needs the same slot on a quorum of nodes (S20), so the tally takes the slots
+   * that the largest number of nodes granted.
    */
   #countSlots(node: number, grant: Grant): void {
     const grants = (this.#grants ??= []);
@@ -149,8 +149,8 @@ export class Tally {
   }
 
   /**
-   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves such a record, so
-   * one node is enough.
+   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves this record, so one
+   * node is enough.
    */
   get ran(): Holder | undefined {
     for (const each of this.#against ?? [])

@@ -1,4 +1,6 @@
-/** Allowance for the rate of clocks, from the algorithm of the Redis documentation: 1 % of the ttl. */
+/**
+ * Allowance for clocks that do not run at the same rate, from the algorithm of the Redis documentation: 1 % of the ttl.
+ */
 export const DEFAULT_DRIFT_FACTOR = 0.01;
 
 /**

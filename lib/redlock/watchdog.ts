@@ -69,7 +69,7 @@ interface Waiting {
  * Renews the locks of one process with one timer, and with few requests to each node for all locks that have the same
  * ttl and are due at about the same time. Locks that were renewed together stay together. The end of a lock that is not
  * renewed is planned in the same way as a renewal. Each of 50,000 locks without renewal therefore takes 350 bytes of
- * heap; with a timer for each lock it took 702.
+ * heap; with a timer for each lock it took 702 bytes.
  */
 export class Watchdog {
   /** Batches by ttl: a node's time limit depends on the ttl, and one request can extend locks only to one ttl. */

@@ -36,7 +36,7 @@ export interface LockDeclaration
   readonly permits: number | undefined;
   /** Milliseconds; `undefined` without a limit. */
   readonly maxHold: number | undefined;
-  /** `'function'` if a function returns the value. */
+  /** `'function'` if the option `onBusy` is a function. */
   readonly onBusy: 'throw' | 'skip' | 'function';
   readonly oncePerTick: boolean;
   /** The names of the options that the module overrides. */

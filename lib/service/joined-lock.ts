@@ -110,8 +110,8 @@ export class JoinedLock implements RunnableLock, Joined {
   }
 
   release(): Promise<void> {
-    // A nested call that joined this lock calls `release` again when it ends. A nested handle may never be released, so
-    // it must not keep the lock: this lock then counts as a handle, too.
+    // A nested call that joined this lock calls `release` again when it ends. A nested handle must not keep the lock,
+    // because its caller might never release it: so this lock then counts as a handle, too.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

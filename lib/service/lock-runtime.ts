@@ -118,7 +118,8 @@ export class LockRuntime {
   /**
    * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server (such as a replica) is not fit for locks; all connections are closed before
+   * @throws Error when a server (such as a replica) is not fit for locks; all connections are closed before the
+   * rejection
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -152,13 +153,13 @@ export class LockRuntime {
   }
 
   /**
-   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, through the Promise
-   * @throws LockLostError synchronously when the lock to join is lost; through the Promise when that lock is lost while
-   * this call waits
+   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, as a rejection of the Promise
+   * @throws LockLostError synchronously when the lock to join is lost; as a rejection when that lock is lost while this
+   * call waits
    * @throws RedlockError with the code LOCK_UPGRADE, synchronously
    */
-  // This function and others on this path are not `async`: with AsyncLocalStorage in use each Promise costs a few
-  // tenths of a microsecond.
+  // This function and most functions that it calls are not `async`: with AsyncLocalStorage in use each Promise costs a
+  // few tenths of a microsecond.
   acquire(
     keys: readonly string[],
     options: ResolvedLockOptions,
@@ -271,8 +272,8 @@ export class LockRuntime {
   }
 
   /**
-   * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself, and two
-   * such calls for each other.
+   * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself. Two calls
+   * that both hold a shared lock of the key would wait for each other.
    *
    * @throws RedlockError with the code LOCK_UPGRADE
    */
@@ -304,8 +305,8 @@ export class LockRuntime {
   ): Promise<RunnableLock> {
     const signals = signal ? [signal, outer.signal] : [outer.signal];
     const lock = await this.#acquireNew(keys, options, signals, tick);
-    // The outer lock seems to be held. If the two locks exclude each other, the outer lock has ended and the loss was
-    // not noticed yet.
+    // The outer lock seems to be held. If the acquired lock and the outer lock exclude each other, the outer lock has
+    // ended, and the loss was not noticed yet.
     if (!canHoldTogether(outer.mode, options.kind.mode))
       outer.lose('a nested call could acquire its keys, so the lock had already ended');
     if (!outer.loss) return lock;

@@ -184,8 +184,8 @@ export class LockService {
    * callers wait for the lock: `tryAcquire` does not overtake them, even if a permit is free. `null` never means that
    * Redis is down.
    *
-   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as
-   * {@link acquire}
+   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` under the
+   * same conditions as in {@link acquire}
    */
   tryAcquire<Args extends readonly unknown[]>(
     lock: DeclaredLock<Args>,

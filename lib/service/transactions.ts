@@ -47,8 +47,8 @@ export class OpenTransaction implements Outlived {
 }
 
 /**
- * Asks the application about its database transactions. Only a module with the option `inTransaction` has such an
- * object.
+ * Asks the application about its database transactions. Only a module with the option `inTransaction` has an object of
+ * this class.
  */
 export class Transactions {
   /** Open transactions, by the object with which the application identifies each. */

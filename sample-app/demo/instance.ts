@@ -36,7 +36,7 @@ export class Instance {
   /**
    * Sends tasks to the instance.
    *
-   * @throws Error with the answer of the instance, if that is not 202
+   * @throws Error with the answer of the instance, unless the answer is 202
    */
   async submit(tasks: readonly NewTask[]): Promise<string[]> {
     const response = await fetch(`${this.url}/tasks`, {

@@ -13,7 +13,7 @@ import { standIn } from './stand-in.js';
  * Keeps the lock until a deferred result, such as a stream, has ended; for any other result releases the lock now.
  * Resolves to the same value, or to a wrapper whose reader is under the lock.
  *
- * A result that nobody has started to read within a ttl releases its lock.
+ * If nobody starts to read the result within one ttl, the lock is released.
  *
  * @param again - acquires the lock again, for a second or late reader of the result
  * @throws LockLostError when the lock was lost, unless `onLost` is `'ignore'`
@@ -132,8 +132,8 @@ function isInUse(stream: NodeStream): boolean {
 }
 
 /**
- * Wraps a web stream so that a cancellation reaches the source immediately, also during a pending read. The stream's
- * own iterator would wait for that read.
+ * Wraps a `ReadableStream` of Web Streams so that a cancellation reaches the source immediately, also during a pending
+ * read. The stream's own iterator would wait for that read.
  */
 function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableStream<unknown> {
   const iterate = (): AsyncIterator<unknown> => {

@@ -236,9 +236,9 @@ export class LockInspector {
       if (vote?.vote !== 'held') continue;
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
-    // Check the holders one by one. An earlier node may have stored one holder only after its keys were listed, and may
-    // never have stored another holder. It may also store a failed attempt for a moment. So one known id does not show
-    // that the key was listed.
+    // Check every holder. An earlier node may have stored one of the holders only after the node had listed its keys,
+    // and might not store the other holders at all. The node may also store a failed attempt for a moment. So a node
+    // that stores one of the holders does not show that the key was listed.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
   }

@@ -44,9 +44,9 @@ export class LocalQueue {
   readonly #waiters: Waiter[] = [];
   /** Subscriptions by the index of the node. */
   readonly #subscriptions = new Map<number, Subscription>();
-  /** The nodes whose queues may contain the common waiter of these calls. */
+  /** The nodes whose queues may have the entry of these calls. */
   readonly #queuedAt = new Set<number>();
-  /** The node whose queue contains that waiter, as far as this process knows. */
+  /** The node whose queue has the entry of these calls, as far as this process knows. */
   #queuedIn: number | undefined;
   /** `true` if it is the turn of this process, as far as this process knows. */
   #turn = false;
@@ -247,7 +247,7 @@ export class LocalQueue {
       const stands = await store.holdBack?.(this.id, elapsedSince(waiter.since));
       if (stands === false && this.#marks) this.#markAgain(store);
     } catch {
-      // Ignore a failure: the mark is only a hint for the node, and is set again in a second.
+      // Ignore a failure: the mark is only a hint for the node, and is set again after a second.
     }
   }
 

@@ -51,7 +51,7 @@ export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLo
 /**
  * Waits behind other calls of this process.
  *
- * @returns the number of attempts that this wait counts as
+ * @returns the number of attempts for which this wait counts
  * @throws the error of the earlier calls, when this call reaches a limit of `retry` before it is the first
  */
 async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }: Wait): Promise<number> {

@@ -14,8 +14,9 @@ export interface WaitTerms {
 /** The state of the first waiter. */
 export interface WaitState {
   /**
-   * The number of attempts so far. A wait behind other calls counts as one or more attempts. An attempt after less than
-   * `delay` counts as a fraction: such attempts happen while nodes refuse other callers in favour of this waiter.
+   * The number of attempts so far. While a call waits behind other calls of this process, each full period of `delay` +
+   * `jitter` / 2 counts as one attempt, at most `retry.attempts` - 1. An attempt after less than `delay` counts as a
+   * fraction of an attempt. That happens while nodes refuse other callers in favour of this waiter.
    */
   readonly attempts: number;
   /** `true` if the nodes have refused, so that joining a queue makes sense. */
@@ -113,8 +114,8 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       const { timeout, attempts: most } = terms;
       if (attempts > most - ROUNDING) return [after, { kind: 'give up', limit: { attempts: most } }];
       if (budget <= 0) return [after, { kind: 'give up', limit: { timeout } }];
-      // In the second part of the condition the queue node refused without adding the waiter to the queue, and can add
-      // it now.
+      // The second part of the condition is for a refused attempt that did not add the waiter to the queue, if another
+      // request would add the waiter now.
       if (asksAll || (isHeld && atQueueNode !== 'granted' && canQueue))
         return ask(after, event.timeLeft, terms);
       const sleep = sleepAfter(event, terms);
