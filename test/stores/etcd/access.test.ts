@@ -242,7 +242,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('rejects locks while its password is wrong, and recovers with the right one', async () => {
+  test('rejects locks while its password is wrong, and recovers with the right password', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({

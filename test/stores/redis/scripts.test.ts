@@ -322,7 +322,7 @@ describe('the ACQUIRE script', () => {
     });
   });
 
-  test('grants the same token again when it runs twice for a lease: a client may resend it', async () => {
+  test('grants the same token again when it runs twice for a lease: a client may resend the command', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const records = await redis.mget('lock:{a}', 'lock:{b}');

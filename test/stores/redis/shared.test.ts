@@ -1040,7 +1040,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('gives the first waiter a turn after the holder lapsed, and drops it if it misses the turn', async () => {
+  test('gives the first waiter a turn after the holder lapsed, and drops that waiter if it misses the turn', async () => {
     const all = await listeners(['exclusive', 'shared']);
     await granted(writer());
     await lineUp(all);

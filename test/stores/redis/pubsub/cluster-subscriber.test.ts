@@ -98,7 +98,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('a warning names the channels that the user may not use, with the keyPrefix', async () => {
+test('a warning names the channels, including the keyPrefix, that the user may not use', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }
