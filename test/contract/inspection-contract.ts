@@ -290,7 +290,7 @@ export function inspectionContract(
         for (const [index, { id, slot, fencingToken }] of held.entries())
           expect(seen).toContainEqual({ id, owner: index === 1 ? 'bob' : 'alice', slot, fencingToken });
         expect(new Set(seen.map(({ slot }) => slot)).size).toBe(3);
-        // The top-level fields are those of the holder whose permit expires first.
+        // The top-level fields describe the holder whose permit expires first.
         expect(info.id).toBe(info.holders[0]?.id);
         // The key may be listed twice while the library asks one node to change a slot.
         const all = new Map((await listed()).map((each) => [each.key, each]));

@@ -1,7 +1,7 @@
 // The first table of docs/own-store.md. A test checks that the page shows this code.
 import { FREE, type Row, type Table } from './table-store.js';
 
-/** A table inside one process, to begin with. */
+/** A table in the memory of one process, for the first steps. */
 export function mapTable(): Table {
   const rows = new Map<string, Row>();
   return {

@@ -15,7 +15,7 @@ import { TableStore } from './table-store.js';
 
 const HERE = import.meta.dirname;
 
-/** The functions of each runner, as the page imports them. */
+/** The functions of each runner, as docs/own-store.md imports them. */
 const RUNNERS = {
   jest: "import { afterAll, beforeAll, describe, test } from '@jest/globals';",
   vitest: "import { afterAll, beforeAll, describe, test } from 'vitest';",

@@ -1,7 +1,7 @@
 // The store of docs/own-store.md. A test checks that the page shows this code.
 import { type KeyHolder, type LockDirectory, type LockStore, tellEach, tokenAt } from 'nestjs-redlock/store';
 
-/** The row of one key. It stays after a release, because the next token must be larger. Times are those of the server. */
+/** The row of one key. It stays after a release, because the next token must be larger. All times are times of the server. */
 export const FREE = { id: '', owner: '', since: 0, token: 0, ends: 0, released: true, ran: {} as Ran };
 export type Row = typeof FREE;
 type Ran = Record<string, { at: number; owner: string; ends: number } | undefined>;

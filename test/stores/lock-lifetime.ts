@@ -21,8 +21,8 @@ export async function renewed(locks: readonly HeldLock[]): Promise<void> {
 }
 
 /**
- * Extends a lock again and again until the store confirms an extension: a connection may still be away, or a machine too busy
- * to answer in time. Rejects with the `LockLostError` of a lock that is lost.
+ * Extends a lock again and again until the store confirms an extension: the connection may still be cut, or the machine
+ * too busy to answer in time. Rejects with the `LockLostError` if the lock is lost.
  */
 export async function extendUntilConfirmed(lock: HeldLock): Promise<void> {
   await until(() =>

@@ -47,7 +47,7 @@ async function useAll(
   { retry = false, ttl = TTL, wait }: { retry?: LockOptions['retry']; ttl?: number; wait?: number } = {},
 ): Promise<string[]> {
   const log = new LogLines();
-  // The server then needs the whole scripts, by EVAL.
+  // After SCRIPT FLUSH, the library must send the whole scripts, by EVAL.
   await admin.script('FLUSH');
   const app = await startApp({}, { defaults: { ttl }, ...options }, { logger: log });
   try {
@@ -67,7 +67,7 @@ async function useAll(
   } finally {
     await app.close();
   }
-  // `forceRelease` warns the holder.
+  // `forceRelease` makes the holder log a warning.
   return log.of('warn').filter((line) => !line.includes('released by force'));
 }
 

@@ -31,7 +31,7 @@ let masters: RedisServer[];
 let replica: RedisServer;
 /** Clients of the three masters and of the replica. */
 let lookers: Redis[];
-/** One key of each master. */
+/** One key in a slot of each master. */
 let keys: string[];
 let all: Process[];
 let nodeRedis: ReturnType<typeof nodeRedisCluster>;
@@ -41,7 +41,7 @@ let over = new AbortController();
 interface Process {
   readonly redlock: Redlock;
   readonly store: RedisStore;
-  /** Keys of the messages that gave a waiter its turn. */
+  /** For each message that gave a waiter its turn, the key of that waiter. */
   readonly turns: string[];
 }
 
@@ -49,7 +49,7 @@ function permits(count: number): LockKind {
   return { mode: 'permits', permits: count };
 }
 
-/** Makes a client of each library. */
+/** Makes a client of ioredis 5, a client of ioredis 6 and a client of node-redis. */
 function clients() {
   const nodes = masters.map(({ host, port }) => ({ host, port }));
   const five = new Cluster(nodes);
@@ -256,7 +256,7 @@ test('a Cluster keeps readers and permits when a master dies, and its replica se
   expect(last.fencingToken).toBeGreaterThan(Math.max(...readers.map(({ fencingToken }) => fencingToken)));
   await Promise.all([last, granted, held[1]!].map((lock) => lock.release()));
   await nothingLeft(...lookers.slice(1));
-  // Waiters have asked for connections to the dead master. None of these may be left.
+  // Waiters have asked for connections to the dead master. The client must not still try to open them.
   let attempts = 0;
   nodeRedis.on('node-error', () => attempts++);
   nodeRedis.destroy();

@@ -19,7 +19,7 @@ const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
 
 const ARGS = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'];
-// Otherwise a master waits five seconds for more replicas.
+// Without this option, a master waits five seconds for more replicas.
 const QUICK = ['--repl-diskless-sync-delay', '0'];
 
 /** Three masters, and a replica of the first. */

@@ -109,7 +109,7 @@ describe('a requested fail-over that leaves the old master a master', () => {
     [oldMaster, newMaster] = [group.master.client(), group.replica.client()];
   });
 
-  /** Lets the Sentinels make the old master a replica, or not. They do so ten seconds after a fail-over. */
+  /** Lets the Sentinels make the old master a replica, or prevents it. Sentinels do this ten seconds after a fail-over. */
   function mayBecomeReplica(may: boolean): Promise<unknown> {
     const sign = may ? '+' : '-';
     return oldMaster.call('ACL', 'SETUSER', 'default', `${sign}replicaof`, `${sign}slaveof`);
@@ -118,10 +118,10 @@ describe('a requested fail-over that leaves the old master a master', () => {
   /** Requests a fail-over; resolves when every Sentinel knows the new master. */
   async function failOver(): Promise<void> {
     const watchers = group.sentinels.map((sentinel) => sentinel.client());
-    // A busy machine may need more than ten seconds for a test.
+    // On a busy machine, a test may take longer than the ten seconds after which Sentinels make the old master a replica.
     await mayBecomeReplica(false);
     const begin = (): Promise<unknown> => watchers[0]!.call('SENTINEL', 'FAILOVER', 'locks');
-    // A Sentinel refuses while it has no recent message from the replica.
+    // A Sentinel refuses the fail-over while it has no recent message from the replica.
     await until(() => succeeds(begin()), PATIENCE);
     for (const watcher of watchers) {
       const master = (): Promise<unknown> => watcher.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'locks');

@@ -27,7 +27,7 @@ const run = promisify(execFile);
 const { cert, key } = selfSigned();
 
 let certFile: string;
-/** Servers with TLS on a second port. The one for mutual TLS requires a client certificate. */
+/** Servers with TLS on a second port. The server for mutual TLS requires a client certificate. */
 let servers: Record<'open' | 'mutual', { readonly redis: RedisServer; readonly port: number }>;
 let app: INestApplication | undefined;
 

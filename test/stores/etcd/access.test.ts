@@ -164,8 +164,8 @@ ifEtcd('an etcd store with a user and a password', () => {
       privateKeyEncoding: { type: 'sec1', format: 'pem' },
     });
     const file = await folderWith({ 'public.pem': publicKey, 'private.pem': privateKey });
-    // An auth token of this kind (JWT) expires after its ttl, and when users or roles change. Auth tokens of the other
-    // kind last while they are used.
+    // An auth token of this kind (JWT) expires after its ttl, and when users or roles change. Simple auth tokens,
+    // the other kind, last while they are used.
     const token = `jwt,pub-key=${file('public.pem')},priv-key=${file('private.pem')},sign-method=ES256,ttl=2s`;
     server = await startEtcd({ args: ['--auth-token', token, '--bcrypt-cost', '4'] });
     early = await openStore(login());
@@ -185,7 +185,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     await redlock.close();
   });
 
-  test('grants, refuses and hands over a lock when its role has rights to the prefix alone', async () => {
+  test('grants, refuses and hands over a lock when its role has rights to the keys with the prefix alone', async () => {
     expect(await handsOver(login())).toBe(true);
   });
 
@@ -203,7 +203,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     logins = 0;
     const leases = Array.from({ length: 30 }, () => new Lease([freshKey()], 'me', 20_000));
     await Promise.all(leases.map((lease) => acquireOn(idle, lease)));
-    // All requests share one login. A busy machine needs another login if the new auth token has expired, too.
+    // All requests share one login. A busy machine needs another login if the new auth token expires meanwhile.
     expect(logins).toBeGreaterThan(0);
     expect(logins).toBeLessThan(5);
     await Promise.all(leases.map((lease) => releaseOn(idle, lease)));
@@ -238,11 +238,11 @@ ifEtcd('an etcd store with a user and a password', () => {
     expect(await store.check()).toMatchObject({ state: 'unfit', reason: expect.stringMatching(message) });
   });
 
-  test('reports no warning when its role has rights to the prefix alone', async () => {
+  test('reports no warning when its role has rights to the keys with the prefix alone', async () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('rejects locks while its password is wrong, and recovers with the right one', async () => {
+  test('rejects locks while its password is wrong, and recovers with the right password', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({

@@ -163,7 +163,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, lease);
     });
 
-    test('does not mark a member as failed when a request times out before it is sent', async () => {
+    test('does not mark an etcd member as failed when a request times out before it is sent', async () => {
       const terms = newTerms();
       const store = await openStore(terms);
       const first = Array.from({ length: 64 }, () => newLease());
@@ -220,7 +220,8 @@ test('a server that answers without JSON is refused, and the error asks for the 
       const holder = newLease();
       await acquireOn(store, holder);
       expect(await acquireOn(store, new Lease(holder.keys, 'me', TTL))).toMatchObject({ granted: false });
-      // If the store did not renew the spare lease, the lock would end too early by this time.
+      // The store has kept the etcd lease of the refused attempt. If the store did not renew it, the lock would end half
+      // a second too early.
       await delay(500);
       await releaseOn(store, holder);
       const asked = performance.now();

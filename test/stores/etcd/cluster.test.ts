@@ -93,7 +93,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('grants a lock to another caller only after its validity, even if the leader is paused', async () => {
+  test('grants a held lock to another caller only after its validity has passed, even if the leader is paused', async () => {
     const first = await leader();
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();
@@ -113,7 +113,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('renews a lock over another member when the current member cannot be reached', async () => {
+  test('renews a lock through another member when the member in use cannot be reached', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 12_000 });
@@ -125,7 +125,7 @@ const waiting: AcquireOptions = {
     await proxy.close();
   });
 
-  test('grants and renews no lock over a member without a majority: LOCK_UNAVAILABLE', async () => {
+  test('grants and renews no lock through a member without a majority: LOCK_UNAVAILABLE', async () => {
     const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);

@@ -24,7 +24,7 @@ export function contentionFor(duration: number): Contention {
     timeout: 1_500,
     budget: BUDGET,
     hold: () => (Math.random() < 0.05 ? 2 * TTL : Math.random() * 60),
-    // Locks with renewal share an etcd lease, and locks without renewal have one of their own: use both kinds.
+    // Locks with renewal share an etcd lease, and each lock without renewal has its own: use both kinds.
     renews: (attempt) => attempt % 3 !== 0,
   };
 }

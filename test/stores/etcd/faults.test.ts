@@ -114,7 +114,8 @@ async function startLateGateway(server: EtcdServer) {
         const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
-        // The refusal leaves a spare etcd lease. The next unrenewed lock uses it, so its only request stores the key.
+        // The refusal leaves an unused etcd lease. The next lock without renewal uses that lease, so its only request
+        // stores the key.
         const refused = redlock.acquire([kept], { ...once, renew });
         await expect(refused).rejects.toMatchObject({ code: 'LOCK_HELD' });
         proxy.dropReplies();
@@ -249,7 +250,8 @@ async function startLateGateway(server: EtcdServer) {
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
       const second = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
-      // The first lock is asked first: time that passes between the two calls shortens the second one's remaining time.
+      // The remaining time of the first lock is read first: time that passes between the two calls then shortens the
+      // remaining time of the second lock.
       const ofFirst = first.remaining();
       expect(second.remaining()).toBeLessThanOrEqual(ofFirst + 1);
       expect(second.isHeld()).toBe(true);
@@ -257,7 +259,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('keeps no unrenewed lock beyond its ttl, even if another lock renews the lease', async () => {
+    test('keeps no unrenewed lock beyond its ttl, even if another lock renews the etcd lease that they share', async () => {
       const store = await openStore(server);
       const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
@@ -359,7 +361,7 @@ async function startLateGateway(server: EtcdServer) {
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('a restored older copy of the data', () => {
     test.each(['an acquire', 'a release'])(
-      'has no newer locks, but gives larger tokens, when %s is the first request',
+      'lacks the newer locks, but gives larger tokens, when the first request is %s',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
@@ -376,7 +378,8 @@ async function startLateGateway(server: EtcdServer) {
         tokens.push(forgotten.fencingToken);
         await mine.restore(copy);
         if (first === 'a release') await forgotten.release();
-        // The first process notices the copy. The second process has the base from its start. The third starts later.
+        // The first process notices the restored copy. The second process has read the base of the tokens at its start.
+        // The third process starts later.
         tokens.push(await locks(busy), await locks(idle));
         const late = await newProcess(mine);
         tokens.push(await locks(late));
@@ -390,11 +393,11 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('is refused as a new cluster until the process restarts, and then gives larger tokens', async () => {
+    test('is refused if it is a new cluster, until the process restarts, and then gives larger tokens', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const copy = await mine.copy();
-      // The copy has an older base and older revisions. The restored etcd must not give these tokens again.
+      // The copy has an older base and older revisions. The restored etcd must not give the following tokens again.
       const tokens: number[] = [];
       for (let count = 0; count < 30; count++) {
         const lock = await redlock.acquire([freshKey()], once);

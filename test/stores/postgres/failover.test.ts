@@ -14,7 +14,7 @@ import { extendUntilConfirmed } from '../lock-lifetime.js';
 import { contendOver, DURATION, LEAST, orphansOn } from './contention.js';
 
 // A primary dies and its standby takes over (streaming replication, `pg_promote`). Clients connect to an address that leads to
-// the present primary. A proxy is that address in these tests, because `pg` accepts one host only.
+// the present primary. In these tests a proxy has that address, because `pg` accepts one host only.
 
 const TTL = 60_000;
 const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };

@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('ends a lock in time, and stores no lock of a late acquire, when it hangs', async () => {
+  test('that hangs stores no lock of a late acquire, and its locks end in time', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -286,7 +286,7 @@ describe('a server', () => {
   });
 });
 
-/** Name of the test that stands for the skipped one. */
+/** Name of the test that runs in place of the skipped test. */
 const NO_VOLUME = 'a full disk is not tested: only root can make a small volume';
 
 describe('a full disk', () => {

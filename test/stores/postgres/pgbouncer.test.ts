@@ -83,7 +83,7 @@ function throughPgBouncer(): void {
       await redlock.close();
     });
 
-    test('does not stop messages over a `listenConnectionString` that bypasses it', async () => {
+    test('does not stop messages over a `listenConnectionString` that bypasses PgBouncer', async () => {
       const [a, b] = await Promise.all([
         open({ listenConnectionString: server.url }),
         open({ listenConnectionString: server.url }),
@@ -104,7 +104,7 @@ function throughPgBouncer(): void {
       await Promise.all([a.redlock.close(), b.redlock.close()]);
     });
 
-    // The reason why locks are rows; see docs/postgres.md.
+    // This is the reason why locks are rows and not advisory locks; see docs/postgres.md.
     test('lets two clients hold the same session advisory lock, which outlives them', async () => {
       const [a, b] = await Promise.all([client(), client()]);
       const ask = async (who: Client, sql: string): Promise<unknown> =>

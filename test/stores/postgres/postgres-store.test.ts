@@ -78,7 +78,7 @@ async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
 }
 
 describe('the store', () => {
-  test('takes one round trip to acquire several keys and one to release them', async () => {
+  test('takes one round trip to acquire several keys and one round trip to release them', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey(), freshKey(), freshKey()]);
     const sent = await statementsOf(async () => {
@@ -122,13 +122,13 @@ describe('the store', () => {
 });
 
 describe('fencing tokens', () => {
-  test('follow the clock at the same scale as in every store', async () => {
+  test('follow the clock at the same scale as in every other store', async () => {
     const store = await openStore();
     const { token } = grantOf(await acquireOn(store, leaseOn([freshKey()])));
     expect(Math.abs(token / 2 ** 20 - Date.now() / 1_000)).toBeLessThan(60);
   });
 
-  test('are larger than the last token of the key even when the clock is behind it', async () => {
+  test('are larger than the last token of the key even when the clock is behind that token', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [`lock:${a}`, 2 ** 52]);
@@ -383,7 +383,7 @@ describe('waiters', () => {
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
     const served: number[] = [];
-    // Number of calls that were served before a hand-over was so slow that a turn may have ended.
+    // Number of calls that were served before the first hand-over that was so slow that a turn may have ended.
     let inOrder = Infinity;
     let released: number;
     const waiting: Promise<void>[] = [];
@@ -400,8 +400,8 @@ describe('waiters', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // A process has one call in the queue. Only when this call is served, the store learns how long the next call
-      // has waited.
+      // A process has one call in the queue. The store learns how long the next call has waited when the call in the
+      // queue is served, not earlier.
       await delay(TURN);
     }
     const begun = performance.now();
@@ -731,7 +731,7 @@ describe('a server', () => {
     );
   });
 
-  test('gets a warning when it may lose confirmed data', async () => {
+  test('causes a warning when it may lose confirmed data', async () => {
     await looker.query(
       `create role careless login superuser; alter role careless set synchronous_commit = off`,
     );

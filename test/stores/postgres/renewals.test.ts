@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Makes each renewal of a lock take the server this time longer. */
+/** Makes the server take this time longer for each renewal of a lock. */
 async function slowDown(milliseconds: number): Promise<void> {
   const looker = await server.client();
   await looker.query(`

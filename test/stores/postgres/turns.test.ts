@@ -5,7 +5,7 @@ import { bundled } from '../../support/bundle.js';
 
 test('the store answers pending and later requests after a listener throws', async () => {
   const program = await bundled('test/stores/postgres/throwing-listener.ts');
-  // A request that is never answered does not keep the process alive: it then prints nothing.
+  // A request that is never answered does not keep the process alive: the process then prints nothing.
   const { stdout } = await promisify(execFile)(process.execPath, [program]);
   expect(JSON.parse(stdout)).toEqual({ during: true, later: true, errors: ['broken'] });
 });

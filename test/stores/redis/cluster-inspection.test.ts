@@ -15,7 +15,7 @@ import { DURABLE, type RedisServer, startRedis } from '../../support/redis-serve
 import { until } from '../../support/until.js';
 import { likeValkey } from '../../support/valkey-info.js';
 
-// A Cluster is one node and several servers: any of its masters can make the node unsafe or weak.
+// A Cluster is one node with several servers: any of its masters can make the node unfit, or its locks weaker.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -40,7 +40,7 @@ function pause(server: RedisServer): void {
   left.push(() => server.resume());
 }
 
-/** A client of the Cluster of these servers; it is ready. */
+/** Connects a client to the Cluster of these servers; resolves when the client is ready. */
 async function clientOf(
   [first]: readonly RedisServer[],
   user: object = {},
@@ -79,7 +79,7 @@ describe('start-up fails when one Cluster is given several times (S17)', () => {
   test.each([
     ['5', Cluster],
     ['6', Cluster6 as unknown as typeof Cluster],
-  ])('by several clients of ioredis %s', async (_version, Client) => {
+  ])('as several clients of ioredis %s', async (_version, Client) => {
     const [a, b] = masters as [RedisServer, RedisServer];
     const nodes = await Promise.all([[a], [b], [a]].map((start) => clientOf(start, {}, Client)));
     await expect(startApp({}, { nodes })).rejects.toThrow(
@@ -126,7 +126,7 @@ test('the log and checkNodes name each master of a Cluster with weaker locks (S1
   expect(nodes[0]!.warnings).toHaveLength(2);
 });
 
-test('a Cluster whose user may not run INFO votes, with one warning', async () => {
+test('a Cluster grants locks even if its user may not run INFO, and the store warns once', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-info');
   }
@@ -178,7 +178,7 @@ test('a store checks a master that joins the Cluster, and forgets a master that 
   const slot = (await clients[0]!.call('CLUSTER', 'KEYSLOT', 'lock:{k}')) as number;
   const owner = slot < 8_192 ? 0 : 1;
   const oldId = await clients[owner]!.call('CLUSTER', 'MYID');
-  /** Moves the slot. The target announces the move first, because the other servers believe the target. */
+  /** Moves the slot of the key. Its new master announces the move first: the other servers believe the new master. */
   const move = async (to: unknown, from: unknown, [source, target]: [number, number]): Promise<void> => {
     await clients[target]!.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(from));
     await clients[source]!.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(to));
@@ -192,7 +192,7 @@ test('a store checks a master that joins the Cluster, and forgets a master that 
   };
 
   await move(newId, oldId, [owner, 2]);
-  // The old master answers MOVED, so that the client reads the slots again.
+  // The old master answers MOVED, so that the client reads again which master has which slot.
   await (await redlock.acquire(['k'], once)).release();
   await until(() => fleet.runIds.size === 3);
   expect(fleet.runIds.has(await runIdOf(joining))).toBe(true);

@@ -86,7 +86,7 @@ test('list and inspect reject when the Cluster cannot be reached', async () => {
   nobody.disconnect();
 });
 
-test('a Cluster votes with a restart guard, and logs once that the guard does not work', async () => {
+test('a store with a restart guard grants locks on a Cluster, and logs once that the guard does not work there', async () => {
   const fleet = newFleet(true);
   const redlock = redlockOver([await clusterNode(fleet)], { ...PATIENT, guard: 60_000 });
   await (await redlock.acquire(['k'], once)).release();
@@ -110,7 +110,7 @@ test('an acquire on a Cluster stores nothing when it arrives late (S16)', async 
 test('an acquire fails within the time limit and leaves no key when the Cluster is down (CLUSTERDOWN)', async () => {
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
-  // The client repeats the command for longer than the time limit.
+  // The client repeats the acquire for longer than the time limit.
   await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);

@@ -32,7 +32,7 @@ test.each(Object.entries(CLIENTS))(
       },
       inject: [LockService],
     };
-    // Nest then calls no hook in which the module could remove listeners.
+    // After a failed start, Nest calls no hook in which the module could remove listeners.
     await expect(startApp({ providers: [broken] }, { nodes: client })).rejects.toThrow('no start');
     expect(listenersOf(client)).toEqual(before);
   },

@@ -23,7 +23,7 @@ test.each([
 });
 
 test('all Redis keys of a lock have one hash tag, and so one slot of a Cluster (S19)', () => {
-  // Redis Cluster takes the text between the first opening brace and the next closing one.
+  // For Redis Cluster, the hash tag is the text between the first opening brace and the next closing brace.
   const tagOf = (redisKey: string): string | undefined => /^[^{]*\{([^}]+)\}/.exec(redisKey)?.[1];
   for (const prefix of PREFIXES) {
     for (const key of KEYS) {
@@ -40,7 +40,7 @@ test('all Redis keys of a lock have one hash tag, and so one slot of a Cluster (
   }
 });
 
-test('records, queues, ticks and the marker have different Redis keys', () => {
+test("records, queues, ticks and the node's marker have different Redis keys", () => {
   for (const prefix of PREFIXES) {
     const all = KEYS.flatMap((key) => [
       recordKey(prefix, key),
@@ -53,7 +53,7 @@ test('records, queues, ticks and the marker have different Redis keys', () => {
   }
 });
 
-test('a process has one channel for all keys, and on a Cluster one channel for each key', () => {
+test('a process receives messages on one channel for all keys, and on a Cluster on one channel for each key', () => {
   const process = '0123456789abcdef';
   expect(wakeChannel('lock:', false, 'a', process)).toBe(`${channelBase('lock:')}${process}`);
   expect(wakeChannel('lock:', false, 'b', process)).toBe(wakeChannel('lock:', false, 'a', process));

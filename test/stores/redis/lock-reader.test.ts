@@ -58,7 +58,7 @@ async function calls(client: Redis, command: string): Promise<number> {
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
 }
 
-test('a list finds 10,000 locks among as many other keys, by few SCAN commands', async () => {
+test('a list finds 10,000 locks among as many other keys, with few SCAN commands', async () => {
   const id = (index: number): string => index.toString(16).padStart(32, '0');
   const fill = looker.pipeline();
   for (let index = 0; index < 10_000; index++) {
@@ -98,8 +98,8 @@ describe('a lock with many readers', () => {
   }
 
   /**
-   * Opens two stores on one server: `node`, which is read, and `other`. After each page that is read, `afterPage` can
-   * acquire and release locks through `other`.
+   * Opens two stores on one server: the test reads locks through `node`. After each page of holders that `node` has
+   * read, `afterPage` can acquire and release locks through `other`.
    */
   async function nodeAndOther(
     afterPage: (other: RedisStore, page: number, ids: readonly string[]) => Promise<void>,
@@ -145,7 +145,7 @@ describe('a lock with many readers', () => {
     }
   });
 
-  test('shows every permanent reader exactly once while other readers acquire, release and renew', async () => {
+  test('shows every reader that keeps its lock exactly once while other readers acquire, release and renew', async () => {
     const staying = Array.from({ length: 3_000 }, () => reader());
     const leaving = Array.from({ length: 1_000 }, () => reader());
     const coming: Lease[] = [];
@@ -160,7 +160,7 @@ describe('a lock with many readers', () => {
       }
       const page = pages++;
       for (const lease of leaving.splice(0, 50)) await releaseOn(others, lease);
-      // Each of these readers ends later than all before it.
+      // The lock of each of these readers expires later than the locks of all readers before it.
       for (let each = 0; each < 20; each++) {
         const more = TTL + 10_000 * (page + 1) + 100 * each;
         await extendOn(others, staying[(page * 20 + each) * 7]!, more);
@@ -168,7 +168,7 @@ describe('a lock with many readers', () => {
         await acquireOn(others, coming.at(-1)!);
       }
       // An extension moves a reader of the next page from the set into the record before that page is read. Extensions
-      // of other readers move it back.
+      // of other readers move that reader back into the set.
       const next = order[page + 1]?.find((id) => byId.has(id));
       if (next !== undefined) await extendOn(others, byId.get(next)!, TTL + 10_000 * (page + 2));
     });
@@ -186,7 +186,7 @@ describe('a lock with many readers', () => {
     expect(found.filter((id) => !mayBe.has(id))).toEqual([]);
   });
 
-  test('shows only a writer that acquired during the read', async () => {
+  test('shows the writer alone when all readers release and a writer acquires during the read', async () => {
     const leases = Array.from({ length: 1_500 }, () => reader());
     const writer = new Lease(['k'], 'me', TTL);
     const { node, other } = await nodeAndOther(async (others, page) => {
@@ -198,7 +198,7 @@ describe('a lock with many readers', () => {
     await expect(idsAt(node)).resolves.toEqual([writer.id]);
   });
 
-  test('shows only its own readers when one command reads several locks', async () => {
+  test('shows each lock with its own readers when one command reads several locks', async () => {
     const { node } = await nodeAndOther(() => Promise.resolve());
     const keys = ['free', 'k1', 'k2', 'written', 'k3', 'k4'];
     const leases = keys.map((key) => {
@@ -281,7 +281,7 @@ test('a forced release keeps the last token of the key', async () => {
   expect(parseRecord((await looker.get('lock:{k}'))!)).toMatchObject({ fencingToken });
 });
 
-test('a server that hangs counts as a missing answer, and gets no more requests', async () => {
+test('a server that hangs gives no answer to an inspection, and gets no more requests', async () => {
   const hanging = await startRedis();
   nodes = nodesTo([hanging.url]);
   const inspection = await overNodes(2_000);
@@ -289,7 +289,7 @@ test('a server that hangs counts as a missing answer, and gets no more requests'
   await ownLooker.config('RESETSTAT');
   hanging.pause();
   await expect(inspection.inspect('k')).rejects.toThrow('no answer within 2000 ms');
-  // The store knows by now that the server hangs, and asks nothing more. After five seconds it ends the connection.
+  // The store knows by now that the server hangs, and asks nothing more. After five seconds the store ends the connection.
   await expect(listed(inspection)).rejects.toThrow(/has not answered for a while|not connected/);
   hanging.resume();
   // The server now runs all commands that it received while it hung.
@@ -298,7 +298,7 @@ test('a server that hangs counts as a missing answer, and gets no more requests'
   await hanging.stop();
 });
 
-test('inspect, forceRelease and list reject when two of three nodes are killed, and name both', async () => {
+test('inspect, forceRelease and list reject when two of three nodes are killed, and the error names both nodes', async () => {
   const servers = await startRedisNodes(3);
   nodes = nodesTo(servers.map(({ url }) => url));
   const inspection = await overNodes();

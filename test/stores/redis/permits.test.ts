@@ -86,11 +86,14 @@ interface Terms {
   readonly deadline?: number;
   readonly guard?: number;
   readonly proposal?: number;
-  /** `true` if the node has a marker; a node with a guard always has one. */
+  /** `true` if the node has a marker; a node with a restart guard always has a marker. */
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
-  /** Seconds that the waiter has waited. They decide the order, and differ by more than a busy machine is late. */
+  /**
+   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times that differ by more than
+   * a busy machine is late.
+   */
   readonly waited?: number;
   /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
@@ -185,7 +188,7 @@ async function release(lease: Lease, pause?: number): Promise<unknown> {
   return answer;
 }
 
-/** An exclusive lease of the key. */
+/** An exclusive lease of these keys. */
 function alone(keys: string | readonly string[] = 'k', ttl = TTL): Lease {
   return new Lease(typeof keys === 'string' ? [keys] : keys, 'writer', ttl);
 }
@@ -348,7 +351,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expectNothingAfterLinger();
   });
 
-  test('names at most ten holders in a refusal, sorted by their end', async () => {
+  test('names at most ten holders in a refusal, sorted by the time at which they expire', async () => {
     const leases = [];
     for (let index = 0; index < 12; index++)
       leases.push(await hold('k', { permits: 12, ttl: TTL + (12 - index) * 1_000 }));
@@ -391,7 +394,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await granted(leaseFor());
   });
 
-  test('grants the slot of a lapsed lease after its own ttl, which shortens no other lease (S23)', async () => {
+  test('grants the slot of a lease again after the ttl of that lease, and shortens no other lease (S23)', async () => {
     const permits = 2;
     const long = await hold('k', { permits });
     const began = Date.now();
@@ -438,7 +441,7 @@ describe('the ACQUIRE_PERMITS script', () => {
   test('grants exactly the required slot, or names the holder of that slot', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
-    // First the record alone names the holder, and later the set.
+    // The record alone names a single holder; the set names several holders.
     expect((await refused(b, exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
     expect(await granted(b, exactly(2))).toMatchObject({ slot: 2 });
     expect((await refused(leaseFor(), exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
@@ -447,7 +450,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('frees the present slot of a lease that requires another slot, even if that slot is held', async () => {
+  test('frees the present slot of a lease that requires another slot, even if the required slot is held', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
@@ -591,7 +594,7 @@ describe('the ACQUIRE_PERMITS script', () => {
 
   test.each([
     ['the record', recordKey(PREFIX, 'k'), 0],
-    ['the mark', markKey(PREFIX, 'k'), 0],
+    ['the mark of a waiter', markKey(PREFIX, 'k'), 0],
     ['the set of holders, for the second holder', holdersKey(PREFIX, 'k'), 1],
     ['the hash of holders, for the second holder', detailsKey(PREFIX, 'k'), 1],
     ['the set of holders, for the third holder', holdersKey(PREFIX, 'k'), 2],
@@ -611,7 +614,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     },
   );
 
-  test('fails on an invalid mark', async () => {
+  test('fails on a value that is not the mark of a waiter', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');
     await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
   });
@@ -688,7 +691,7 @@ describe('the ACQUIRE_PERMITS script', () => {
 describe('permits on free keys', () => {
   const wishes = [2, 0, 1].map((slot): SlotWish => ({ slots: [slot], exactly: false }));
 
-  test('need one GET and one SET for each key, and one EXISTS for all marks', async () => {
+  test('need one GET and one SET for each key, and one EXISTS for the marks of all keys', async () => {
     const keys = ['a', 'b', 'c'];
     for (const key of keys) await release(await hold(key));
     await redis.config('RESETSTAT');
@@ -743,7 +746,7 @@ describe('the fencing tokens of permits', () => {
     await granted(b);
     const far = tokenAhead();
     await expect(raise(b, far, MARKER)).resolves.toBe(1);
-    // The marker would raise the tokens of all slots.
+    // The node's marker would raise the tokens of all slots.
     await redis.del(MARKER);
     const { token, slot } = await granted(leaseFor());
     expect(slot).toBe(2);
@@ -774,7 +777,7 @@ describe('the fencing tokens of permits', () => {
   });
 
   test.each(['H', 'S', 'F', 'K'])(
-    'begin in every slot above the token of an earlier record in state %s',
+    'begin in every slot above the token of an earlier record with the state letter %s',
     async (state) => {
       const far = tokenAhead();
       const record = `${state}-${String(far).padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
@@ -785,7 +788,7 @@ describe('the fencing tokens of permits', () => {
     },
   );
 
-  test('are in every slot smaller than the token of the next exclusive lock', async () => {
+  test('are smaller in every slot than the token of the next exclusive lock', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
@@ -846,7 +849,7 @@ describe('the RAISE_PERMITS script', () => {
     },
   );
 
-  test('raises the token of a slot even if another slot has a larger token, and does not change that token', async () => {
+  test('raises the token of a slot even if another slot has a larger token, and does not change the larger token', async () => {
     const [a, b] = [await hold(), await hold()];
     const { token } = await granted(a);
     const far = tokenAhead();
@@ -1378,7 +1381,8 @@ describe('the queue of a key with permits', () => {
     const newcomer = await ask(leaseFor());
     expect(newcomer).toEqual([-4, writer.name, expect.any(Number)]);
     expect(readAcquirePermitsReply(newcomer)).toMatchObject({ granted: false, holder: { owner: 'host:x' } });
-    // A mark does not keep out a caller that began to wait earlier, even if this node has no queue for that caller.
+    // Even on a node that does not keep the queue, the mark does not refuse a caller that began to wait before the
+    // writer.
     const early = waiterOf('e');
     expect(await acquire(leaseFor(), { waiter: early, waited: 5_000, ordered: false })).toMatchObject({
       granted: true,
@@ -1412,7 +1416,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('keeps in the record the last token from before the first permit', async () => {
+  test('does not lose the token that the record had before the first permit', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1486,7 +1490,7 @@ describe('the queue of a key with permits', () => {
     expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('notifies the first waiter when a request for another slot frees the present slot', async () => {
+  test('notifies the first waiter when a lease that requires another slot frees its present slot', async () => {
     const first = await listener('a');
     const [x, y] = await fill();
     await wait(first.waiter, 900);

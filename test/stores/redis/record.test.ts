@@ -40,7 +40,7 @@ test.each(OWNERS)('a record contains token, id, start and the owner %p', (owner)
 test('a record has every field before the owner at the offset that the scripts read', () => {
   const lease = new Lease(['k'], '', 100);
   const record = recordOf(lease, Date.now(), 1_782_579_200_000_000);
-  // Positions in Lua begin with 1 and include the last.
+  // Positions in Lua begin with 1, and a range includes its last position.
   const cut = ([from, to]: readonly number[]): string => record.slice(from! - 1, to);
   expect(record).toHaveLength(RECORD.shortest);
   expect(record.charCodeAt(0)).toBe(RECORD.held);

@@ -51,7 +51,7 @@ async function borrowNode(client: Redis): Promise<RedisStore> {
   return node;
 }
 
-/** Locks that wait for an answer for as long as a busy machine may take. */
+/** Locks with a time limit that is long enough for a busy machine. */
 function redlockOn(node: RedisStore): Redlock {
   return redlockOver([node], PATIENT);
 }
@@ -92,7 +92,7 @@ describe('a store of one Redis', () => {
   });
 });
 
-test('a permit has the slot of the sent command, even if its request changes later (S20)', async () => {
+test('a permit has the slot that the sent command names, even if the request object changes later (S20)', async () => {
   const node = await openNode();
   const lease = new Lease(['k'], 'me', 30_000, undefined, { mode: 'permits', permits: 5 });
   const request = { lease, since: Date.now(), limit: 10_000, guard: 0, proposal: 0, position: undefined };
@@ -140,7 +140,7 @@ describe('no key is left', () => {
     const acquiring = hastyRedlockOn(node).acquire(['k'], { ...once, ttl: 60_000 });
     await expect(acquiring).rejects.toThrow('no answer within 100 ms');
     server.resume();
-    // The server runs the acquire now, too late to store anything (S16), and the release behind it.
+    // The server runs the acquire now, too late to store anything (S16), and then the release.
     await until(async () => (await commandCountOf('evalsha')) >= evalshas + 2);
     expect(await commandCountOf('set')).toBe(sets);
     await expect(countLocks(looker)).resolves.toBe(0);
@@ -222,7 +222,7 @@ describe('no key is left', () => {
 
   test.each([
     ['a key that is kept for minHold', 20_000],
-    ['a freed record after minHold', 100],
+    ['a free record after minHold', 100],
   ])(
     'after a release without a connection, once the node is connected again, except %s',
     async (_what, minHold) => {
@@ -313,20 +313,20 @@ test('a store sends a release again when the server refuses it, and logs the ref
 test("a store sends an acquire a second time if its estimate of the server's clock was behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
-  // From now on the server has the scripts for new connections and for acquires: the slow connection needs two replies
-  // only, and the acquire is not sent again as a text.
+  // After this lock the server has the scripts for new connections and for acquires. The slow connection then needs only
+  // two replies, and no acquire is sent again with the text of its script.
   await (await redlockOn(await openNode()).acquire(['warm'], once)).release();
   const client = new Redis(proxy.url);
   client.on('error', () => {});
   await client.ping();
-  // The store learns the server's clock from a reply that is late by this time, so its estimate is behind by as much.
+  // The store learns the server's clock from a reply that is 3.5 seconds late, so its estimate is 3.5 seconds behind.
   proxy.delayReplies(3_500);
   const node = await borrowNode(client);
   proxy.delayReplies(0);
   await looker.config('RESETSTAT');
   const lock = await redlockOver([node], { nodeTimeout: 3_000 }).acquire(['k'], once);
   expect(lock.isHeld()).toBe(true);
-  // The server refused the first one, because the deadline from the estimate had passed.
+  // The server refused the first acquire, because the deadline from the estimate had passed.
   await expect(commandCounts()).resolves.toMatchObject({ evalsha: 2, set: 1 });
   await lock.release();
 });
@@ -394,7 +394,7 @@ describe('a store', () => {
     const hasty = hastyRedlockOn(node);
     proxy.blackHole();
     await expect(hasty.acquire(['k'], once)).rejects.toThrow('no answer');
-    // TCP alone would notice it after minutes.
+    // TCP alone would notice the dead connection after minutes.
     await until(() =>
       hasty.acquire(['k'], once).then(
         () => false,

@@ -11,10 +11,10 @@ import { renewed } from '../lock-lifetime.js';
 
 // Many locks of one process on real servers.
 
-/** Milliseconds; renewals begin after a third of it, and may be late by the rest. */
+/** Milliseconds; renewals begin after a third of this ttl, and may be late by the other two thirds. */
 const TTL = 9_000;
 
-/** Milliseconds, for locks that a test lets end. */
+/** Milliseconds; the ttl of locks that end during a test. */
 const SHORT_TTL = 5_000;
 
 /** Acquires `count` locks on keys that begin with `name`. */
@@ -36,7 +36,7 @@ async function acquireMany(
   return locks;
 }
 
-/** Extends the locks with one request to the node; the answer for each, or the error in place of it. */
+/** Extends the locks with one request to the node; resolves to the answer or the error for each lock. */
 function extendAll(node: RedisStore, locks: readonly HeldLock[]): Promise<(boolean | Error)[]> {
   const answers: (boolean | Error)[] = [];
   return new Promise((resolve) => {
@@ -80,7 +80,7 @@ describe('many locks on one server', () => {
     await looker.config('RESETSTAT');
     await renewed(locks);
     const scripts = await scriptsRun(looker);
-    // A count from the wrong line of INFO would be 0.
+    // The count would be 0 if it came from the wrong line of INFO.
     expect(scripts).toBeGreaterThan(0);
     // The quotient would be 1 with one command for each lock.
     expect(scripts / 1_000).toBeLessThan(0.1);
@@ -96,7 +96,7 @@ describe('many locks on one server', () => {
     await release(locks);
   });
 
-  test('are extended after SCRIPT FLUSH, but not when one of them ends meanwhile (S15)', async () => {
+  test('are extended after SCRIPT FLUSH, but not if one of the locks is released meanwhile (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,
@@ -125,7 +125,7 @@ describe('many locks on three servers', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('lose at the next renewal only the lock whose records are gone (S9)', async () => {
+  test('stay held, except the lock whose records are gone, which is lost at its next renewal (S9)', async () => {
     const locks = await acquireMany(nodes, 50, 'gone');
     const gone = locks[20]!;
     const others = renewed(locks.filter((lock) => lock !== gone));
@@ -161,14 +161,14 @@ describe('many locks on three servers', () => {
     });
     for (const server of servers.slice(1)) server.pause();
     try {
-      // Answers that arrived before the pause may still be unread. They lengthen locks.
+      // Answers that arrived before the pause may still be unread. These answers make locks last longer.
       await delay(50);
       await turn();
       const ends = locks.map((lock) => performance.now() + lock.remaining());
       const told = await Promise.all(late);
       for (const [index, at] of told.entries()) {
         expect(at).toBeGreaterThan(ends[index]! - 5);
-        // The rest is the delay of a busy machine.
+        // The 20 seconds allow for the delay of a busy machine.
         expect(at).toBeLessThan(ends[index]! + 20_000);
       }
       expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'lost'));

@@ -105,7 +105,10 @@ describe.each<[string, () => Promise<Setup>]>([
     setup = await setUp();
   });
 
-  /** Cuts the connection when the client has written the commands of this turn, which the proxy holds. */
+  /**
+   * Cuts the connection when the client has written the commands of this turn of the event loop. The proxy holds these
+   * commands.
+   */
   async function cut(client: Cluster | Redis, lost: string): Promise<void> {
     await turn();
     // `once` of node:events would reject with the error that the client emits first.
@@ -153,7 +156,7 @@ describe.each<[string, () => Promise<Setup>]>([
     await cut(client, lost);
     await app.close();
     expect(await acquiring).toContain('the application is shutting down');
-    // The release was sent before the application ended: the client sends it again behind the acquire.
+    // The release was sent before the application ended: the client sends the release again after the acquire.
     await until(() => wasStored(key));
     await until(async () => (await countLocks(setup.looker)) === 0, RELEASED_WITHIN);
     client.disconnect();
@@ -172,7 +175,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     client = nodeRedisSentinel({
       name: 'locks',
       sentinelRootNodes: [{ host: master.host, port }],
-      // By default a quick machine reaches the limit before the server is a master again.
+      // A quick machine would reach the default limit before the server is a master again.
       maxCommandRediscovers: 100_000,
     });
     await until(() => client.isReady);
@@ -224,7 +227,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();
     await until(() => store.available);
-    // An acquire that is sent again comes before the confirmation of its release, if it comes at all.
+    // If node-redis sends the acquire again, the acquire arrives before its release is confirmed.
     await redlock.close();
     expect(await wasStored('late')).toBe(false);
   });

@@ -78,11 +78,14 @@ interface Terms {
   readonly deadline?: number;
   readonly guard?: number;
   readonly proposal?: number;
-  /** `true` if the node has a marker; a node with a guard always has one. */
+  /** `true` if the node has a marker; a node with a restart guard always has a marker. */
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
-  /** Seconds that the waiter has waited. They decide the order, and differ by more than a busy machine is late. */
+  /**
+   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times that differ by more than
+   * a busy machine is late.
+   */
   readonly waited?: number;
   /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
@@ -182,7 +185,7 @@ interface Written {
   readonly state?: 'H' | 'F' | 'K';
   readonly id?: string;
   readonly token?: number;
-  /** Milliseconds until it expires; `Infinity` for never. */
+  /** Milliseconds until the record expires; `Infinity` for never. */
   readonly life?: number;
 }
 
@@ -319,7 +322,7 @@ describe('the ACQUIRE script', () => {
     });
   });
 
-  test('grants the same token again when it runs twice for a lease: a client may resend it', async () => {
+  test('grants the same token again when it runs twice for a lease: a client may resend the command', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const records = await redis.mget('lock:{a}', 'lock:{b}');
@@ -412,7 +415,7 @@ describe('the ACQUIRE script', () => {
     await expect(readMarker()).resolves.toEqual({ born: born - TTL - 1, high: 0 });
   });
 
-  test('names a holder, and grants a repeated request, while the data is younger than the guard', async () => {
+  test('names the holder of a held key, and grants a repeated request, while the data is younger than the restart guard', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(acquire(lease, { guard: TTL })).resolves.toBe(token);
@@ -554,7 +557,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     });
   });
 
-  test("does not exceed the node's marker even if Redis could not raise it for an earlier lease of the command", async () => {
+  test("does not exceed the node's marker even if Redis could not raise the marker for an earlier lease of the command", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -562,7 +565,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await write('a', { state: 'F', token: last });
     await write('b', { state: 'F', token: last - 5 });
     await withoutMemory(async () => {
-      // Redis accepts all further writes of a script after the first one, which is here that of the waiter.
+      // Redis accepts all further writes of a script after its first write. Here the first write stores the waiter.
       const requests = [leaseFor('a'), leaseFor('waited'), leaseFor('b')].map((lease) =>
         requestFor(lease, lease.keys[0] === 'waited' ? { waiter, waited: 5 } : {}),
       );
@@ -570,7 +573,7 @@ describe('the fencing token that ACQUIRE gives', () => {
       expect(answers[0]).toMatchObject({ message: expect.stringContaining('OOM') as unknown });
       const { high } = await readMarker();
       const tokens = await Promise.all(['a', 'b'].map(tokenOf));
-      // The tokens of records that were not acquired stay as they were.
+      // A record that was not acquired keeps its token.
       expect(tokens[0]).toBe(last);
       expect(tokens[1]).toBeLessThanOrEqual(Math.max(high, last - 5));
     });
@@ -606,7 +609,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
   });
 
-  test('fails for a lease whose mark has another type, and grants the other leases of the command', async () => {
+  test('fails for a lease if the mark of its tick has another type, and grants the other leases of the command', async () => {
     await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
     const [first, refused, last] = await acquireAll(
       [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
@@ -1155,7 +1158,7 @@ describe('the queue of a key', () => {
     return `${after} ${released?.id ?? '-'} ${waiter.number}:${waiter.owner}`;
   }
 
-  /** The waiters in their order, without the entries for the turn and for the stand-bys. */
+  /** The waiters in their order, without the entries for the turn and for the stand-bys (the next two waiters). */
   function queue(key = 'k'): Promise<string[]> {
     return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
   }
@@ -1214,7 +1217,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('keeps the flag `w` in the record when a caller with another queue node acquires', async () => {
+  test('keeps the flag `w` in the record when a caller acquires whose queue is on another node', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1245,7 +1248,7 @@ describe('the queue of a key', () => {
     for (const { stop } of all) stop();
   });
 
-  test('does not notify a stand-by twice within a short time, and notifies the next waiter instead', async () => {
+  test('does not notify a waiter as a stand-by twice within a short time, and notifies the next waiter instead', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const [a, b, c, d] = all as [Listener, Listener, Listener, Listener];
     const serverTime = async (): Promise<number> => {
@@ -1453,7 +1456,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('contains a waiter for several keys at only one key at a time, without a turn at the other keys', async () => {
+  test('contains a waiter for several keys at one key at a time, and gives it no turn at the other keys', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1603,7 +1606,7 @@ describe('a single number as the reply to a command', () => {
   }
 
   test.each([0, 1_000])(
-    'gives each lease the token in its record (proposal ahead by %d ms)',
+    'gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
     async (ahead) => {
       const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
       const requests = ['a', 'b', 'c'].map((key) => requestFor(leaseFor(key), terms));
@@ -1627,9 +1630,14 @@ describe('a single number as the reply to a command', () => {
   });
 
   test.each([
-    ['is not used when the marker gives the token', LEAD_MS - 100, -1, 'object'],
-    ['is not used when the token raises the marker', 3_600_000, 1, 'object'],
-    ['is used when the proposal is above the marker and does not raise it', LEAD_MS - 100, 1, 'number'],
+    ["is not used when the token comes from the node's marker", LEAD_MS - 100, -1, 'object'],
+    ["is not used when the token raises the node's marker", 3_600_000, 1, 'object'],
+    [
+      "is used when the proposed token is above the node's marker and does not raise the marker",
+      LEAD_MS - 100,
+      1,
+      'number',
+    ],
   ])('%s', async (_name, ahead, above, form) => {
     const high = tokenAhead(ahead);
     await writeMarker(Date.now() - TTL, high);
@@ -1641,7 +1649,7 @@ describe('a single number as the reply to a command', () => {
     await expect(readMarker()).resolves.toMatchObject({ high: ahead > LEAD_MS ? high + 1 : high });
   });
 
-  test('reports for releases that no waiter was notified', async () => {
+  test('reports that the releases notified no waiter', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);
@@ -1652,7 +1660,7 @@ describe('a single number as the reply to a command', () => {
 
 describe('several leases in one command', () => {
   test.each([false, true])(
-    'are granted or refused separately when each has one key (ordered: %p)',
+    'are granted or refused separately when each has one key (the node keeps the queue: %p)',
     async (ordered) => {
       await write('b');
       await redis.rpush('lock:{list}', 'of another type');
@@ -1681,7 +1689,7 @@ describe('several leases in one command', () => {
   );
 
   test.each([false, true])(
-    'are granted or refused separately with several keys, ticks and waiters (ordered: %p)',
+    'are granted or refused separately with several keys, ticks and waiters (the node keeps the queue: %p)',
     async (ordered) => {
       const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
       await redis.set(tickKey(PREFIX, ['ran'], tick), '0001800000000000:me');
@@ -1736,7 +1744,7 @@ describe('several leases in one command', () => {
     },
   );
 
-  test('are all refused while the data is younger than the guard, or after the deadline', async () => {
+  test('are all refused while the data is younger than the restart guard, or after the deadline', async () => {
     const leases = [leaseFor('a'), leaseFor(['b', 'c'])];
     const requests = leases.map((lease) => requestFor(lease));
     for (const answer of await acquireAll(requests, { guard: TTL }))

@@ -87,7 +87,7 @@ test('a store sends one command for each mode, and answers in the order of the r
   expect(shared.holders.map(({ id }) => id)).toEqual([others[2]!.id]);
 });
 
-test('shared locks work after a SCRIPT FLUSH at any time', async () => {
+test('shared locks work with a SCRIPT FLUSH before each command', async () => {
   const [one, other] = [leaseOf('shared'), leaseOf('shared')];
   await redis.script('FLUSH');
   await expect(acquireOn(store, one)).resolves.toMatchObject({ granted: true });
@@ -129,7 +129,7 @@ test('new readers are refused while the mark of a waiting writer is set, and gra
   await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
 });
 
-describe('the mark of a waiter, when the server has only one of the two scripts', () => {
+describe('the mark of a waiter, when the server has only one of the scripts that set and remove marks', () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -146,7 +146,7 @@ describe('the mark of a waiter, when the server has only one of the two scripts'
   }
 
   test.each<[string, Script, 'letPass' | 'leave']>([
-    ['removes it', LET_PASS, 'letPass'],
+    ['removes the mark', LET_PASS, 'letPass'],
     ['leaves the queue', LEAVE, 'leave'],
   ])('is gone when a waiter sets it and then %s', async (_name, known, end) => {
     await knows(known);

@@ -89,7 +89,10 @@ interface Terms {
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
-  /** Seconds that the waiter has waited. They decide the order, and differ by more than a busy machine is late. */
+  /**
+   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times that differ by more than
+   * a busy machine is late.
+   */
   readonly waited?: number;
   /** The leases that have no waiter. */
   readonly newcomers?: readonly Lease[];
@@ -185,7 +188,7 @@ async function idsOf(key = 'k'): Promise<string[]> {
   return (await read(key))?.holders.map(({ id }) => id) ?? [];
 }
 
-/** @param waited - seconds */
+/** @param waited - seconds that the waiter has waited */
 function setMark(waiter: WaiterId, waited = 0): Promise<unknown> {
   return run(HOLD_BACK, packHoldBack(waiter, waited * 1_000, PREFIX));
 }
@@ -325,7 +328,7 @@ describe('readers', () => {
     expect(tokens[3]).toBeGreaterThan(tokens[2]!);
   });
 
-  test('get a larger token, or the proposed one, after all earlier readers have released', async () => {
+  test('get a larger token, or the proposed token, after all earlier readers have released', async () => {
     const first = reader();
     const token = await granted(first);
     await release(first);
@@ -361,7 +364,7 @@ describe('readers', () => {
   });
 
   test.each([true, false])(
-    'get separate answers when one command requests several keys (ordered: %p)',
+    'get separate answers when one command requests several keys (the node keeps the queue: %p)',
     async (ordered) => {
       await granted(writer('held'));
       await holdBack(waiterOf('w', 'exclusive', 'marked'), 1_000);
@@ -409,7 +412,7 @@ describe('readers', () => {
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
-  test('are rejected after the deadline, and while the data is younger than the guard (S12, S16)', async () => {
+  test('are rejected after the deadline, and while the data is younger than the restart guard (S12, S16)', async () => {
     await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/got the request \d+ ms too late/);
     await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
@@ -556,7 +559,7 @@ describe('the expiry of a reader', () => {
     expectAbout(holders[0]!.remaining, TTL);
   });
 
-  test('moves at all keys of a lease or at none', async () => {
+  test('moves at all keys of a lease or at no key', async () => {
     const lease = reader(['a', 'b']);
     await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -566,7 +569,7 @@ describe('the expiry of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test.each(['H', 'F', 'K', 'P'])('does not move when the record has the state %s', async (state) => {
+  test.each(['H', 'F', 'K', 'P'])('does not move when the record has the state letter %s', async (state) => {
     const lease = reader();
     await granted(lease);
     await redis.setrange('lock:{k}', 0, state);
@@ -669,7 +672,7 @@ describe('the release of a reader', () => {
     await expect(idsOf()).resolves.toHaveLength(2);
   });
 
-  test("keeps the hash entry of a single remaining reader if its token differs from the record's", async () => {
+  test('keeps the hash entry of a single remaining reader if its token differs from the token in the record', async () => {
     const [one, other] = [reader(), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -740,7 +743,7 @@ describe('the token of a reader', () => {
     const { holders } = (await read())!;
     const tokens = Object.fromEntries(holders.map(({ id, fencingToken }) => [id, fencingToken]));
     expect(tokens).toEqual({ [one.id]: token + 10, [other.id]: token + 5 });
-    // The next reader joins with the largest token.
+    // The next reader gets the largest token.
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
@@ -796,7 +799,7 @@ describe('the mark of a waiter', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
   });
 
-  test('excludes no writer, and no reader when a reader has set it', async () => {
+  test('excludes no writer, and excludes no reader if a reader has set the mark', async () => {
     await holdBack(waiterOf('a', 'shared'));
     await granted(reader());
     await letPass(waiterOf('a', 'shared'));
@@ -1037,7 +1040,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('gives the first waiter a turn after the holder lapsed, and drops it if it misses the turn', async () => {
+  test('gives the first waiter a turn after the holder lapsed, and drops that waiter if it misses the turn', async () => {
     const all = await listeners(['exclusive', 'shared']);
     await granted(writer());
     await lineUp(all);
@@ -1087,7 +1090,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('contains a reader of several keys at only one of them', async () => {
+  test('contains a reader that waits for several keys at one key at a time', async () => {
     const keys = ['a', 'b'];
     const waiter = waiterOf('a', 'shared', ...keys);
     await granted(writer('a'));

@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 
-test('a server that hangs gets few of many requests, and grants locks again when it is back', async () => {
+test('a server that hangs gets few of many requests, and grants locks again when it answers again', async () => {
   const server = await startRedis();
   const looker = server.client();
   // The store never ends the connection of a client that was passed in.
@@ -35,7 +35,7 @@ test('a server that hangs gets few of many requests, and grants locks again when
 
   await until(async () => (await acquire().catch(() => undefined))?.isHeld() ?? false);
   const [, calls] = /cmdstat_evalsha:calls=(\d+)/.exec(await looker.info('commandstats')) ?? [];
-  // One acquire and one release for each attempt of the first second or two; all attempts would make 200.
+  // Each attempt of the first second or two sends one acquire and one release. All attempts would send 200 commands.
   expect(Number(calls)).toBeLessThan(100);
   await until(async () => (await countLocks(looker)) <= 1);
   await node.close();

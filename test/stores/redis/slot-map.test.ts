@@ -21,7 +21,10 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Takes and frees random slots in a map and in a plain table; returns the first difference between the two, or the map. */
+/**
+ * Takes and frees random slots in a slot map and in a plain table; returns the first difference between the map and the
+ * table, or the map if there is no difference.
+ */
 const COMPARE = `
 math.randomseed(ARGV[1])
 local permits, taken, plain = tonumber(ARGV[2]), '', {}

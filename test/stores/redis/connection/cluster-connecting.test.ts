@@ -35,7 +35,7 @@ function clientOf(Client: typeof Cluster, options: ClusterOptions = {}): Cluster
   const nodes = [answering, hanging].map(({ host, port }) => ({ host, port }));
   const client = new Client(nodes, {
     redisOptions: { disconnectTimeout: 100 },
-    // The client waits for the master for twice this time.
+    // The client waits for the hanging master for twice this time.
     slotsRefreshTimeout: 500,
     ...options,
   });
@@ -82,8 +82,8 @@ describe.each([
   ['6', Cluster6 as unknown as typeof Cluster],
 ])('a Cluster client of ioredis %s that connects while a master hangs', (_version, Client) => {
   test.each([
-    ['it connects by itself', { lazyConnect: false }],
-    ['the store connects it', { lazyConnect: true }],
+    ['the client connects by itself', { lazyConnect: false }],
+    ['the store connects the client', { lazyConnect: true }],
   ])(
     'gets locks on the other masters, and no answer from the hanging master, if %s',
     async (_who, options) => {
@@ -99,7 +99,7 @@ describe.each([
     },
   );
 
-  test('gets locks on the other masters if it has been connecting for a while', async () => {
+  test('gets locks on the other masters if the client was already connecting when the store got it', async () => {
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);

@@ -76,7 +76,7 @@ test('a StallDetector reports silence after a second without an answer, until an
   expect(silence.isSilent).toBe(true);
 });
 
-test('a StallDetector counts a failed command as unanswered, and an idle connection as not silent', () => {
+test('a StallDetector reports silence after one of two commands has failed, but not after both commands have failed', () => {
   silence.asked();
   silence.asked();
   jest.advanceTimersByTime(1_010);
@@ -96,7 +96,7 @@ test('a StallDetector ends a dead connection even if its commands time out in th
   expect(ended).toBe(1);
 });
 
-test('a StallDetector reports no silence if an answer was pending while the thread was blocked', () => {
+test('a StallDetector reports no silence if an answer arrived while the thread was blocked, but is read after the timer', () => {
   silence.asked();
   // The timer is late: the event loop runs timers before it reads sockets.
   jest.advanceTimersByTime(1_000);

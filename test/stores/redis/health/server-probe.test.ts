@@ -17,7 +17,7 @@ import {
 import { until } from '../../../support/until.js';
 import { likeValkey, rewriteInfo } from '../../../support/valkey-info.js';
 
-/** Milliseconds; a machine that stands still for a moment does not use it up. */
+/** Milliseconds; longer than a busy machine stands still. */
 const GUARD = 3_000;
 
 const once: AcquireOptions = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
@@ -40,7 +40,7 @@ async function newServer(options?: StartRedisOptions): Promise<RedisServer> {
   return server;
 }
 
-/** Nodes at these addresses, with the failures to connect and the warnings. */
+/** Connects nodes to these addresses; resolves to the nodes, the failures to connect and the warnings. */
 async function connect(
   urls: readonly string[],
   guarded = false,
@@ -59,7 +59,7 @@ async function readyClientOf(server: RedisServer): Promise<Redis> {
   return client;
 }
 
-/** A node over a client that is passed in; `ready` settles when it has connected or failed. */
+/** A node over a client that is passed in; `ready` settles when the node has connected or has failed. */
 function connectOver(client: Redis): { ready: Promise<void>; warnings: readonly string[] } {
   const fleet = newFleet();
   const node = new RedisStore(client, false, fleet);
@@ -81,7 +81,10 @@ async function attempt(redlock: Redlock): Promise<'acquired' | string> {
   }
 }
 
-/** The answer of the nodes, and the moment of the request; on a busy machine nodes may miss their time limit a few times. */
+/**
+ * Asks until the nodes answer; returns the answer and the time of that request. On a busy machine, nodes may miss their
+ * time limit a few times.
+ */
 async function answered(redlock: Redlock): Promise<{ asked: number; answer: string }> {
   for (;;) {
     const asked = performance.now();
@@ -97,7 +100,7 @@ async function answerOf(redlock: Redlock): Promise<string> {
 }
 
 describe('an unfit server is refused with the reason (S17)', () => {
-  test('when it is listed twice, under any name', async () => {
+  test('when it is listed twice, even under two names', async () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
@@ -119,7 +122,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(answerOf(redlock)).resolves.toBe('acquired');
     const client = other.client();
     await client.replicaof('127.0.0.1', master.port);
-    // The answer READONLY makes the store replace the connection, and check the server on the new one.
+    // The answer READONLY makes the store replace the connection, and check the server on the new connection.
     await until(async () => (await attempt(redlock)).includes('it is a replica'));
     expect(warnings).toContainEqual(expect.stringContaining('cannot be used for locks: it is a replica'));
     await client.replicaof('NO', 'ONE');
@@ -127,7 +130,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('while it is a replica, and votes on its existing connection after its promotion', async () => {
+  test('while it is a replica, but votes after its promotion, on the same connection', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     await other.client().replicaof('127.0.0.1', master.port);
     const { nodes } = await connect([other.url]);
@@ -218,14 +221,14 @@ test.each(Object.entries(REFUSALS))(
   },
 );
 
-describe('the check of a server for weaker locks', () => {
+describe('the check for settings of a server that weaken locks', () => {
   test('warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('gives no warning with persistence of every lock, or with a restart guard (S12, S13)', async () => {
+  test('gives no warning if the server persists every lock, or if the node has a restart guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
@@ -284,8 +287,8 @@ describe('the restart guard (S12)', () => {
   }
 
   /**
-   * Attempts until the lock is acquired, or refused with the outcome. On a busy machine a node may miss its time limit,
-   * which changes the error. Such an attempt is repeated. An attempt that acquires is never repeated.
+   * Attempts until the lock is acquired, or until the error contains `outcome`. On a busy machine a node may miss its
+   * time limit, which changes the error. The attempt is then repeated. An attempt that acquires is never repeated.
    */
   async function attemptUntil(redlock: Redlock, outcome: string): Promise<string> {
     let said = '';
@@ -293,7 +296,7 @@ describe('the restart guard (S12)', () => {
     return said;
   }
 
-  /** Expects the node to vote after the announced time, and not before. */
+  /** Expects the node to vote after the time that the error announces, and not before. */
   async function expectVoteAsAnnounced(redlock: Redlock, answer: string, asked: number): Promise<void> {
     const [, wait] = /it votes again in (\d+) ms \(restartGuard\)/.exec(answer) ?? [];
     await until(async () => (await attempt(redlock)) === 'acquired');
@@ -340,7 +343,7 @@ describe('the restart guard (S12)', () => {
   test('does not end sooner when the wall clock of this machine jumps forward', async () => {
     const { server, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
-    // The server restarts from its old data with an old marker, so that only the time since the start counts.
+    // The server restarts with its old data and the node's old marker, so that the time since the start alone counts.
     await server.restart();
     const { answer, asked } = await answered(redlock);
     expect(answer).toContain('may have forgotten locks');
@@ -354,8 +357,8 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['does not prevent a second holder beside a valid holder when it is off', 0, 'acquired'],
-    ['prevents a second holder beside a valid holder when it is on', 2 * GUARD, 'is held by alice'],
+    ['does not prevent a second holder beside a valid holder when the guard is off', 0, 'acquired'],
+    ['prevents a second holder beside a valid holder when the guard is on', 2 * GUARD, 'is held by alice'],
   ])('%s (guard %d ms)', async (_what, guard, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const urls = three.map(({ url }) => url);
@@ -372,7 +375,7 @@ describe('the restart guard (S12)', () => {
 
     // Two of three nodes grant Alice the lock, and one of the two loses it.
     three[2]!.pause();
-    // Several attempts, because a busy machine may miss the time limit of a node.
+    // Several attempts, because a node may miss its time limit on a busy machine.
     const patiently = { timeout: 10 * GUARD, attempts: Infinity, delay: 20, jitter: 0 };
     const lock = await alice.acquire(['k'], { ...once, ttl: 2 * GUARD, retry: patiently });
     // When the third server wakes up, Alice's request is too late to store anything (S16).
@@ -385,8 +388,12 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['does not prevent a second run of a task with minHold when it is off', 0, 'acquired'],
-    ['prevents a second run of a task with minHold when it is on', 2 * GUARD, 'may have forgotten locks'],
+    ['does not prevent a second run of a task with minHold when the guard is off', 0, 'acquired'],
+    [
+      'prevents a second run of a task with minHold when the guard is on',
+      2 * GUARD,
+      'may have forgotten locks',
+    ],
   ])('%s, after the only node is flushed', async (_what, guard, outcome) => {
     const server = await newServer();
     const { nodes: alices } = await connect([server.url], guard > 0);
@@ -424,7 +431,8 @@ describe('the restart guard (S12)', () => {
     const lookers = three.map((server) => server.client());
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
 
-    // All nodes must store the lock, and a node that misses its time limit does not. The limit is a fifth of this ttl.
+    // All nodes must store the lock. A node that misses its time limit does not store it. The limit is a fifth of the
+    // ttl below.
     const alice = locksOver(nodes, { owner: 'alice' });
     const patiently = { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 0 };
     const long = { ...once, ttl: 60_000, retry: patiently, minHold: 3_600_000 };
@@ -432,7 +440,7 @@ describe('the restart guard (S12)', () => {
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 1));
     for (const looker of lookers.slice(0, wiped)) await looker.flushall();
     await expect(attempt(bob)).resolves.not.toBe('acquired');
-    // When all nodes vote again, only their data decides.
+    // When all nodes vote again, their data alone decides whether they grant the lock.
     await until(async () =>
       (await Promise.all(nodes.map((node) => node.check(GUARD)))).every(({ state }) => state === 'voting'),
     );

@@ -42,7 +42,7 @@ test.each([
   ['server_mode:another\r\ncluster_enabled:1', 'cluster'],
   ['server_mode:another', undefined],
   ['', undefined],
-])('parseInfo reads in %j the mode %s', (info, mode) => {
+])('parseInfo reads %j as the mode %s', (info, mode) => {
   expect(parseInfo(info).mode).toBe(mode);
 });
 
@@ -51,7 +51,7 @@ test.each([
   ['role:slave', 'slave'],
   ['role:replica', 'slave'],
   ['', undefined],
-])('parseInfo reads in %j the role %s', (info, role) => {
+])('parseInfo reads %j as the role %s', (info, role) => {
   expect(parseInfo(info).role).toBe(role);
 });
 
@@ -75,14 +75,26 @@ test.each([
     ['maxmemory-policy is volatile-ttl'],
   ],
   [
-    'no persistence without the guard (S13)',
+    'persistence that is off, if the restart guard is off (S13)',
     { appendOnly: false },
     undefined,
     false,
     ['a restart can forget locks'],
   ],
-  ['appendfsync everysec without the guard (S13)', {}, 'everysec', false, ['set appendonly to yes']],
-  ['nothing without persistence but with the guard (S12)', { appendOnly: false }, undefined, true, []],
+  [
+    'appendfsync everysec, if the restart guard is off (S13)',
+    {},
+    'everysec',
+    false,
+    ['set appendonly to yes'],
+  ],
+  [
+    'nothing if persistence is off and the restart guard is on (S12)',
+    { appendOnly: false },
+    undefined,
+    true,
+    [],
+  ],
   ['nothing when appendfsync cannot be read', {}, undefined, false, []],
 ] as const)('weakBecause warns of %s', (_what, change, appendfsync, guarded, warnings) => {
   expect(weakBecause({ ...sound, ...change }, appendfsync, guarded)).toEqual(

@@ -9,7 +9,7 @@ import { until } from '../../../support/until.js';
 const WAITER = { keys: ['k'], mode: 'exclusive', process: '0'.repeat(16), number: 1, owner: 'me' } as const;
 const CHANNEL = `lock:wake:${WAITER.process}`;
 
-test('a client of createSentinel counts as subscribed after a cut only when the server answers on the new connection', async () => {
+test('after a cut, a client of createSentinel counts as subscribed once the server answers on the new connection', async () => {
   const master = await startRedis();
   const proxy = await startTcpProxy(master);
   const port = await startSentinel(master, 'locks');
@@ -19,7 +19,8 @@ test('a client of createSentinel counts as subscribed after a cut only when the 
     name: 'locks',
     sentinelRootNodes: [{ host: master.host, port }],
     nodeClientOptions: { socket: { reconnectStrategy: () => (reconnections++, 20) } },
-    // node-redis asks for the address of its connection for commands, and then for that of its connection for messages.
+    // node-redis asks for the address of its connection for commands, and then for the address of its connection for
+    // messages.
     nodeAddressMap: (address) =>
       address !== `${master.host}:${master.port}` || masters++ % 2 === 0 ? undefined : proxy,
   });

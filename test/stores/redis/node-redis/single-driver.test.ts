@@ -101,7 +101,7 @@ describe('a node-redis client that is passed in', () => {
     const taken = await locks.acquire('few', once);
     const waiting = locks.acquire('few', { retry: { timeout: 60_000, delay: 30_000 } });
     await until(async () => (await looker.zcard('lock:{few}:q')) === 1);
-    // Wait until the connection for messages was checked with PING.
+    // Wait for a PING, which checks the connection for messages.
     await until(async () => String(await looker.client('LIST')).includes('cmd=ping'));
     await taken.release();
     await (await waiting).release();
@@ -141,7 +141,7 @@ describe('an acquire that the client keeps in its queue', () => {
     await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
       LockUnavailableError,
     );
-    // The time limit is a time of the server's clock, which the client only estimates.
+    // The time limit is a time on the server's clock, and the store has only an estimate of that clock.
     await delay(200);
     goOn.call(client);
     await client.ping();

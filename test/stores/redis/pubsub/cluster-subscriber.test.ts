@@ -42,7 +42,7 @@ const BY_MESSAGE_MS = 4_000;
 /** Longest time between a release and the next grant, in milliseconds, over keys on both masters. */
 async function slowestHandOver(node: RedisStore): Promise<number> {
   let slowest = 0;
-  // Two processes: in one process a call wakes the next one without a message.
+  // Two processes: in one process a call wakes the next call without a message.
   const [holder, waiter] = [redlockOver([node], PATIENT), redlockOver([node], PATIENT)];
   const lookers = masters.map((master) => master.client());
   const inLine = async (): Promise<boolean> => {
@@ -72,7 +72,11 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   ['in redisOptions, with ioredis 6', { redisOptions: { keyPrefix: 'app:' } }, six],
   ['in its own options, with a hash tag', { keyPrefix: '{app}:' }, Cluster],
   ['in redisOptions, with a hash tag', { redisOptions: { keyPrefix: '{app}:' } }, Cluster],
-  ['in both options', { keyPrefix: 'app:', redisOptions: { keyPrefix: 'other:' } }, Cluster],
+  [
+    'in its own options and in redisOptions',
+    { keyPrefix: 'app:', redisOptions: { keyPrefix: 'other:' } },
+    Cluster,
+  ],
 ])('a Cluster client with a keyPrefix %s', (_where, options, Client) => {
   test('wakes waiters by a message', async () => {
     expect(await slowestHandOver(await nodeWith(options, Client))).toBeLessThan(BY_MESSAGE_MS);
@@ -94,7 +98,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('a warning names the channels that the user may not use, with the keyPrefix', async () => {
+test('a warning names the channels, including the keyPrefix, that the user may not use', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }

@@ -4,11 +4,11 @@ import { EventEmitter } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { Subscriber } from '../../../../lib/stores/redis/pubsub/subscriber.js';
 
-/** Fields that the two threads share: 1 while the first thread is blocked, and the number of answers of the second. */
+/** Fields that the two threads share: 1 while the first thread is blocked, and the number of the second thread's answers. */
 const BLOCKED = 0;
 const ANSWERS = 1;
 
-// The second thread answers while the first is blocked and cannot read the answer.
+// The second thread answers while the first thread is blocked and cannot read the answer.
 const ANSWERING = `
   const { parentPort, workerData } = require('node:worker_threads');
   parentPort.on('message', () => {
