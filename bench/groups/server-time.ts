@@ -24,7 +24,7 @@ export const serverTime: Group = {
   },
 };
 
-/** Measures the time of a server for an acquire and for a release. */
+/** Measures how long a server runs the commands of an acquire, and those of a release. */
 export async function serverTimeTable(
   title: string,
   staff: readonly Employed[],

@@ -3,7 +3,10 @@ import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 /** Largest number of concurrent dispatchers, for strategies with a limit. */
 export const PERMITS = 2;
 
-/** A lock that lets one instance at a time dispatch. */
+/**
+ * A way to limit the instances that dispatch at the same time. Most strategies admit one instance, some
+ * {@link PERMITS} or any number.
+ */
 export interface LockStrategy {
   /**
    * Runs the task if the lock is free.

@@ -24,7 +24,7 @@ export function slotsOf(lock: {
 
 const NO_SLOTS: LockSlots = {};
 
-/** The message on the channel {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
+/** The message on the `node:diagnostics_channel` {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
 export interface LockStateEvent extends LockSlots {
   /** The locked keys, sorted and without repetitions. */
   readonly keys: readonly string[];

@@ -206,7 +206,7 @@ async function untilVoting(
         reason === undefined ? [] : [`${node}: ${reason}`],
       );
       logger.error(
-        `${voting} of ${nodes.length} ${title.ofAll} vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
+        `After ${limit} ms (waitForQuorum), ${voting} of ${nodes.length} ${title.ofAll} vote and ${quorum} are needed: ` +
           `nothing can be locked until more of them vote; ${reasons.join('; ')}`,
       );
       return;

@@ -214,7 +214,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');
   if (typeof restartGuard === 'number' && all.some(isStandAlone)) {
     throw new TypeError(
-      '`restartGuard` is for nodes that may forget locks in a restart. This store replicates itself and keeps its locks: ' +
+      '`restartGuard` is for nodes that may forget locks in a restart. This store keeps its locks: ' +
         'leave out `restartGuard`',
     );
   }

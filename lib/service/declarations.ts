@@ -11,7 +11,7 @@ import type { LockSite } from './lock-sites.js';
 
 /** A module's settings for declared locks. */
 export interface DeclarationSettings {
-  /** The name of the module. */
+  /** The `name` of the module, which decorators give as `instance`; `undefined` for a module without a name. */
   readonly instance?: string | undefined;
   readonly locks?: DeclaredLocks | undefined;
   readonly strict?: boolean | undefined;

@@ -292,7 +292,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   test('grants a token that is at least the proposed token', async () => {
     const ask = open();
-    // A store that is the only node gets no proposed token.
+    // A store without `raise` is always the only node, and an only node gets no proposed token.
     if (!ask.store.raise) return;
     const key = freshKey();
     const first = leaseOf(kind, key);

@@ -3,7 +3,8 @@ import { CLIENTS } from '../support/clients.js';
 import { lockContract } from './lock-contract.js';
 import { redisBackend } from './redis-backend.js';
 
-// These tests pass in a client of each kind. The other tests of this folder let the library open clients of ioredis 5.
+// Here the application gives the library its own client, one of each kind in `CLIENTS`. In the other tests with Redis in
+// this folder the library itself opens clients of ioredis 5.
 
 for (const [name, make] of Object.entries(CLIENTS)) {
   const quick = name !== 'node-redis 6';

@@ -127,7 +127,7 @@ class Conversation {
     this.#random = randomFrom(seed);
   }
 
-  /** Sends messages. Resolves to the first difference, or to `undefined` without one. */
+  /** Sends messages. Resolves to the first answer or state that differs from the rules, or to `undefined` if none does. */
   async run(messages: number): Promise<unknown> {
     this.#begin();
     for (let at = 0; at < messages; at++) {

@@ -42,8 +42,6 @@ export interface NodeScope {
   readonly ahead: number;
   /** True if tokens are raised, as with several nodes; true by default. */
   readonly raises?: boolean;
-  /** True if extensions and grants are checked, too; true by default. */
-  readonly exclusion?: boolean;
   /** Ticks for which a release may keep the record, which then still blocks other claims; none by default. */
   readonly keep?: number;
   /** True if memory may be short at a release. */
@@ -162,7 +160,7 @@ function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode
       const broken =
         world.top !== undefined && token <= world.top
           ? `tokens: ${token} is granted after ${world.top}`
-          : id !== WATCHED && world.sure > 0 && scope.exclusion !== false
+          : id !== WATCHED && world.sure > 0
             ? 'exclusion: another claim is granted while the claim relies on the node'
             : undefined;
       const event = `${nameOf(id)} acquires: ${token}`;
@@ -214,7 +212,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
       event: `${nameOf(id)} extends`,
       state: { ...world, node: extended, sure: counts ? ttl : world.sure },
       broken:
-        id === WATCHED && !world.done && world.last === OTHER && scope.exclusion !== false
+        id === WATCHED && !world.done && world.last === OTHER
           ? 'extending: the claim extends, though another was granted since'
           : undefined,
     };

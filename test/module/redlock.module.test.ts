@@ -413,8 +413,8 @@ describe("nodes: 'memory'", () => {
 
 describe('invalid options', () => {
   const NODES =
-    "one or more Redis nodes (several are an array), each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
-    "unix://), options of ioredis or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
+    "a Redis node or an array of Redis nodes, each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
+    "unix://), ioredis options, or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
     'process only';
   const cases: [unknown, string][] = [
     [

@@ -184,7 +184,7 @@ describe('new nodes', () => {
     expect(performance.now() - begun).toBeLessThan(30_000);
     expect(lines.of('error')).toEqual([
       expect.stringMatching(
-        /^0 of 3 Redis nodes vote and 2 are needed, after 500 ms \(waitForQuorum\): nothing can be locked until more of them vote; .*votes again in \d+ ms/,
+        /^After 500 ms \(waitForQuorum\), 0 of 3 Redis nodes vote and 2 are needed: nothing can be locked until more of them vote; .*votes again in \d+ ms/,
       ),
     ]);
   });

@@ -152,7 +152,7 @@ describe('the shutdown of an application', () => {
     await expect(failuresOf(OrdersProcessor)).resolves.toEqual([]);
   });
 
-  test('takes jobs whose locks are refused if the worker closes after onModuleDestroy', async () => {
+  test('refuses the locks of jobs that a worker still takes because it closes after onModuleDestroy', async () => {
     const failures = await failuresOf(GreedyProcessor);
     expect(failures.length).toBeGreaterThan(0);
     expect(

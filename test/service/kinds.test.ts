@@ -283,7 +283,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock join the exclusive lock, and so does a call for an exclusive lock inside them', async () => {
+  test('inside an exclusive lock join that lock, and an exclusive call inside the shared lock joins it, too', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));

@@ -231,7 +231,7 @@ test('a nested call for the lock of its own caller is refused with advice to set
 });
 
 describe('current', () => {
-  test('is undefined outside of locked code, and after acquire', async () => {
+  test('is undefined outside of locked code, also while a lock from `acquire` is held', async () => {
     const lock = await locks.acquire('key');
     expect(locks.current()).toBeUndefined();
     expect(currentLock()).toBeUndefined();

@@ -226,7 +226,7 @@ describe('TestLocks', () => {
     expect(lock.isHeld()).toBe(false);
   });
 
-  test('hold takes permits, expire ends one of them by its id, and lose ends all', async () => {
+  test('`hold` takes permits, `expire` ends one of them by its id, and `lose` ends all', async () => {
     const others = [1, 2, 3].map(() => locks.hold('stripe', { permits: 5 }));
     const [first] = await Promise.all(others);
     for (let count = 0; count < 2; count++) await locks.hold('stripe', { permits: 5 });

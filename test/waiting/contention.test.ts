@@ -84,7 +84,7 @@ describe('waiters on one node, which acquire again and again,', () => {
     },
   );
 
-  test(`in 3 processes with 2 waiters each pass the lock on ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
+  test(`(2 in each of 3 processes) hand the lock over ${HAND_OVERS} times in all without a long gap, though message connections are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');

@@ -135,7 +135,8 @@ export class LocalQueue {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // After the last grant another permit was free. The message about that permit came before the reply to the grant.
+    // The message that another permit is free came before the reply that granted the last permit. It is this process's
+    // turn, so the first waiter asks at once.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;

@@ -65,7 +65,10 @@ export class Bases {
   async #raised(before: number, limit: number): Promise<Base> {
     const base = await this.#load(limit);
     const raised = await this.#write(base.cluster, base.revision, base.value + before, limit);
-    if (!raised.isMine) throw new Error('another process has changed the base of tokens meanwhile');
+    if (!raised.isMine)
+      throw new Error(
+        'another process has meanwhile changed the number that is added to the revisions of etcd to make tokens',
+      );
     if (this.transactions.wentBackFrom === before)
       this.transactions.wentBackFrom = this.#wentBackFrom = undefined;
     return raised;
@@ -119,7 +122,10 @@ export class Bases {
     if (reply.succeeded)
       return { name: this.name, value, cluster, revision: revisionOf(reply.header), isMine: true };
     const found = this.#baseOf(reply);
-    if (!found) throw new Error('another client has deleted the base of tokens meanwhile');
+    if (!found)
+      throw new Error(
+        'another client has meanwhile deleted the number that is added to the revisions of etcd to make tokens',
+      );
     return { ...found, isMine: false };
   }
 

@@ -39,7 +39,7 @@ export class MemoryMarks {
     for (const key of waiter.keys) if (this.#marks.get(key)?.waiter === waiter) this.#marks.delete(key);
   }
 
-  /** The waiter whose mark excludes the caller, with the milliseconds that are left of the mark. */
+  /** The waiter whose mark keeps this caller out, with the milliseconds until the mark expires. */
   against(
     key: string,
     mode: LockMode,

@@ -441,7 +441,7 @@ describe('the ACQUIRE_PERMITS script', () => {
   test('grants exactly the required slot, or names the holder of that slot', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
-    // The record alone names a single holder; the set names several holders.
+    // While `a` is the only holder there is no set of holders, so the record names `a`. Later the set names both.
     expect((await refused(b, exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
     expect(await granted(b, exactly(2))).toMatchObject({ slot: 2 });
     expect((await refused(leaseFor(), exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });

@@ -178,7 +178,7 @@ describe('no key is left', () => {
     ['a node that confirmed the longer ttl', false],
     ['a node whose confirmation was lost', true],
   ])(
-    'after the pending release of an extended lock, even when the first ttl has passed: %s (S6)',
+    'when a node gets the release of an extended lock late, even after the original ttl: %s (S6)',
     async (_what, lost) => {
       const proxy = await startTcpProxy(server);
       ends.push(() => proxy.close());

@@ -543,7 +543,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test("is granted to no lease of a command when Redis has no memory to raise the node's marker", async () => {
+  test("is given to no lease of a command when Redis has no memory to store the token in the node's marker", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     await write('a', { state: 'F', token: last });
@@ -592,7 +592,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
 
-  test('refuses a tick that has run and earlier ticks, and returns the owner that ran it', async () => {
+  test('refuses a tick that has run and every tick before it, and returns the owner that ran the later tick', async () => {
     await ran(AT);
     for (const at of [AT, AT - 1]) {
       const reply = readAcquireReply(await acquire(ticking(at)));

@@ -657,7 +657,7 @@ describe('the release of a reader', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('deletes all but the record when a single reader remains', async () => {
+  test('deletes all Redis keys of the lock but its record when a single reader remains', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -861,7 +861,7 @@ describe('the mark of a waiter', () => {
     }
   });
 
-  test('never overwrites a value that is not a mark (S19)', async () => {
+  test('is neither set nor removed where its key has a foreign value (S19)', async () => {
     await redis.set('lock:{k}:w', 'somebody');
     await expect(holdBack(waiting)).rejects.toThrow(FOREIGN);
     await letPass(waiting);

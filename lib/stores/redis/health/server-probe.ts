@@ -48,7 +48,7 @@ export class ServerProbe {
   #uptime: { readonly least: number; readonly at: number } | undefined;
   /** The servers of the last check. */
   #servers: readonly Server[] = [];
-  /** The entries of this node in the context's list of run ids. */
+  /** The run ids that this node has added to `context.runIds`. */
   #runIds: readonly string[] = [];
 
   constructor(
