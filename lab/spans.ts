@@ -85,8 +85,8 @@ export function countTooMany(spans: readonly Span[], rule: Rule): number {
 }
 
 /**
- * Counts the dispatches that an instance began again after another instance had asked for an exclusive lock, and before
- * that instance got the lock.
+ * Counts the second and later dispatches that an instance began after another instance had asked for an exclusive lock,
+ * and before that instance got the lock.
  */
 export function countOvertakes(events: readonly LabEvent[]): number {
   const asked = events.findIndex(({ kind }) => kind === 'asking');

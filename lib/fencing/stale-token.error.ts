@@ -21,7 +21,7 @@ export class StaleTokenError extends RedlockError {
   override readonly name = 'StaleTokenError';
 
   constructor(
-    /** The keys of the lock for which a higher token has been seen. */
+    /** The keys of the refused write: from a `FencedRegister` only those with a higher token, else all keys of the lock. */
     readonly keys: readonly string[],
     /** The refused token. */
     readonly token: number,

@@ -201,7 +201,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   for (const node of all) checkNode(node, all.length);
   if (keyPrefix !== undefined && (typeof keyPrefix !== 'string' || keyPrefix.includes('{}'))) {
     // An empty hash tag would spread the keys of one lock over several slots of a Cluster (S19).
-    throw badOption('keyPrefix', 'a string without "{}"', keyPrefix);
+    throw badOption('keyPrefix', 'a string without the empty hash tag "{}"', keyPrefix);
   }
   if (nodeTimeout !== undefined) checkMilliseconds('nodeTimeout', nodeTimeout, 1);
   if (

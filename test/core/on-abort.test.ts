@@ -8,7 +8,7 @@ function whenAborted(signal: AbortSignal, callback: () => void): () => void {
   return () => watch.stop();
 }
 
-test('onAbort calls every remaining listener once after many were added and removed', () => {
+test('onAbort calls each remaining listener exactly once, even after many were added and some removed', () => {
   const { signal, abort } = abortable();
   const called: number[] = [];
   const stops = Array.from({ length: 100 }, (_, index) => whenAborted(signal, () => called.push(index)));

@@ -64,7 +64,7 @@ class LabProcess {
 
 async function startLab(...args: string[]): Promise<LabProcess> {
   const folder = await mkdtemp(join(tmpdir(), 'lab-'));
-  // PostgreSQL does not run as root.
+  // As root, the lab runs PostgreSQL under another account, which must be able to enter this folder.
   await chmod(folder, 0o755);
   return new LabProcess(folder, args);
 }

@@ -123,7 +123,7 @@ describe('a waiter for an exclusive lock', () => {
 
   const read = (who: string, at: number, tasks = 1): LabEvent => ({ kind: 'read', who, at, tasks });
 
-  test('is overtaken by a holder that acquires again after the waiter asked', () => {
+  test('is overtaken by a holder that acquires a second time after the waiter asked', () => {
     const events = [read('a', 5), asking, read('a', 11), read('b', 12), read('a', 13), read('b', 14, 0)];
 
     expect(countOvertakes(events)).toBe(1);

@@ -457,8 +457,14 @@ describe('invalid options', () => {
       { nodes: ['memory', 'redis://localhost'] },
       "Expected `nodes` to be 'memory' alone, or Redis nodes alone (the two cannot vote together), got 'memory'",
     ],
-    [{ ...memory, keyPrefix: 'a{}' }, 'Expected `keyPrefix` to be a string without "{}", got \'a{}\''],
-    [{ ...memory, keyPrefix: 1 }, 'Expected `keyPrefix` to be a string without "{}", got 1'],
+    [
+      { ...memory, keyPrefix: 'a{}' },
+      'Expected `keyPrefix` to be a string without the empty hash tag "{}", got \'a{}\'',
+    ],
+    [
+      { ...memory, keyPrefix: 1 },
+      'Expected `keyPrefix` to be a string without the empty hash tag "{}", got 1',
+    ],
     [
       { ...memory, nodeTimeout: 0 },
       'Expected `nodeTimeout` to be a whole number of milliseconds, at least 1, got 0',

@@ -8,7 +8,7 @@ import { acquireOn, extendOn, releaseOn } from '../support/ask-store.js';
 test.each([
   ['MemoryStore', () => new MemoryStore()],
   ['TestNode', () => new TestNode()],
-])('%s tells waiters to retry after the time that the release names', async (_where, make) => {
+])('%s tells waiters to retry after the pause that the release request gives', async (_where, make) => {
   const node = make();
   const waiter = { keys: ['k'], mode: 'exclusive' as const, process: 'b', number: 1, owner: 'them' };
   const told: number[] = [];

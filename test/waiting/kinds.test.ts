@@ -60,7 +60,7 @@ class WritersMark {
   readonly #unanswered = new Set<number>();
   /** The longest time from a request of the writer to its answer since the last `forget`. */
   #delay = 0;
-  /** True if a majority has had the mark since the last `forget`. */
+  /** True if, at one moment since the last `forget`, the writer's mark certainly was on a majority of the nodes. */
   wasSet = false;
 
   constructor(private readonly nodeCount: number) {}

@@ -135,8 +135,8 @@ export class LocalQueue {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // The message that another permit is free came before the reply that granted the last permit. It is this process's
-    // turn, so the first waiter asks at once.
+    // The message that another permit is free came before the reply that granted the previous waiter its permit. It is
+    // this process's turn, so the first waiter asks at once.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;

@@ -467,7 +467,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     // This test shows that the tests above can fail: the judge sees overlaps when the server forgets locks.
-    test('hold a lock together when its key is deleted (control)', async () => {
+    test('are seen to overlap when the keys of their lock are deleted (control of the judge)', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
       // Each hold is long, so that another process acquires during it even on a busy machine.

@@ -390,7 +390,7 @@ describe('many contenders', () => {
   );
 
   // This test shows that the tests above can fail: the judge sees overlaps when the server forgets locks.
-  test('hold a lock together when the server forgets its locks (control)', async () => {
+  test('are seen to overlap when the server forgets its locks (control of the judge)', async () => {
     const mine = await startPostgresServer();
     const { overlaps } = await contendOver(
       () => newProcess(mine),

@@ -597,7 +597,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     ['the mark of a waiter', markKey(PREFIX, 'k'), 0],
     ['the set of holders, for the second holder', holdersKey(PREFIX, 'k'), 1],
     ['the hash of holders, for the second holder', detailsKey(PREFIX, 'k'), 1],
-    ['the set of holders, for the third holder', holdersKey(PREFIX, 'k'), 2],
+    ['the set of holders, when a third holder asks', holdersKey(PREFIX, 'k'), 2],
     ['the hash of holders, for the third holder', detailsKey(PREFIX, 'k'), 2],
   ])(
     'fails on a key of another type in place of %s, and overwrites nothing (S19)',

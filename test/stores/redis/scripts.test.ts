@@ -543,7 +543,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test("is given to no lease of a command when Redis has no memory to store the token in the node's marker", async () => {
+  test("is given to none of the leases in one command when Redis has no memory to store the node's largest token", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     await write('a', { state: 'F', token: last });
