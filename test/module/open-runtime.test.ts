@@ -165,7 +165,9 @@ describe('with waitForQuorum start-up', () => {
     expect(took).toBeGreaterThanOrEqual(7_000);
     expect(took).toBeLessThan(7_100);
     expect(lines.of('error')).toContainEqual(
-      expect.stringMatching(/^After 7000 ms .*, 1 of 3 Redis nodes vote and 2 are needed: .*b: not connected/),
+      expect.stringMatching(
+        /^After 7000 ms .*, 1 of 3 Redis nodes vote and 2 are needed: .*b: not connected/,
+      ),
     );
   });
 });
