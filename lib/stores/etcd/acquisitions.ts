@@ -128,7 +128,7 @@ export class Acquisitions {
         }
       }
       throw new Error(
-        `gave up after ${MOST_ROUNDS} rounds: in each of them, another request changed the keys in etcd`,
+        `gave up after ${MOST_ROUNDS} rounds: in each of them, the keys or the etcd lease had changed meanwhile`,
       );
     } finally {
       if (isUnused) {

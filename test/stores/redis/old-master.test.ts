@@ -5,10 +5,21 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { heldKeys, newFleet } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
-import { startRedis } from '../../support/redis-server.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
 const TTL = 60_000;
+
+/** A store whose client the test passes in, connected through this Sentinel. */
+async function storeOver({ host, port }: RedisServer): Promise<RedisStore> {
+  const client = new Redis({ sentinels: [{ host, port }], name: 'locks' });
+  cleanUpAfterTests(async () => client.disconnect());
+  client.on('error', () => undefined);
+  const store = new RedisStore(client, false, newFleet());
+  cleanUpAfterTests(() => store.close());
+  await store.connect();
+  return store;
+}
 
 const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
 
@@ -18,12 +29,7 @@ test('an answer of a master does not count after a Sentinel has replaced that ma
     args: ['--sentinel'],
     config: `sentinel monitor locks ${server.host} ${server.port} 1\n`,
   });
-  const client = new Redis({ sentinels: [{ host: sentinel.host, port: sentinel.port }], name: 'locks' });
-  cleanUpAfterTests(async () => client.disconnect());
-  client.on('error', () => undefined);
-  const store = new RedisStore(client, false, newFleet());
-  cleanUpAfterTests(() => store.close());
-  await store.connect();
+  const store = await storeOver(sentinel);
   const [held, other, released] = [leaseOn('held'), leaseOn('other'), leaseOn('released')];
   for (const lease of [held, released]) await acquireOn(store, lease);
 
@@ -67,12 +73,7 @@ test('a store uses a passed-in client again when its Sentinels, which announce h
       '',
     ].join('\n'),
   });
-  const client = new Redis({ sentinels: [{ host: sentinel.host, port: sentinel.port }], name: 'locks' });
-  cleanUpAfterTests(async () => client.disconnect());
-  client.on('error', () => undefined);
-  const store = new RedisStore(client, false, newFleet());
-  cleanUpAfterTests(() => store.close());
-  await store.connect();
+  const store = await storeOver(sentinel);
   const looker = sentinel.client();
   const name = async (port: number): Promise<void> => {
     await looker.call('SENTINEL', 'REMOVE', 'locks');
