@@ -2,7 +2,7 @@
  * A moment on both clocks of this machine, as a starting point for measuring elapsed time.
  *
  * Either clock alone can be wrong: the monotonic clock stops while a machine is suspended, and the wall clock can be
- * set back (SAFETY S11). A period that must not end early, such as the restart guard (S12), uses the monotonic clock
+ * set back (S11). A period that must not end early, such as the restart guard (S12), uses the monotonic clock
  * alone, because that clock never shows more time than has passed.
  */
 export interface Instant {
