@@ -31,7 +31,7 @@ const PAUSE_SHARE = 3;
 /** Milliseconds from one check of the nodes to the next. */
 const CHECK_INTERVAL_MS = 2_000;
 
-/** Largest number of entries in the timeline of a prefix. */
+/** Largest number of entries in the timeline of all keys with one prefix. */
 const MOST_OF_PREFIX = 2_000;
 
 /** The source of the locks: a `LockService`, or the stores that the command `npx nestjs-redlock board` has opened. */
@@ -41,7 +41,7 @@ export interface LockSource {
   forceRelease(key: string, options: { readonly id: string; readonly actor?: string }): Promise<boolean>;
   /** The waiters of all processes in the queues of these keys. */
   waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>>;
-  /** The names of leaders for which this process campaigns (`@Leader`). */
+  /** The names for which this process campaigns as leader (`@Leader`). */
   campaigns(): readonly CampaignRow[];
   /** The ids of the locks that this process holds. */
   heldIds(): ReadonlySet<string>;
@@ -109,7 +109,7 @@ export class LiveLocks {
     };
   }
 
-  /** Returns all that is known of a lock; `undefined` when its number is not known any more. */
+  /** Returns all that is known of lock number `n`; `undefined` when the number is not known any more. */
   details(epoch: string, n: number): LockDetails | undefined {
     const key = this.#keyOf(epoch, n);
     if (key === undefined) return undefined;
@@ -129,10 +129,10 @@ export class LiveLocks {
   }
 
   /**
-   * Ends the holders of a lock that have one of these ids: the holders that the user confirmed, and none that acquired
-   * the lock after that.
+   * Releases the lock for the holders with these ids, which the user has confirmed. A holder that acquired the lock
+   * after that keeps it.
    *
-   * @returns the number of holders that were ended; `undefined` when the number of the lock is not known any more
+   * @returns the number of holders that lost the lock; `undefined` when the number `n` is not known any more
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    */
   async release({ epoch, n, ids }: ReleaseRequest, actor: string | undefined): Promise<number | undefined> {

@@ -1,7 +1,7 @@
 import type { LockMode } from '../core/lock-mode.js';
 
-// Messages between the server of the board and its page. Times are milliseconds since 1970 by the clock of the server,
-// except `since` of a holder, which is by the clock of that holder.
+// Messages between the server of the board and its page. Times are milliseconds since 1970 by the clock of the server.
+// `since` of a holder is by the clock of that holder; for `since` of a waiter see {@link WaiterRow}.
 
 /** A holder of a lock. */
 export interface HolderRow {
@@ -53,7 +53,7 @@ export interface LockRow {
   readonly nodes: readonly [have: number, of: number];
 }
 
-/** An extension: the number of the lock, the index of the holder, its end, and its extensions so far. */
+/** An extension of one holder: the number of the lock, the index of the holder, its new end, its extensions so far. */
 export type Renewal = readonly [n: number, holder: number, ends: number | null, renewals: number];
 
 export interface NodeRow {
@@ -82,7 +82,7 @@ export interface TickRow {
   readonly lastSkip?: { readonly tick: number; readonly at: number; readonly by?: string };
 }
 
-/** The name of a leader for which this process campaigns (`@Leader`). */
+/** A name for which this process campaigns as leader (`@Leader`). */
 export interface CampaignRow {
   readonly name: string;
   readonly isLeader: boolean;

@@ -103,7 +103,7 @@ export class ProcessEvents {
     for (const [channel, handler] of this.#always) unsubscribe(channel, handler);
   }
 
-  /** `true` if an event has reported that this process holds the lease. */
+  /** `true` if an event has reported that this process holds the lock with this id. */
   holds(id: string): boolean {
     return this.#held.has(id);
   }

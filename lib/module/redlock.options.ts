@@ -31,7 +31,7 @@ import {
  * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`,
  * `createCluster` or `createSentinel` of node-redis. Another store is the result of a factory, such as `postgres(...)`
  * of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd`, or your own object with the methods of a store.
- * The module closes such a store at shutdown.
+ * The module closes a store of either kind at shutdown.
  */
 export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 

@@ -127,7 +127,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   readonly #tally: Tally;
   /** The moment of the first request (S2). */
   readonly sent: Instant = now();
-  /** The start of the ttl: the moment of the first request, or the last confirmation of a store if that was earlier. */
+  /** The start of the ttl: {@link sent}, or an earlier moment that a store reported (`validFrom`, as etcd does). */
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
@@ -240,8 +240,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. Some refusals contain only the slots of holders. A slot
-   * is always lower than the number of permits that its holder asked for.
+   * Records that other callers recently asked for the lock with a larger number of permits. A refusal may lack that
+   * number, but names slots of holders: a holder in slot `n` asked with at least `n` + 1 permits.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -266,8 +266,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * `true` while no caller has a quorum and the answer of the queue node is missing: it decides which caller asks
-   * again.
+   * `true` while no caller has a quorum and the answer of the queue node is missing: the queue node decides which caller
+   * asks again.
    */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;

@@ -241,7 +241,7 @@ export class Tally {
     return (this.#against ?? []).flatMap((each) => (each && !(each instanceof Error) ? [each.holder] : []));
   }
 
-  /** The holders that the nodes named, without a waiter for which the lock is reserved. */
+  /** The holders that the nodes named. A waiter for which a node reserves the lock is not a holder. */
   #named(): LockHolder[] {
     const named = new Map<string, LockHolder>();
     const against = (this.#against ?? []).filter((each) => each && !(each instanceof Error));

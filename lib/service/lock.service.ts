@@ -367,7 +367,7 @@ export class LockService {
     return new Leadership(name, this.campaigns);
   }
 
-  /** The {@link leader} of each name that a method of this application gives to `@Leader`. */
+  /** One object as from {@link leader} for each name that a method of this application gives to `@Leader`. */
   leaders(): Leadership[] {
     return this.campaigns.names.map((name) => this.leader(name));
   }

@@ -136,7 +136,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(key), []);
   });
 
-  test('undoes an acquisition that is still under way (S6)', async () => {
+  test('undoes an acquisition that is still under way when it is released (S6)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -204,7 +204,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([told.get(0), told.get(1), told.get(2)], [true, false, true]);
   });
 
-  test('frees the keys of a lease and no others, however often it is asked (S7)', async () => {
+  test('does not free a key for a lease that no longer holds it, however often the release is repeated (S7)', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -220,7 +220,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(next), true);
   });
 
-  test('takes all of several keys or none', async () => {
+  test('locks all of several keys, or none of them', async () => {
     const ask = open();
     const [a, b, c] = [freshKey(), freshKey(), freshKey()];
     const holder = leaseOf(other, b);
@@ -391,7 +391,7 @@ function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses ${another} beside ${one} with the name of the holder, and grants ${another} after its release`, async () => {
+      test(`refuses the mode '${another}' while the key is held in the mode '${one}', names the holder, and grants it after the release`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

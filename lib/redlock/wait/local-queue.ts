@@ -12,8 +12,8 @@ import { WakeableSleep } from './wakeable-sleep.js';
 const FAILED_FOR_MS = 1_000;
 
 /**
- * Milliseconds between two attempts to set the mark of `holdBack` (S22) in a store that has the mark of an earlier
- * waiter.
+ * Milliseconds between two calls of `holdBack`, which sets a mark in a store: the store then refuses later callers
+ * (S22). A store keeps only one mark, so a waiter tries again while the store has the mark of an earlier waiter.
  */
 const MARK_AGAIN_MS = 50;
 
@@ -135,8 +135,8 @@ export class LocalQueue {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // The message that another permit is free came before the reply that granted the previous waiter its permit. It is
-    // this process's turn, so the first waiter asks at once.
+    // With permits, `#turn` here means that another permit is free: that message came before the reply that granted the
+    // previous waiter its permit. So the first waiter asks at once.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;

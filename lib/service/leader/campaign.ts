@@ -187,8 +187,8 @@ export class Campaign {
   }
 
   /**
-   * Leads for one term, unless the campaign has stopped or the lock has ended since. Always releases the lock
-   * afterwards.
+   * Leads for one term under `lock`, unless the campaign has stopped or the lock has ended since its acquisition. Always
+   * releases the lock afterwards.
    */
   async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
     // Registers the term as a running method, so that a shutdown waits for the term, for `shutdownTimeout` at most.
