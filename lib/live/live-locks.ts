@@ -25,7 +25,7 @@ import { waitersOf } from './waiters.js';
 /** Milliseconds from one look at the store to the next look, while somebody watches the board. */
 const INTERVAL_MS = 400;
 
-/** The least pause after a look, as a multiple of the look's duration: looks take at most a quarter of the time. */
+/** The least pause after a look, as a multiple of the look's duration, so that looks take at most 1/4 of the time. */
 const PAUSE_SHARE = 3;
 
 /** Milliseconds from one check of the nodes to the next. */
@@ -62,7 +62,7 @@ export class LiveLocks {
   readonly #viewers = new Set<Viewer>();
   /** Viewers that wait for the first look. */
   readonly #newcomers = new Set<Viewer>();
-  /** Entries of the history for which no event of this process will report the end, by id and key of the holder. */
+  /** Entries of the history whose end no event of this process will report, by the id of the holder and the key. */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
@@ -215,8 +215,8 @@ export class LiveLocks {
   }
 
   /**
-   * Notes the holders that the events do not report: the holders in other processes, and the holders in this process
-   * that acquired before the recording began.
+   * Adds the holders to the history that no event reports: the holders in other processes, and the holders in this
+   * process that got their lock before the recording began.
    */
   #note({ begun, ended }: TableChange, held: ReadonlySet<string>, now: number): void {
     for (const { key, holder } of this.#isAnew ? this.#table.holders : begun) {

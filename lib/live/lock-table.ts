@@ -27,7 +27,7 @@ interface Holding {
   renewals: number;
 }
 
-/** A lock at the last look. */
+/** A lock as the last look at the store found it. */
 interface Entry {
   readonly info: LockInfo;
   readonly row: LockRow;
@@ -71,7 +71,7 @@ export class LockTable {
   #last = 0;
   #hasMore = false;
 
-  /** `true` if the last look found more locks than are sent. */
+  /** `true` if the last look at the store found more locks than are sent. */
   get hasMore(): boolean {
     return this.#hasMore;
   }

@@ -42,7 +42,7 @@ export interface LockRow {
   /** `null` when no quorum of nodes has the lock: an attempt failed, or a release did not reach all nodes. */
   readonly mode: LockMode | null;
   readonly permits?: number;
-  /** Sorted by the time at which they end, the earliest first. */
+  /** Sorted by the time at which their locks end, the earliest first. */
   readonly holders: readonly HolderRow[];
   /** The number of further holders, which are not in `holders`. */
   readonly more?: number;
@@ -204,10 +204,10 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
-/** Largest number of holders that one request may end. The server asks the store for each holder. */
+/** Largest number of holders in one {@link ReleaseRequest}: the server sends the store a request for each holder. */
 export const MOST_RELEASED = 500;
 
-/** The request of the page to end holders of a lock: the holders that the user confirmed. */
+/** The request of the page to release a lock by force, for the holders that the user confirmed. */
 export interface ReleaseRequest {
   readonly epoch: string;
   readonly n: number;
@@ -216,6 +216,6 @@ export interface ReleaseRequest {
 }
 
 export interface ReleaseReply {
-  /** The number of holders that were ended. */
+  /** The number of holders that lost the lock. */
   readonly released: number;
 }

@@ -85,7 +85,7 @@ export class RedlockModule
    * @throws Error when another module has the same name, because the locks of the two would not exclude each other
    * @throws Error when the ticks of two classes with `oncePerTick` cannot be told apart, or when two methods have
    * `@Leader` with the same name
-   * @throws RedlockError when `@OnlyLeader` has a name without a `@Leader`
+   * @throws RedlockError when no `@Leader` has the name of an `@OnlyLeader`
    * @throws TypeError when a method with `oncePerTick` has no schedule, or a method with `release: 'afterCommit'` has
    * no `afterTransaction`
    * @throws RangeError when the ttl of a method is longer than `restartGuard`

@@ -149,8 +149,8 @@ export class Tally {
   }
 
   /**
-   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves this record, so one
-   * node is enough.
+   * The process that has already run the tick, if a node remembers the tick. One node is enough, because nodes record
+   * only ticks whose lock was acquired.
    */
   get ran(): Holder | undefined {
     for (const each of this.#against ?? [])

@@ -27,8 +27,8 @@ export class LockRuntime {
   readonly #closing = new AbortController();
   readonly #options: ResolvedOptions;
   /**
-   * The options of the last call that was made under no lock, without signal and tick: the next call usually has the
-   * same options.
+   * The options of the last call that had no signal and no tick, and was not made under a lock: the next call usually
+   * has the same options.
    */
   #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireOptions } | undefined;
   #drained: (() => void) | undefined;

@@ -77,7 +77,7 @@ const DECLARED_OPTION_NAMES = {
   tryAcquire: ['reentrant', 'signal'],
 };
 
-/** The options that only a declaration can have here. */
+/** The options that a call with a declared lock cannot set, because only the declaration can have them. */
 const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
 
 /** Advice about options that belong to another method or decorator. */

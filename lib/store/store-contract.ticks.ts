@@ -29,7 +29,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.release(free);
   });
 
-  test('grants later ticks, and ticks of other schedules and of other keys', async () => {
+  test('grants a later tick after a tick has run, and the same tick of another schedule or another key', async () => {
     const ask = open();
     const key = freshKey();
     const runs = leaseFor(NINE, key);

@@ -313,7 +313,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([...found].toSorted(), keys);
   });
 
-  test('ends the named holders by force, and no others', async () => {
+  test('releases a key by force for the named holders, and for no others', async () => {
     const ask = open();
     const key = freshKey();
     const one = leaseOf(kind, key);
@@ -372,7 +372,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
-  test('refuses another mode until the last holder has ended', async () => {
+  test('refuses another mode until the last holder has released the key', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];

@@ -24,8 +24,8 @@ export interface LeaderTask {
 }
 
 /**
- * Milliseconds before the next attempt after a failure; doubled after each further failure that follows soon, up to the
- * longest pause.
+ * Milliseconds before the next attempt after a failure. The pause doubles after each further failure, up to the longest
+ * pause. It is back at the first value after a term without a failure, or after a term longer than the longest pause.
  */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;

@@ -150,8 +150,8 @@ export class Refusals {
       .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
       .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
     const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
-    // Name the holder whose end makes room. If permits are held and the caller asks for a permit, this is the holder
-    // that ends first, otherwise the holder that ends last.
+    // Name the holder whose release makes room. If permits are held and the caller asks for a permit, this is the holder
+    // whose lock expires first, otherwise the holder whose lock expires last.
     const [holder, ...others] = isFull ? known : known.slice(-1);
     const refused = { granted: false, holder: holder as KeyHolder } as const;
     if (!isFull) return refused;

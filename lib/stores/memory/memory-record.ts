@@ -66,7 +66,7 @@ export class MemoryRecord {
     return elapsedSince(this.#releasedAt) > LINGER_MS;
   }
 
-  /** Milliseconds until the end of the last holder. */
+  /** Milliseconds until the last hold expires. */
   get remaining(): number {
     const last = this.#live().at(-1);
     return last ? remainingOf(last) : 0;
