@@ -22,8 +22,8 @@ export interface HolderRow {
 export interface WaiterRow {
   readonly owner: string;
   /**
-   * Start of the wait. A call of this process has a time of this process's clock; other waiters have a time of the
-   * store's clock, if it has one.
+   * Start of the wait: for a call of this process, by the clock of this process; for another waiter, by the clock of the
+   * store, if the store has one.
    */
   readonly since: number;
   readonly mode: LockMode;

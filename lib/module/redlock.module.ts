@@ -82,7 +82,7 @@ export class RedlockModule
   }
 
   /**
-   * @throws Error when another module has the same name, because the locks of the two would not exclude each other
+   * @throws Error when another module has the same name, because the locks of the two might not exclude each other
    * @throws Error when the ticks of two classes with `oncePerTick` cannot be told apart, or when two methods have
    * `@Leader` with the same name
    * @throws RedlockError when no `@Leader` has the name of an `@OnlyLeader`
@@ -119,7 +119,7 @@ export class RedlockModule
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
-      `RedlockModule is configured twice ${named}, and the locks of one configuration would not exclude the locks of the ` +
+      `RedlockModule is configured twice ${named}, and the locks of one configuration might not exclude the locks of the ` +
         'other. Call forRoot once, in the root module: RedlockModule is global. Or give one of the two another `name`.',
     );
   }

@@ -28,7 +28,7 @@ export interface StoreUnderTest {
 
   /**
    * The shortest ttl that the store can keep, in milliseconds. Tests that wait for the end of a lock use this ttl. It
-   * must be long enough for another request on a busy machine.
+   * must be so long that even a busy machine can make another request before the end.
    * @defaultValue 400
    */
   readonly shortestTtl?: number;

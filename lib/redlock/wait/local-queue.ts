@@ -51,9 +51,9 @@ export class LocalQueue {
   /** `true` if it is the turn of this process, as far as this process knows. */
   #turn = false;
   /**
-   * The time at which the first waiter must ask, by the monotonic clock. The last message with a delay has set this
-   * time. The time stays valid when another waiter becomes the first, and after earlier requests, because the node
-   * still expects a request at this time.
+   * The time at which the first waiter must ask, by the monotonic clock: the last message with a delay has set it. It
+   * stays valid when another waiter becomes the first or asks earlier, because the node still expects a request at this
+   * time.
    */
   #askAt = Infinity;
   /**

@@ -169,8 +169,8 @@ export class Campaign {
         if (!failed) continue;
       } catch (error) {
         if (signal.aborted || this.runtime.isClosed) return;
-        // A lock that is held by another leader is no failure. Only a testing module that does not wait rejects with
-        // this error.
+        // A lock that is held by another leader is no failure. A campaign waits without a limit, so only a testing
+        // module that does not wait rejects with this error.
         if (error instanceof LockHeldError) failed = false;
         else
           this.#log(

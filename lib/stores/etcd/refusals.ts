@@ -97,8 +97,8 @@ export class Refusals {
 
   /**
    * Refuses a tick if this tick or a later tick of the schedule has run. A tick without a planned time is refused while
-   * the record of the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for
-   * too long. So the clocks of the processes decide whether the record has expired.
+   * the record of the previous tick exists. The clocks of the processes decide whether a record has expired, because
+   * etcd counts in whole seconds, and so may keep the record too long.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);
