@@ -111,7 +111,7 @@ export class JoinedLock implements RunnableLock, Joined {
 
   release(): Promise<void> {
     // A call that joined this lock still uses it, and calls `release` again at its end. A handle that joined this lock
-    // may never be released. So make this lock a handle as well: the end of the outer call then releases both.
+    // might never be released. So make this lock a handle as well: the end of the outer call then releases both.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

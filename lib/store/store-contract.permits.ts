@@ -81,7 +81,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.ok(holder.remaining > TTL / 2);
   });
 
-  test('frees the old slot of a lease that requests only a certain other slot, even if the request is refused', async () => {
+  test('frees the old slot of a lease that now accepts only another slot, even if the request is refused', async () => {
     const ask = open();
     const key = freshKey();
     const [mover, other] = [permits(3, key), permits(3, key)];

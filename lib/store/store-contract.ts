@@ -136,7 +136,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(key), []);
   });
 
-  test('undoes an acquisition that is still under way when it is released (S6)', async () => {
+  test('undoes an acquisition that is still under way when its lease is released (S6)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -204,7 +204,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([told.get(0), told.get(1), told.get(2)], [true, false, true]);
   });
 
-  test('does not free a key for a lease that no longer holds it, however often the release is repeated (S7)', async () => {
+  test('ignores the release of a lease that does not hold the key, however often the release is repeated (S7)', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);

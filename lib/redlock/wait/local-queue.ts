@@ -13,7 +13,7 @@ const FAILED_FOR_MS = 1_000;
 
 /**
  * Milliseconds between two calls of `holdBack`, which sets a mark in a store: the store then refuses later callers
- * (S22). A store keeps only one mark, so a waiter tries again while the store has the mark of an earlier waiter.
+ * (S22). A store may keep only the mark of the earliest waiter. A later waiter then tries again.
  */
 const MARK_AGAIN_MS = 50;
 

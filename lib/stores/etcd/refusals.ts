@@ -98,7 +98,7 @@ export class Refusals {
   /**
    * Refuses a tick if this tick or a later tick of the schedule has run. A tick without a planned time is refused while
    * the record of the previous tick exists. The clocks of the processes decide whether a record has expired, because
-   * etcd counts in whole seconds, and so may keep the record too long.
+   * etcd counts in whole seconds, and so might keep the record too long.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);

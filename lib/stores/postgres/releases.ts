@@ -18,8 +18,8 @@ const MARGIN_MS = 500;
  *
  * A release of the second kind is sufficient only after the deadline of the acquisition (S6). Before that, the server
  * may still store the lease, because it continues with the statement when the connection is lost. The statement locks
- * the rows before it checks the deadline: later either the release finds the stored lease, or the statement stores
- * nothing.
+ * the rows before it checks the deadline. So after the deadline, either the release finds the stored lease, or the
+ * statement stores nothing.
  */
 export class Releases {
   /**
