@@ -5,7 +5,7 @@ export const BOARD_HEADER = 'x-redlock-board';
 
 /**
  * Returns the reason why a request for data does not come from the board's own page; `undefined` when it may come from
- * there. A browser sends `Sec-Fetch-Site` to servers with https and on loopback. It sends `Origin` with each POST, and
+ * there. A browser sends `Sec-Fetch-Site` to servers with https or on loopback. It sends `Origin` with each POST, and
  * with each request to another site whose answer a script can read. So a request with neither header does not show data
  * to another site, and changes nothing.
  *

@@ -73,7 +73,7 @@ export interface AttemptResult {
 
 /**
  * Largest number of further rounds of an attempt that the queue node has granted. Each round asks again the nodes that
- * refused, because they may soon be free: such a node may store a lock that is being released, or the lease of another
+ * refused, because they may soon be free. Such a node may store a lock that is being released, or the lease of another
  * attempt that the queue node refused, and that will therefore give up.
  */
 const MOST_ROUNDS = 4;
