@@ -12,7 +12,7 @@ const MOST_OF_KEY = 200;
 /** Largest number of entries of all keys; a few megabytes. */
 const MOST = 20_000;
 
-/** Approximate number of entries that remain after there were more than {@link MOST}. */
+/** When there are more than {@link MOST} entries, the oldest are dropped until about this number is left. */
 const LEAST = 16_000;
 
 /** The latest events of locks. Their age and their number are limited. */
@@ -40,9 +40,9 @@ export class History {
   }
 
   /**
-   * Drops the keys whose latest entry is oldest, many at a time. To find the first key of a Map, V8 skips all entries
-   * that were deleted before it. When one key was dropped for each new one, an addition to 20,000 keys took ten times
-   * as long (58 us instead of 6 us on Node 20).
+   * Drops the keys whose latest entry is oldest. Drops many at a time, because each drop makes the next search slower:
+   * to find the first key of a Map, V8 skips all deleted entries before it. With one drop for each new key, an addition
+   * to 20,000 keys took ten times as long (58 us instead of 6 us on Node 20).
    */
   #forget(): void {
     for (const [oldest, { length }] of this.#entries) {

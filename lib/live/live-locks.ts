@@ -25,13 +25,13 @@ import { waitersOf } from './waiters.js';
 /** Milliseconds from one look at the store to the next look, while somebody watches the board. */
 const INTERVAL_MS = 400;
 
-/** The least pause after a look, as a multiple of the look's duration: looks take at most a quarter of the time. */
+/** The least pause after a look, as a multiple of the look's duration, so that looks take at most 1/4 of the time. */
 const PAUSE_SHARE = 3;
 
 /** Milliseconds from one check of the nodes to the next. */
 const CHECK_INTERVAL_MS = 2_000;
 
-/** Largest number of entries in the timeline of a prefix. */
+/** Largest number of entries in the timeline of all keys with one prefix. */
 const MOST_OF_PREFIX = 2_000;
 
 /** The source of the locks: a `LockService`, or the stores that the command `npx nestjs-redlock board` has opened. */
@@ -41,7 +41,7 @@ export interface LockSource {
   forceRelease(key: string, options: { readonly id: string; readonly actor?: string }): Promise<boolean>;
   /** The waiters of all processes in the queues of these keys. */
   waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>>;
-  /** The names of leaders for which this process campaigns (`@Leader`). */
+  /** The names for which this process campaigns as leader (`@Leader`). */
   campaigns(): readonly CampaignRow[];
   /** The ids of the locks that this process holds. */
   heldIds(): ReadonlySet<string>;
@@ -62,7 +62,7 @@ export class LiveLocks {
   readonly #viewers = new Set<Viewer>();
   /** Viewers that wait for the first look. */
   readonly #newcomers = new Set<Viewer>();
-  /** Entries of the history for which no event of this process will report the end, by id and key of the holder. */
+  /** Entries of the history whose end no event of this process will report, by the id of the holder and the key. */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
@@ -109,7 +109,7 @@ export class LiveLocks {
     };
   }
 
-  /** Returns all that is known of a lock; `undefined` when its number is not known any more. */
+  /** Returns all that is known of lock number `n`; `undefined` when the number is not known any more. */
   details(epoch: string, n: number): LockDetails | undefined {
     const key = this.#keyOf(epoch, n);
     if (key === undefined) return undefined;
@@ -129,10 +129,10 @@ export class LiveLocks {
   }
 
   /**
-   * Ends the holders of a lock that have one of these ids: the holders that the user confirmed, and none that acquired
-   * the lock after that.
+   * Releases the lock for the holders with these ids, which the user has confirmed. A holder that acquired the lock
+   * after that keeps it.
    *
-   * @returns the number of holders that were ended; `undefined` when the number of the lock is not known any more
+   * @returns the number of holders that lost the lock; `undefined` when the number `n` is not known any more
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    */
   async release({ epoch, n, ids }: ReleaseRequest, actor: string | undefined): Promise<number | undefined> {
@@ -215,8 +215,8 @@ export class LiveLocks {
   }
 
   /**
-   * Notes the holders that the events do not report: the holders in other processes, and the holders in this process
-   * that acquired before the recording began.
+   * Adds the holders to the history that no event reports: the holders in other processes, and the holders in this
+   * process that got their lock before the recording began.
    */
   #note({ begun, ended }: TableChange, held: ReadonlySet<string>, now: number): void {
     for (const { key, holder } of this.#isAnew ? this.#table.holders : begun) {

@@ -4,7 +4,7 @@ import type { HolderRow, LockRow, Renewal, WaiterRow } from './messages.js';
 /** Largest number of characters of a key or an owner. Longer texts are cut, except in the details of a lock. */
 const MOST_CHARACTERS = 200;
 
-/** Largest number of holders, and of waiters, that are sent for one lock. For more, only their number is sent. */
+/** Largest number of holders, and of waiters, that are sent for one lock. Of the others, only the number is sent. */
 const MOST_HOLDERS = 20;
 
 /** Largest number of locks that are sent. */
@@ -17,8 +17,8 @@ export const MOST_ROWS = 20_000;
 const MOST_NUMBERS = 5 * MOST_ROWS;
 
 /**
- * Milliseconds by which two looks may differ about the same end, because each look takes some time. An extension moves
- * the end by more.
+ * Milliseconds by which two looks at the store may disagree about the end of the same hold, because each look takes
+ * some time. A larger difference is an extension.
  */
 const TOLERANCE_MS = 250;
 
@@ -27,7 +27,7 @@ interface Holding {
   renewals: number;
 }
 
-/** A lock at the last look. */
+/** A lock as the last look at the store found it. */
 interface Entry {
   readonly info: LockInfo;
   readonly row: LockRow;
@@ -71,7 +71,7 @@ export class LockTable {
   #last = 0;
   #hasMore = false;
 
-  /** `true` if the last look found more locks than are sent. */
+  /** `true` if the last look at the store found more locks than are sent. */
   get hasMore(): boolean {
     return this.#hasMore;
   }

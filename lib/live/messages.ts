@@ -1,7 +1,7 @@
 import type { LockMode } from '../core/lock-mode.js';
 
-// Messages between the server of the board and its page. Times are milliseconds since 1970 by the clock of the server,
-// except `since` of a holder, which is by the clock of that holder.
+// Messages between the server of the board and its page. Times are milliseconds since 1970 by the clock of the server.
+// `since` of a holder is by the clock of that holder; for `since` of a waiter see {@link WaiterRow}.
 
 /** A holder of a lock. */
 export interface HolderRow {
@@ -22,8 +22,8 @@ export interface HolderRow {
 export interface WaiterRow {
   readonly owner: string;
   /**
-   * Start of the wait. A call of this process has a time of this process's clock; other waiters have a time of the
-   * store's clock, if it has one.
+   * Start of the wait: for a call of this process, by the clock of this process; for another waiter, by the clock of the
+   * store, if the store has one.
    */
   readonly since: number;
   readonly mode: LockMode;
@@ -42,7 +42,7 @@ export interface LockRow {
   /** `null` when no quorum of nodes has the lock: an attempt failed, or a release did not reach all nodes. */
   readonly mode: LockMode | null;
   readonly permits?: number;
-  /** Sorted by the time at which they end, the earliest first. */
+  /** Sorted by the time at which their locks end, the earliest first. */
   readonly holders: readonly HolderRow[];
   /** The number of further holders, which are not in `holders`. */
   readonly more?: number;
@@ -53,7 +53,7 @@ export interface LockRow {
   readonly nodes: readonly [have: number, of: number];
 }
 
-/** An extension: the number of the lock, the index of the holder, its end, and its extensions so far. */
+/** An extension of one holder: the number of the lock, the index of the holder, its new end, its extensions so far. */
 export type Renewal = readonly [n: number, holder: number, ends: number | null, renewals: number];
 
 export interface NodeRow {
@@ -82,7 +82,7 @@ export interface TickRow {
   readonly lastSkip?: { readonly tick: number; readonly at: number; readonly by?: string };
 }
 
-/** The name of a leader for which this process campaigns (`@Leader`). */
+/** A name for which this process campaigns as leader (`@Leader`). */
 export interface CampaignRow {
   readonly name: string;
   readonly isLeader: boolean;
@@ -204,10 +204,10 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
-/** Largest number of holders that one request may end. The server asks the store for each holder. */
+/** Largest number of holders in one {@link ReleaseRequest}: the server sends the store a request for each holder. */
 export const MOST_RELEASED = 500;
 
-/** The request of the page to end holders of a lock: the holders that the user confirmed. */
+/** The request of the page to release a lock by force, for the holders that the user confirmed. */
 export interface ReleaseRequest {
   readonly epoch: string;
   readonly n: number;
@@ -216,6 +216,6 @@ export interface ReleaseRequest {
 }
 
 export interface ReleaseReply {
-  /** The number of holders that were ended. */
+  /** The number of holders that lost the lock. */
   readonly released: number;
 }

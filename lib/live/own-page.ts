@@ -5,8 +5,9 @@ export const BOARD_HEADER = 'x-redlock-board';
 
 /**
  * Returns the reason why a request for data does not come from the board's own page; `undefined` when it may come from
- * there. Browsers send the origin of a request in `Sec-Fetch-Site`, to servers with https and on loopback, and in
- * `Origin`. A client that sends neither is no browser, and has no cookies of a user.
+ * there. A browser sends `Sec-Fetch-Site` to servers with https or on loopback. It sends `Origin` with each POST, and
+ * with each request to another site whose answer a script can read. So a request with neither header does not show data
+ * to another site, and changes nothing.
  *
  * @see https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
  */

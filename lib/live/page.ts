@@ -1,4 +1,4 @@
-/** The browser may load files only from this server, and runs no script that is written in the page itself. */
+/** The browser may load files only from this server, and runs no inline script. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

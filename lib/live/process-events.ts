@@ -16,7 +16,7 @@ import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 /** Shortest wait that the board shows, in milliseconds. A shorter time may be only the round trip of an acquisition. */
 const SHORTEST_WAIT_MS = 20;
 
-/** Milliseconds for which events are still recorded after nobody watches any more: the length of a timeline. */
+/** Milliseconds for which events are still recorded after the last viewer has left. A timeline shows as long a time. */
 const RECORDED_FOR_MS = 10 * 60_000;
 
 /** Largest number of methods with `oncePerTick` that are recorded; a usual application has a few. */
@@ -103,7 +103,7 @@ export class ProcessEvents {
     for (const [channel, handler] of this.#always) unsubscribe(channel, handler);
   }
 
-  /** `true` if an event has reported that this process holds the lease. */
+  /** `true` if an event has reported that this process holds the lock with this id. */
   holds(id: string): boolean {
     return this.#held.has(id);
   }

@@ -63,9 +63,9 @@ export function isFactory(node: unknown): node is StoreFactory {
 }
 
 /**
- * `true` for an object with a method of a store. One method is enough: the next check then names the missing methods,
- * and the store is not taken for options of a client. A client is excluded, because a Sentinel client of node-redis
- * also has an `acquire`.
+ * `true` for an object with at least one method of a store. An incomplete store also counts, so that the next check
+ * names its missing methods instead of taking it for options of a client. A client does not count, although a Sentinel
+ * client of node-redis has an `acquire`.
  */
 export function isStore(node: unknown): node is Store {
   return (

@@ -21,7 +21,7 @@ export class NodeLog {
     this.#awaySince.set(node, now());
   }
 
-  /** Records a lost connection, or another failed attempt to connect. */
+  /** Logs a lost connection. Does nothing when an attempt to connect again fails. */
   lost(node: string): void {
     if (!this.#connected.delete(node) || this.isClosing()) return;
     this.#awaySince.set(node, now());

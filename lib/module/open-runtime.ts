@@ -28,12 +28,11 @@ import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
 const CONNECT_LIMIT_MS = 5_000;
 
 /**
- * Interval in milliseconds at which start-up asks again when a node does not report when its votes will count
- * (`waitForQuorum`).
+ * Longest pause in milliseconds before start-up asks the nodes again whether they vote (`waitForQuorum`).
  */
 const VOTES_AGAIN_MS = 500;
 
-/** Additional wait for the other nodes when a quorum is connected, in milliseconds. */
+/** Further wait of start-up for the other nodes after a quorum is connected, in milliseconds. */
 const STRAGGLER_LIMIT_MS = 200;
 
 /** Arguments of {@link makeRuntime} besides the options of the module. */
@@ -52,8 +51,8 @@ export interface Parts {
 }
 
 /**
- * Checks the options of a module, and creates its runtime. {@link LockRuntime.open} connects the nodes later, so that a
- * start that fails earlier leaves no connection open.
+ * Checks the options of a module, and creates its runtime without a connection: if another step of start-up fails, no
+ * connection stays open. {@link LockRuntime.open} connects the nodes.
  *
  * @throws TypeError or RangeError naming the wrong option
  */
@@ -140,8 +139,8 @@ function once(say: (message: string) => void): (message: string) => void {
 }
 
 /**
- * Two nodes need no guard: a quorum is both nodes, and the node that kept its data refuses. A single node has no other
- * node that could vote in its place.
+ * `true` if a restarted node must wait before it votes. With two nodes a quorum is both nodes: when one restarts without
+ * its data, the other still refuses. With a single node the guard would stop all locks, because no other node votes.
  */
 function isGuardedByDefault(options: RedlockModuleOptions): boolean {
   return countNodes(options) >= 3;

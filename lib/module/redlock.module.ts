@@ -82,10 +82,10 @@ export class RedlockModule
   }
 
   /**
-   * @throws Error when another module has the same name, because the locks of the two would not exclude each other
+   * @throws Error when another module has the same name, because the locks of the two might not exclude each other
    * @throws Error when the ticks of two classes with `oncePerTick` cannot be told apart, or when two methods have
-   * `@Leader` with one name
-   * @throws RedlockError when `@OnlyLeader` has a name without a `@Leader`
+   * `@Leader` with the same name
+   * @throws RedlockError when no `@Leader` has the name of an `@OnlyLeader`
    * @throws TypeError when a method with `oncePerTick` has no schedule, or a method with `release: 'afterCommit'` has
    * no `afterTransaction`
    * @throws RangeError when the ttl of a method is longer than `restartGuard`
@@ -101,7 +101,7 @@ export class RedlockModule
     for (const module of this.modules.values()) {
       this.#refuseTwin(module.instance);
       for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
-        // For a provider that is not static, this object has only the methods.
+        // For a transient or request-scoped provider, this object has only the methods of the class.
         const instance: unknown = wrapper.instance;
         if (typeof instance !== 'object' || instance === null) continue;
         const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
@@ -119,7 +119,7 @@ export class RedlockModule
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
-      `RedlockModule is configured twice ${named}, and the locks of one configuration would not exclude the locks of the ` +
+      `RedlockModule is configured twice ${named}, and the locks of one configuration might not exclude the locks of the ` +
         'other. Call forRoot once, in the root module: RedlockModule is global. Or give one of the two another `name`.',
     );
   }

@@ -31,7 +31,7 @@ import {
  * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`,
  * `createCluster` or `createSentinel` of node-redis. Another store is the result of a factory, such as `postgres(...)`
  * of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd`, or your own object with the methods of a store.
- * The module closes such a store at shutdown.
+ * The module closes a store of either kind at shutdown.
  */
 export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 
@@ -74,8 +74,8 @@ export interface RedlockModuleOptions {
    *
    * A restarted node may also forget a key that `minHold` keeps after the release; a guard as long as `minHold`
    * prevents that.
-   * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more;
-   * `false` for 1 and 2 nodes. A call with a longer ttl makes the guard of recently started nodes longer
+   * @defaultValue `false` for 1 and 2 nodes. For 3 nodes or more: the largest ttl of all `@WithLock`, `defaults` and
+   * calls so far, but at least 10000. A call with a longer ttl makes the guard of recently started nodes longer
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and
    * fsync"
    */
@@ -136,7 +136,7 @@ export interface RedlockModuleOptions {
    * Calls back once when the transaction of the running call has ended, with a commit or a rollback. Locks with
    * `release: 'afterCommit'` need this function, and the function needs `inTransaction`. If the function throws, the
    * caller of the locked method gets the error, and the method does not run. If the function returns a Promise, the
-   * same happens with a TypeError.
+   * caller gets a TypeError, and the method does not run.
    */
   readonly afterTransaction?: (callback: () => void) => void;
 
@@ -151,7 +151,7 @@ export interface RedlockModuleOptions {
 const NAMES: readonly (keyof RedlockModuleOptions)[] = MODULE_OPTION_NAMES;
 
 /**
- * Options of `forRoot` and `forRootAsync` themselves. They decide on the providers of the module, so a factory would
+ * Options of `forRoot` and `forRootAsync` themselves. The providers of the module depend on them, so a factory would
  * return them too late.
  */
 const EXTRAS: readonly string[] = ['name', 'isGlobal'];

@@ -72,9 +72,9 @@ export interface AttemptResult {
 }
 
 /**
- * Largest number of further rounds of an attempt that the queue node has granted. Each round again asks the nodes that
- * refused. A node that refused may still store a lock that is being released, or the lease of another attempt, which
- * gives up because the queue node refused it.
+ * Largest number of further rounds of an attempt that the queue node has granted. Each round asks again the nodes that
+ * refused, because they may soon be free. Such a node may store a lock that is being released, or the lease of another
+ * attempt that the queue node refused, and that will therefore give up.
  */
 const MOST_ROUNDS = 4;
 
@@ -92,8 +92,8 @@ const MOST_BEGINNINGS = 4;
 const MOST_COMPLETIONS = 6;
 
 /**
- * Milliseconds for which the first waiter must not try after a failed attempt: the first value is for a split vote, the
- * second value is for nodes that reported other holders.
+ * Milliseconds for which the first waiter must not try after a failed attempt: after a split vote, and after an attempt
+ * in which nodes reported other holders.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
@@ -127,7 +127,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   readonly #tally: Tally;
   /** The moment of the first request (S2). */
   readonly sent: Instant = now();
-  /** The start of the ttl: the moment of the first request, or the last confirmation of a store if that was earlier. */
+  /** The start of the ttl: {@link sent}, or an earlier moment that a store reported (`validFrom`, as etcd does). */
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
@@ -198,8 +198,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * The time limit of a node when `left` milliseconds are left, in whole milliseconds, so that many requests share one
-   * limit.
+   * The time limit of a node when `left` milliseconds are left. It is in whole milliseconds, so that many requests have
+   * the same limit and share its timer.
    */
   #limit(left: number): number {
     this.#cutShort ||= left < this.#nodeLimit;
@@ -240,8 +240,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers recently asked for more permits. Some refusals contain only the slots of holders. A slot
-   * is always lower than the number of permits that its holder asked for.
+   * Records that other callers recently asked for the lock with a larger number of permits. A refusal may lack that
+   * number, but names slots of holders: a holder in slot `n` asked with at least `n` + 1 permits.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -266,8 +266,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * `true` while no caller has a quorum and the answer of the queue node is missing: it decides which caller asks
-   * again.
+   * `true` while no caller has a quorum and the answer of the queue node is missing: the queue node decides which caller
+   * asks again.
    */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
@@ -484,7 +484,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const pause = this.#isHeld ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());
-    // Send the release now and not at the end of the turn: the caller may close its client next (S6).
+    // Send the release now and not at the end of the event loop's turn: the caller may close its client next (S6).
     context.nodes.flush();
   }
 

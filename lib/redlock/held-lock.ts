@@ -92,9 +92,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    */
   private ownTtl: number | undefined;
   /**
-   * The end of the validity, on both clocks of this machine (S11). The values are whole milliseconds, and the
-   * wall-clock time counts from {@link LOADED_AT}: V8 stores small integers in the object itself. That saves 32 bytes
-   * of heap for each held lock (`npm run bench -- held`).
+   * The end of the validity, by the monotonic clock and by the wall clock (S11). The values are whole milliseconds, and
+   * the wall-clock time counts from {@link LOADED_AT}, because V8 stores small integers in the object itself. That
+   * saves 32 bytes of heap for each held lock (`npm run bench -- held`).
    */
   #endsAt = 0;
   #endsAtWall = 0;
@@ -171,7 +171,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.lease.permitsSeen;
   }
 
-  /** Milliseconds for which the nodes keep the lock after each request. */
+  /** Milliseconds for which the nodes keep the lock after its acquisition and after each extension. */
   get ttl(): number {
     return this.ownTtl ?? this.lease.ttl;
   }

@@ -12,9 +12,9 @@ type Attempt = AcquireRequest & Asker<AcquireReply>;
 type Extension = Asker<boolean> & { readonly lease: Lease; readonly ttl: number };
 
 /**
- * Collects the requests to one node in one turn of the event loop, and sends them when the turn ends. With many locks
- * at a time, most of the cost is to make, send and read one command for each lock. The delay costs nothing, because
- * Node reads no socket before the turn ends.
+ * Collects the requests to one node in one turn of the event loop, and sends them together when the turn ends. With many
+ * locks at a time, a command for each lock would be most of the cost. The delay costs nothing, because Node reads no
+ * socket before the turn ends.
  */
 export class Outbox {
   #releases: Release[] = [];

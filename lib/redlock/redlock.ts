@@ -131,7 +131,7 @@ export class Redlock {
     if (waits) return this.#wait(call, undefined);
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
-    // A lock of another kind can have several holders, so later calls for the same lock need not wait for this call.
+    // A lock that is not exclusive can have several holders, so later calls need not wait for this call.
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 
@@ -270,7 +270,7 @@ class Call implements AttemptCaller {
 }
 
 function queueName(keys: readonly string[], kind: LockKind): string {
-  // The names for other kinds of lock begin with `}`, which a key cannot begin with.
+  // The names for shared locks and permits begin with `}`, which a key cannot begin with.
   if (keys.length === 1 && kind.mode === 'exclusive') return keys[0] ?? '';
   const asked = `}${kind.mode === 'permits' ? kind.permits : kind.mode}`;
   // The character after the kind distinguishes one key from a list of keys.

@@ -3,7 +3,7 @@ import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 
 /**
  * Computes the time for which the votes of a restarted node do not count (S12, the "delayed restart" of the Redis
- * documentation). The time is longer than the ttl of any lock that the node may have forgotten, so this lock has ended
+ * documentation). The time is at least the ttl of any lock that the node may have forgotten, so each such lock has ended
  * when the node votes again.
  *
  * The time for which `minHold` keeps keys after a release is not included. Nobody holds the lock during that time, so a

@@ -149,8 +149,8 @@ export class Tally {
   }
 
   /**
-   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves this record, so one
-   * node is enough.
+   * The process that has already run the tick, if a node remembers the tick. One node is enough, because nodes record
+   * only ticks whose lock was acquired.
    */
   get ran(): Holder | undefined {
     for (const each of this.#against ?? [])
@@ -241,7 +241,7 @@ export class Tally {
     return (this.#against ?? []).flatMap((each) => (each && !(each instanceof Error) ? [each.holder] : []));
   }
 
-  /** The holders that the nodes named, without a waiter for which the lock is reserved. */
+  /** The holders that the nodes named. A waiter for which a node reserves the lock is not a holder. */
   #named(): LockHolder[] {
     const named = new Map<string, LockHolder>();
     const against = (this.#against ?? []).filter((each) => each && !(each instanceof Error));

@@ -71,8 +71,8 @@ export class TimeLimits {
   }
 
   #setTimer(line: Line, limit: number, delay: number): void {
-    // The callback of an old timer may run only now, although the line meanwhile became empty and then got a new timer.
-    // So clear the new timer.
+    // The callback of an old timer may come here late, when the line has become empty and then got a new timer. So clear
+    // the new timer.
     clearTimeout(line.timer);
     // When the event loop was blocked, answers may have arrived that Node has not read yet. `setImmediate` lets Node
     // read these answers first.

@@ -40,7 +40,7 @@ export interface Renewable {
   waits(batch: Batch, within: number): void;
 }
 
-/** Locks with the same ttl that are due together. Either all of them are renewed, or none. */
+/** Locks with the same ttl that are due together: all for a renewal (`renews`), or all for the end of their validity. */
 export interface Batch {
   readonly ttl: number;
   readonly renews: boolean;

@@ -47,7 +47,7 @@ export interface LockDeclaration
 export type DeclaredUse = Pick<LockOptions, 'retry' | 'reentrant' | 'onLost'> &
   Pick<LockPolicy, 'onBusy' | 'oncePerTick'>;
 
-/** A declared lock or a decorator that uses a key, for the comparison of policies. */
+/** A user of a key, for the comparison of policies: a declared lock with the key, or a decorator with the key itself. */
 interface Claim {
   /** A name for messages. */
   readonly who: string;

@@ -110,8 +110,8 @@ export class JoinedLock implements RunnableLock, Joined {
   }
 
   release(): Promise<void> {
-    // A nested call that joined this lock calls `release` again when it ends. A nested handle must not keep the lock,
-    // because its caller might never release it: so this lock then counts as a handle, too.
+    // A call that joined this lock still uses it, and calls `release` again at its end. A handle that joined this lock
+    // might never be released. So make this lock a handle as well: the end of the outer call then releases both.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

@@ -27,8 +27,8 @@ export class LockRuntime {
   readonly #closing = new AbortController();
   readonly #options: ResolvedOptions;
   /**
-   * The options of the last call that was made under no lock, without signal and tick: the next call usually has the
-   * same options.
+   * The options of the last call that had no signal and no tick, and was not made under a lock: the next call usually
+   * has the same options.
    */
   #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireOptions } | undefined;
   #drained: (() => void) | undefined;
@@ -253,8 +253,8 @@ export class LockRuntime {
   }
 
   /**
-   * `true` if the running call itself holds a lock that excludes it from the key, or a lock that earlier waiters wait
-   * for.
+   * `true` if the running call waits for itself: it holds a lock that excludes it from the key, or that waiters in front
+   * of it wait for.
    */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
     const own = this.#ownLock(key);
@@ -371,9 +371,9 @@ export class LockRuntime {
   /**
    * Ends all locks and closes the nodes.
    *
-   * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. A lock
-   * from `acquire` is released after its signal has aborted: the runtime cannot know whether code still runs under this
-   * lock.
+   * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. For a
+   * lock from `acquire`, the runtime cannot know whether code still runs. The signal of such a lock aborts, and then the
+   * lock is released.
    *
    * @returns the keys of the locks whose methods were still running
    */

@@ -119,7 +119,7 @@ export class LockScope {
 
 const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
 
-/** A run that has its lock, or the values that replace the values of the method when others hold the lock. */
+/** A run that has its lock; or the values that the caller gets in place of the method's, when others hold the lock. */
 export type Begun =
   { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
 

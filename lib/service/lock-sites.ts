@@ -30,8 +30,8 @@ export type LockedThing =
     }
   | { readonly kind: 'leader' };
 
-// The sites are stored on the prototype and not on the method: another decorator may replace the method, and its
-// metadata would be lost.
+// The sites are stored on the prototype and not on the method: another decorator may replace the method, and the
+// metadata of the replaced method would be lost.
 
 /** Records a decorator that makes a method of the class run under a lock. */
 export function addLockSite(prototype: object, site: LockSite): void {

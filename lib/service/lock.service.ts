@@ -77,7 +77,7 @@ const DECLARED_OPTION_NAMES = {
   tryAcquire: ['reentrant', 'signal'],
 };
 
-/** The options that only a declaration can have here. */
+/** The options that a call with a declared lock cannot set, because only the declaration can have them. */
 const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
 
 /** Advice about options that belong to another method or decorator. */
@@ -367,7 +367,7 @@ export class LockService {
     return new Leadership(name, this.campaigns);
   }
 
-  /** The {@link leader} of each name that a method of this application gives to `@Leader`. */
+  /** One object as from {@link leader} for each name that a method of this application gives to `@Leader`. */
   leaders(): Leadership[] {
     return this.campaigns.names.map((name) => this.leader(name));
   }

@@ -59,7 +59,7 @@ export async function until(condition: () => Promise<boolean> | boolean): Promis
 
 /** Shortest time in milliseconds that a waiter has for its turn. */
 export const IN_TURN = 100;
-/** Shortest life of a mark in milliseconds. */
+/** Shortest time in milliseconds for which a call of `holdBack` has an effect. */
 export const MARKED = 1_000;
 
 /**
@@ -166,7 +166,7 @@ export class StoreAsker {
     await until(async () => !(await this.holders(key)).includes(lease.id));
   }
 
-  /** Makes a waiter for the keys, which gets messages and came noticeably later than all earlier waiters. */
+  /** Makes a waiter for the keys. It gets messages, and it came noticeably later than all earlier waiters. */
   async waiter(mode: LockMode, ...locked: string[]): Promise<Waiter> {
     await sleep(APART);
     const number = ++waiters;

@@ -42,7 +42,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     });
   }
 
-  test('grants the next free slot from the requested slot on, then from slot 0, and the lowest slot without a request', async () => {
+  test('grants the first free slot from the requested slot on, then from slot 0; without a requested slot, the lowest', async () => {
     const ask = open();
     const key = freshKey();
     const slots: unknown[] = [];
@@ -81,7 +81,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.ok(holder.remaining > TTL / 2);
   });
 
-  test('frees the old slot of a lease that requests exactly another slot, even if the request is refused', async () => {
+  test('frees the old slot of a lease that now accepts only another slot, even if the request is refused', async () => {
     const ask = open();
     const key = freshKey();
     const [mover, other] = [permits(3, key), permits(3, key)];
@@ -96,7 +96,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(mover, exactly(2))).slots, [2]);
   });
 
-  test('extends a lease only in its known slot, and frees another slot', async () => {
+  test('extends a lease only in the slot that the request names, and frees any other slot of the lease', async () => {
     const ask = open();
     const key = freshKey();
     const lease = permits(3, key);
@@ -156,7 +156,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(2, key));
   });
 
-  test('names the holders that end first when all permits are taken', async () => {
+  test('names the holders whose permits expire first when all permits are taken', async () => {
     const ask = open();
     const key = freshKey();
     const holders = Array.from({ length: 12 }, (_, index) => permits(12, key, TTL * (12 - index)));
@@ -174,7 +174,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     for (const other of named) assert.deepEqual([other.mode, typeof other.slot], ['permits', 'number']);
   });
 
-  test('applies the larger number when processes request different numbers', async () => {
+  test('applies the larger number of permits when processes ask with different numbers', async () => {
     const ask = open();
     const key = freshKey();
     const old = [1, 2].map(() => permits(2, key));
@@ -191,7 +191,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
-  test('tells a refused caller the largest number that others request, whatever their slots', async () => {
+  test('tells a refused caller the largest number of permits that a holder asked for, whatever the slots', async () => {
     const ask = open();
     const key = freshKey();
     const seen = async (count: number): Promise<number | undefined> =>

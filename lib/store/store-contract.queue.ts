@@ -109,7 +109,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // This caller has waited longer, but for another key. So it comes before the waiters of this key.
+        // `early` came first, but was not refused and so is not in the queue. It still comes before the waiters there.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);
@@ -182,7 +182,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test('tells adjacent waiting readers together, but no reader behind a writer', async () => {
+    test('tells all waiting readers in front of a waiting writer at once, but no reader behind the writer', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -205,7 +205,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       for (const waiter of [...together, writer, behind]) await waiter.leave();
     });
 
-    test('lets waiting readers join the readers when the writer in front of them gives up', async () => {
+    test('lets a waiting reader join the present readers when the writer in front of it gives up', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -220,11 +220,14 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Defines the tests of marks. A mark keeps the order also on a node that does not keep the queue of the key. */
+  /**
+   * Defines the tests of `holdBack`, which sets a mark: the store then refuses later callers in favour of the waiter,
+   * even if another node keeps the queue of the key.
+   */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 
-    test(`keeps later callers in the mode '${mode}' out with a mark of a waiter in the mode '${waiting}' (S22)`, async () => {
+    test(`refuses later callers in the mode '${mode}' after holdBack for a waiter in the mode '${waiting}' (S22)`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -252,7 +255,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`sets the mark of a waiter in the mode '${waiting}' after an earlier mark has ended, if the waiter repeats its request`, async () => {
+    test(`lets a waiter in the mode '${waiting}' hold callers back when it repeats holdBack after letPass for an earlier waiter`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -275,7 +278,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (waiting !== 'exclusive') return;
 
-    test(`keeps out callers in the mode '${mode}' only by the mark of the first waiter`, async () => {
+    test(`refuses callers in the mode '${mode}' until letPass for the first waiter, even after letPass for a later waiter`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -301,7 +304,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`ends the mark of a dead waiter after a few seconds, and grants callers in the mode '${mode}' again`, async () => {
+    test(`grants callers in the mode '${mode}' again a few seconds after holdBack for a waiter that has died`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -317,7 +320,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 
   function permits(): void {
-    test('tells as many waiters as permits that are freed at once', async () => {
+    test('tells as many waiters as there are permits that became free together', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();

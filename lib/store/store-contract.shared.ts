@@ -4,7 +4,7 @@ import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
 /** The contract of readers. */
 export function sharedContract({ test, open, modes, lapse }: Contract): void {
-  test('admits any number of readers, with one token for a phase if the store is one of several nodes', async () => {
+  test('admits any number of readers, and gives them all the same token if the store is one of several nodes', async () => {
     const ask = open();
     const key = freshKey();
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
@@ -23,7 +23,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
   });
 
-  test('gives a joining reader the raised token', async () => {
+  test('gives the largest raised token to a reader that joins the readers later', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const key = freshKey();

@@ -10,9 +10,9 @@ function leaseFor(tick: Tick, key: string, owner = 'me'): Lease {
   return new Lease([key], owner, TTL, tick);
 }
 
-/** The contract of ticks of schedules that have run (`oncePerTick`). */
+/** The contract of the ticks of schedules (`oncePerTick`): a tick that has run does not run again. */
 export function ticksContract({ test, open, lapse }: Contract): void {
-  test('refuses a tick that has run, and earlier ones, with the name of the process that ran it, even if the lock is free', async () => {
+  test('refuses a tick that has run and earlier ticks, even if the lock is free, and names the process that ran the tick', async () => {
     const ask = open();
     const key = freshKey();
     const runs = leaseFor(TEN, key, 'alice');
@@ -29,7 +29,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.release(free);
   });
 
-  test('grants later ticks, and ticks of other schedules and of other keys', async () => {
+  test('grants a later tick after a tick has run, and the same tick of another schedule or another key', async () => {
     const ask = open();
     const key = freshKey();
     const runs = leaseFor(NINE, key);
@@ -46,7 +46,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     }
   });
 
-  test('records a tick that has run even if another lease holds the key by then', async () => {
+  test('records a tick when its lease is released, even if that lease has expired and another lease holds the key', async () => {
     const ask = open();
     const key = freshKey();
     const runs = new Lease([key], 'me', lapse, NINE);
@@ -60,7 +60,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     assert.equal((await ask.refused(leaseFor(NINE, key))).ran, true);
   });
 
-  test('does not record a tick that was refused or abandoned', async () => {
+  test('does not record a tick whose lease was refused, or released before it counted as acquired', async () => {
     const ask = open();
     const key = freshKey();
     const givenUp = leaseFor(NINE, key);
@@ -71,7 +71,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.granted(leaseFor(NINE, key));
   });
 
-  test('forgets a tick when its time has passed, and ignores a late record of an earlier one', async () => {
+  test('forgets a tick when its time has passed, and keeps the last tick when an earlier tick is recorded again', async () => {
     const ask = open();
     const key = freshKey();
     const [early, late] = [leaseFor(NINE, key), leaseFor(TEN, key)];

@@ -28,7 +28,7 @@ export interface StoreUnderTest {
 
   /**
    * The shortest ttl that the store can keep, in milliseconds. Tests that wait for the end of a lock use this ttl. It
-   * must be long enough for another request on a busy machine.
+   * must be so long that even a busy machine can make another request before the end.
    * @defaultValue 400
    */
   readonly shortestTtl?: number;
@@ -136,7 +136,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(key), []);
   });
 
-  test('undoes an acquisition that is still under way (S6)', async () => {
+  test('undoes an acquisition that is still under way when its lease is released (S6)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -204,7 +204,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([told.get(0), told.get(1), told.get(2)], [true, false, true]);
   });
 
-  test('frees the keys of a lease and no others, however often it is asked (S7)', async () => {
+  test('ignores the release of a lease that does not hold the key, however often the release is repeated (S7)', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -220,7 +220,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(next), true);
   });
 
-  test('takes all of several keys or none', async () => {
+  test('locks all of several keys, or none of them', async () => {
     const ask = open();
     const [a, b, c] = [freshKey(), freshKey(), freshKey()];
     const holder = leaseOf(other, b);
@@ -313,7 +313,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([...found].toSorted(), keys);
   });
 
-  test('ends the named holders by force, and no others', async () => {
+  test('releases a key by force for the named holders, and for no others', async () => {
     const ask = open();
     const key = freshKey();
     const one = leaseOf(kind, key);
@@ -372,7 +372,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
-  test('refuses another mode until the last holder has ended', async () => {
+  test('refuses another mode until the last holder has released the key', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
@@ -391,7 +391,7 @@ function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses ${another} beside ${one} with the name of the holder, and grants ${another} after its release`, async () => {
+      test(`refuses the mode '${another}' while the key is held in the mode '${one}', names the holder, and grants it after the release`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

@@ -12,8 +12,8 @@ import { WakeableSleep } from './wakeable-sleep.js';
 const FAILED_FOR_MS = 1_000;
 
 /**
- * Milliseconds between two attempts to set the mark of `holdBack` (S22) in a store that has the mark of an earlier
- * waiter.
+ * Milliseconds between two calls of `holdBack`, which sets a mark in a store: the store then refuses later callers
+ * (S22). A store may keep only the mark of the earliest waiter. A later waiter then tries again.
  */
 const MARK_AGAIN_MS = 50;
 
@@ -51,9 +51,9 @@ export class LocalQueue {
   /** `true` if it is the turn of this process, as far as this process knows. */
   #turn = false;
   /**
-   * The time at which the first waiter must ask, by the monotonic clock. The last message with a delay has set this
-   * time. The time stays valid when another waiter becomes the first, and after earlier requests, because the node
-   * still expects a request at this time.
+   * The time at which the first waiter must ask, by the monotonic clock: the last message with a delay has set it. It
+   * stays valid when another waiter becomes the first or asks earlier, because the node still expects a request at this
+   * time.
    */
   #askAt = Infinity;
   /**
@@ -135,8 +135,8 @@ export class LocalQueue {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // The message that another permit is free came before the reply that granted the previous waiter its permit. It is
-    // this process's turn, so the first waiter asks at once.
+    // With permits, `#turn` here means that another permit is free: that message came before the reply that granted the
+    // previous waiter its permit. So the first waiter asks at once.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;

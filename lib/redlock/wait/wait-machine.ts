@@ -76,8 +76,8 @@ export type WaitStep =
 const LONGEST_SLEEP_MS = 5_000;
 
 /**
- * The longest sleep of a waiter in whose favour nodes refuse other callers, in milliseconds: half the life of the mark
- * that makes them do so (S22).
+ * The longest sleep of a waiter in whose favour nodes refuse other callers, in milliseconds: half the time after which
+ * the nodes stop that if the waiter does not ask again (S22).
  */
 const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 

@@ -24,8 +24,8 @@ export interface LeaderTask {
 }
 
 /**
- * Milliseconds before the next attempt after a failure; doubled after each further failure that follows soon, up to the
- * longest pause.
+ * Milliseconds before the next attempt after a failure. The pause doubles after each further failure, up to the longest
+ * pause. It is back at the first value after a term without a failure, or after a term longer than the longest pause.
  */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;
@@ -169,8 +169,8 @@ export class Campaign {
         if (!failed) continue;
       } catch (error) {
         if (signal.aborted || this.runtime.isClosed) return;
-        // A lock that is held by another leader is no failure. Only a testing module that does not wait rejects with
-        // this error.
+        // A lock that is held by another leader is no failure. A campaign waits without a limit, so only a testing
+        // module that does not wait rejects with this error.
         if (error instanceof LockHeldError) failed = false;
         else
           this.#log(
@@ -187,8 +187,8 @@ export class Campaign {
   }
 
   /**
-   * Leads for one term, unless the campaign has stopped or the lock has ended since. Always releases the lock
-   * afterwards.
+   * Leads for one term under `lock`, unless the campaign has stopped or the lock has ended since its acquisition. Always
+   * releases the lock afterwards.
    */
   async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
     // Registers the term as a running method, so that a shutdown waits for the term, for `shutdownTimeout` at most.

@@ -34,8 +34,8 @@ export interface AcquireContext extends RefusalContext {
 }
 
 /**
- * Stores each lease in one transaction. The transaction checks that etcd has no key of a holder, a waiter or a tick
- * that excludes the lease. Otherwise the transaction does not store the lease, and reads these keys.
+ * Stores each lease in one transaction. The transaction first checks whether etcd has a key of a holder, a waiter or a
+ * tick that excludes the lease. If there is one, the transaction reads these keys and stores nothing.
  */
 export class Acquisitions {
   readonly #refusals: Refusals;

@@ -25,7 +25,7 @@ export interface DirectoryContext {
   readonly bases: Bases;
 }
 
-/** Reads the holders of keys, and ends holders. */
+/** Reads the holders of keys, and ends their locks by force. */
 export class Directory {
   constructor(private readonly context: DirectoryContext) {}
 

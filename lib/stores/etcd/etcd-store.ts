@@ -46,8 +46,8 @@ const LEAVE_LIMIT_MS = 2_000;
  * A store in one etcd cluster. Its keys expire with etcd leases, and each acquisition is one transaction.
  *
  * Locks that are renewed until they are released share one etcd lease for each ttl: one keepalive renews all of them.
- * The store needs no marks (S22): the transaction that stores a lease checks the queue, and there is no other node with
- * another queue.
+ * The store needs no `holdBack` (S22): the transaction that stores a lease checks the queue, and there is no other node
+ * with another queue.
  */
 export class EtcdStore
   implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, QueueDirectory, StoreHealth

@@ -156,8 +156,8 @@ export class Gateway {
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
-        // Another error, such as a passed time limit, does not count as a failure of the member, which may still
-        // answer.
+        // An error that is not from the gateway, such as a passed time limit, does not count as a failure of the member:
+        // the member may still answer.
         if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
@@ -183,8 +183,8 @@ export class Gateway {
     ended: () => void,
   ): Promise<OpenStream> {
     const from = this.#current;
-    // The header `hasleader` makes a member without a leader end the stream; without the header it would only send
-    // nothing.
+    // With the header `hasleader`, a member that has no leader ends the stream. Without it, the member would keep the
+    // stream open and send nothing.
     const headers = { ...headersOf(await this.#login()), 'grpc-metadata-hasleader': 'true' };
     const request = this.#request(from, path, headers, this.#streamAgent);
     const stream: OpenStream = {

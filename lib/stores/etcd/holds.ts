@@ -11,7 +11,7 @@ export interface Hold {
    * answered.
    */
   doubtful: EtcdLease[];
-  /** The names of the lock's holder in etcd, in the order of the lock's keys. */
+  /** The name under which etcd stores the holder of each key, in the order of the lock's keys. */
   readonly names: readonly string[];
   /** The slot of each key; only with permits. */
   readonly slots: readonly number[] | undefined;

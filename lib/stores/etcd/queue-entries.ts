@@ -62,7 +62,7 @@ export class QueueEntries {
     this.#queued.get(waiterName(waiter))?.names.add(name);
   }
 
-  /** Records the only queue entry of the waiter. */
+  /** Records that the waiter now has only this queue entry. */
   setName(name: string, waiter: WaiterId): void {
     const queued = this.#queued.get(waiterName(waiter));
     if (queued) queued.names = new Set([name]);

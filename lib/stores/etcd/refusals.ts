@@ -97,8 +97,8 @@ export class Refusals {
 
   /**
    * Refuses a tick if this tick or a later tick of the schedule has run. A tick without a planned time is refused while
-   * the record of the tick before it exists. etcd keeps records for whole seconds, and so could keep this record for
-   * too long. So the clocks of the processes decide whether the record has expired.
+   * the record of the previous tick exists. The clocks of the processes decide whether a record has expired, because
+   * etcd counts in whole seconds, and so might keep the record too long.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);
@@ -150,8 +150,8 @@ export class Refusals {
       .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
       .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
     const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
-    // Name the holder whose end makes room. If permits are held and the caller asks for a permit, this is the holder
-    // that ends first, otherwise the holder that ends last.
+    // Name the holder whose release makes room. If permits are held and the caller asks for a permit, this is the holder
+    // whose lock expires first, otherwise the holder whose lock expires last.
     const [holder, ...others] = isFull ? known : known.slice(-1);
     const refused = { granted: false, holder: holder as KeyHolder } as const;
     if (!isFull) return refused;

@@ -41,8 +41,8 @@ interface Pending {
 }
 
 /**
- * Releases leases, and removes the remains of leases whose acquisition was not answered. The keys of these leases may
- * not expire, because other locks renew the shared etcd lease (S6, S16).
+ * Releases leases, and deletes the keys that an acquisition without an answer may have stored. Such keys might never
+ * expire by themselves, because other locks renew the shared etcd lease (S6, S16).
  */
 export class Releases {
   readonly #pending = new Map<Lease, Pending>();

@@ -58,7 +58,7 @@ export class SlotHints {
       hint.isLooking = false;
       if (isLowest) hint.next = slot + 1;
     } else if (slot !== asked && slot >= hint.next) {
-      // Another process has taken the slot. The search continues after that slot.
+      // Another process had taken the slot `asked`. The next request asks for the slot after the granted slot.
       hint.next = slot + 1;
     }
   }

@@ -14,8 +14,8 @@ interface Mark extends Life {
 }
 
 /**
- * Marks that are set for waiters whose mode differs from the mode in which a key is held. A mark excludes later callers
- * (S22).
+ * The marks of `holdBack`. A waiter sets a mark while the key is held in another mode than its own. The mark excludes
+ * later callers (S22).
  */
 export class MemoryMarks {
   readonly #marks = new Map<string, Mark>();
@@ -45,8 +45,8 @@ export class MemoryMarks {
     mode: LockMode,
     position: QueuePosition | undefined,
   ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
-    // A mark does not exclude exclusive locks. Between two exclusive locks the key is free for a moment, so the first
-    // waiter of the queue can get the key. Only holders that share a key can follow each other without such a moment.
+    // A mark does not exclude exclusive locks, because they cannot starve a waiter: between two of them the key is free
+    // for a moment, and the first waiter of the queue can get it. Holders that share a key leave no such moment.
     const mark = mode === 'exclusive' ? undefined : this.#standing(key);
     if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
     if (position && performance.now() - position.waited < mark.came) return undefined;

@@ -135,8 +135,8 @@ export class MemoryQueues {
   }
 
   /**
-   * Tells the first waiter when it may try. Also tells the second waiter, in case the first waiter does not react.
-   * Adjacent readers get a message together.
+   * Tells the first waiter when it may try. If it is a reader, tells all readers directly behind it the same. Otherwise
+   * tells the second waiter to try a little later, in case the first waiter does not react.
    */
   #wake(key: string, after: number): void {
     const [head, ...others] = this.#queues.get(key) ?? [];

@@ -66,7 +66,7 @@ export class MemoryRecord {
     return elapsedSince(this.#releasedAt) > LINGER_MS;
   }
 
-  /** Milliseconds until the end of the last holder. */
+  /** Milliseconds until the last hold expires. */
   get remaining(): number {
     const last = this.#live().at(-1);
     return last ? remainingOf(last) : 0;
@@ -176,7 +176,7 @@ export class MemoryRecord {
     return hold?.kept === true && remainingOf(hold) > 0;
   }
 
-  /** Ends a hold of any kind at once. Returns `true` if the hold had not expired yet. */
+  /** Ends a hold at once, even if `minHold` keeps it. Returns `true` if the hold had not expired yet. */
   end(id: string): boolean {
     const hold = this.#holds.get(id);
     if (!hold) return false;

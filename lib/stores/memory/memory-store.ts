@@ -137,7 +137,7 @@ export class MemoryStore
     return Promise.resolve();
   }
 
-  /** Ends the holders of the key that have one of these ids; returns the ids of the ended holders. */
+  /** Releases the key by force for the holders with these ids. Returns the ids for which the key was held. */
   protected endHolders(key: string, ids: readonly string[]): readonly string[] {
     const record = this.#find(key);
     const ended = ids.filter((id) => record?.end(id));

@@ -113,7 +113,7 @@ export class Connection {
     } catch (thrown) {
       const error = withAdvice(asError(thrown));
       this.#lose(client, error);
-      // End this client too: the connection may have been closed during the preparation.
+      // `#lose` does not end a client that is no longer the present one, such as after a loss during the preparation.
       client.end().catch(() => undefined);
       return error;
     }

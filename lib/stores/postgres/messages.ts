@@ -64,7 +64,7 @@ export class Messages {
       },
       ready: () => undefined,
       lost: () => {
-        // The next connection may lead to another server: test the server at once.
+        // The next connection may lead to another server: test it at once, without the rest of the pause.
         this.#endPause();
         this.#losses++;
         this.#setReady(false);

@@ -16,9 +16,10 @@ const MARGIN_MS = 500;
  * Keeps two kinds of releases that must be sent, or sent again: releases that failed, and releases of leases that may
  * still be stored, because their acquisition got no answer.
  *
- * A release of the second kind is sufficient only after the deadline of the acquisition (S6). When the connection is
- * lost, the server continues with the statement, and locks the rows before it checks the deadline. After the deadline,
- * either the release finds the stored lease, or the statement stores nothing.
+ * A release of the second kind is sufficient only after the deadline of the acquisition (S6). Before that, the server
+ * may still store the lease, because it continues with the statement when the connection is lost. The statement locks
+ * the rows before it checks the deadline. So after the deadline, either the release finds the stored lease, or the
+ * statement stores nothing.
  */
 export class Releases {
   /**

@@ -235,8 +235,8 @@ end`,
 };
 
 /**
- * Finds the holders that exclude a lease. Exclusive lock: its holder. Shared lock: the last reader to end. Permits: up
- * to ten holders whose end makes room, in the order of their ends.
+ * Finds the holders that exclude a lease. Exclusive lock: its holder. Shared lock: the reader whose lock expires last.
+ * Permits: up to ten holders whose release makes room, first the holder whose lock expires first.
  *
  * n     the requested number of permits; null if the lease has another mode than the holders
  * just  the only slot that the lease may get; null if it may get any slot

@@ -1,8 +1,8 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Ends the holders of a key that have one of these ids, and tells the first waiter. Returns the ids of the ended
- * holders.
+ * Releases a key by force for the holders with these ids, and tells the first waiter. Returns the ids for which the key
+ * was held.
  */
 export const FORCE_RELEASE: EntryPoint = {
   signature: 'force_release(k text, ids text[])',

@@ -43,8 +43,9 @@ end`,
 };
 
 /**
- * Begins the turn of the first waiter, and sends it the milliseconds until it may try. Sends a message also to the two
- * waiters behind the first waiter, in case it does not react. Adjacent readers get a message together.
+ * Begins the turn of the first waiter, and sends it the milliseconds until it may try. If it is a reader, all readers
+ * directly behind it get the same message. Otherwise the two waiters behind it get a later time, in case it does not
+ * react.
  *
  * after     milliseconds until the turn begins
  * released  the lease whose end begins the turn; null when there is none
