@@ -23,7 +23,7 @@ import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } f
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds for which the nodes keep the lock after each request. */
   readonly ttl: number;
-  /** The largest number of permits that other calls asked for, if it is larger than the number of this call. */
+  /** The largest option `permits` of other calls, if it is larger than the option of this call. */
   readonly permitsSeen: number | undefined;
   /** Error of the loss, if the lock was lost before its release. */
   readonly loss: LockLostError | undefined;

@@ -10,7 +10,10 @@ import { Releases } from './releases.js';
 import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
 import { storedKey, whyNotKeys } from './text.js';
 
-/** Largest number of leases of each kind in one statement, because the statement locks their rows until its end. */
+/**
+ * Largest number of releases, of extensions and of acquisitions in one statement: the statement locks their rows until
+ * its end.
+ */
 const MOST_LEASES = 500;
 
 /**
@@ -107,7 +110,7 @@ export class Turns {
     for (const [index, request] of requests.entries()) this.#release(request, (reply) => tell(index, reply));
   }
 
-  /** Called after each connect. Sends the releases that failed without a connection. */
+  /** Called after each connect. Sends again the releases that failed because there was no connection. */
   ready(): void {
     this.#pending.retry();
   }

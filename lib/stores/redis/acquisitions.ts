@@ -18,8 +18,8 @@ const UNFIT_FOR_MS = 1_000;
 
 /**
  * Longest time until the deadline of an acquisition, in milliseconds. If the same command arrives again after its lease
- * has ended, the node refuses it because of the lease's record. So the deadline of the command must pass before the
- * record expires, even if the server's clock is set back in between (S16).
+ * has ended, the node refuses it, because the record of the key still has the id of that lease. So the deadline of the
+ * command must pass before the record expires, even if the server's clock is set back in between (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 

@@ -3,8 +3,8 @@ import type { EntryPoint } from './sql-function.js';
 
 /**
  * Time for which the last token of a key is kept after the end of its lock. A token that is still ahead of the clock
- * after that time is kept, too. After a token is removed, the clock alone makes later tokens larger, unless the
- * server's clock is set back by more than this time.
+ * after that time is kept, too. A removed token is behind the clock, and a new token is never behind it. So later
+ * tokens are larger, unless the server's clock is set back by more than this time.
  */
 const KEPT_FOR = '1 hour';
 
