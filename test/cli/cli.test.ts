@@ -135,7 +135,7 @@ describe('nestjs-redlock list', () => {
     await expect(run.ended).resolves.toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('writes no key to the nodes, and neither does inspect', async () => {
+  test('list and inspect write no key to the nodes', async () => {
     await cli('list');
     await cli('inspect', 'k');
     for (const server of servers) await expect(server.client().keys('*')).resolves.toEqual([]);
@@ -229,7 +229,7 @@ describe('nestjs-redlock release', () => {
     });
   });
 
-  test('refuses without a terminal and without --yes, and deletes nothing', async () => {
+  test('refuses to run without a terminal and without --yes, and deletes nothing', async () => {
     await hold('k');
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,

@@ -145,7 +145,7 @@ test.each([
     2,
     'declares no lock "order:setle". Did you mean "order:settle"?',
   ],
-])('the arguments %j end with code %i and advice', async (args, code, message) => {
+])('for the arguments %j the command ends with code %i and advice', async (args, code, message) => {
   const files = args.map((arg) => (/\.\w+$/.test(arg) ? file(arg) : arg));
   const ended = await cli(...files);
   expect(ended.stderr).toContain(message);
