@@ -38,10 +38,10 @@ const SHARED = {
   // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
-  // The command prints these statements, too.
+  // The SQL statements: the entry point `postgres` runs them, and the command prints them.
   sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
-  // The page of the board. The command shows it, too.
+  // The page of the board, which the entry point `board` and the command serve.
   live: /^live\//,
   nest: /^(module|http)\//,
 };

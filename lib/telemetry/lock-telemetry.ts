@@ -42,11 +42,11 @@ interface Hold {
 }
 
 /**
- * Publishes the locks of one module instance on the tracing channels, and to the listener of the module. Stores nothing
- * and does nothing without subscribers.
+ * Publishes the locks of one module instance on the tracing channels, and to the listener of the module. Without
+ * subscribers and without a listener, it stores and publishes nothing.
  */
 export class LockTelemetry {
-  /** Held locks by their ids; only with subscribers. */
+  /** The held locks by their ids; empty without subscribers and without a listener. */
   readonly #holds = new Map<string, Hold>();
   readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
 

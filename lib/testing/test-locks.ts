@@ -17,7 +17,7 @@ import { type Acquired, supervised } from './test-locker.js';
 export interface TestLocksOptions {
   /**
    * `true`: a call waits for a lock that is not free, within its `retry`. `false`: every call makes one attempt, so
-   * that a test with a held lock, or without Redis, takes no time.
+   * that a test need not wait for a held lock, or for a Redis that does not answer.
    * @defaultValue true
    */
   readonly wait?: boolean;

@@ -279,8 +279,7 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // Until the deadline the server may still execute the statement, so a release before the deadline is not
-    // sufficient.
+    // Release these leases again after their deadline: until then the server may still execute the statement.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

@@ -8,7 +8,7 @@ import { ID_LENGTH } from '../../core/lease.js';
 /**
  * Milliseconds that a record is kept after its lock was released or has expired: the linger. The record keeps the last
  * token of the key for that time. Afterwards a new token, which is never behind the clock, is larger anyway, unless the
- * clock was set back by at least the linger.
+ * clock was set back by at least the linger minus `LEAD_MS`.
  *
  * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */

@@ -46,7 +46,7 @@ export class MasterWatch {
     private readonly moved: (master: MasterAddress) => void,
   ) {}
 
-  /** Starts the watch when a connection of the client is ready. */
+  /** Called when a connection of the client is ready. The first call starts the watch. */
   begin(): void {
     this.#sentinels ??= (this.client.options.sentinels ?? []).map((address) => this.#open(address));
     this.#timer ??= setInterval(() => this.#askAll(), ASK_EVERY_MS).unref();

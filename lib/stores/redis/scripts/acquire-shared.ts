@@ -37,8 +37,8 @@ const COUNTS = [4, 3] as const;
  * {@link ACQUIRE}.
  *
  * A phase lasts from the first reader until the lease of the last reader ends. The first reader of a phase gets a new
- * token. A reader that joins gets the token of the phase, also when the client proposes another token (S21). On every
- * node the mark of an earlier waiter in another mode excludes a new reader (S22).
+ * token. A reader that joins gets the token of the phase, even if the client proposes another token (S21). Every node
+ * refuses a new reader because of the mark of an earlier waiter in another mode (S22).
  *
  * While readers hold the lock, only the marks of waiters keep the order, not the queue: a mark expires when its waiter
  * dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an earlier waiter

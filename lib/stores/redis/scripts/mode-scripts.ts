@@ -30,7 +30,7 @@ export interface ModeScripts {
     readonly script: Script;
     readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string, base: string) => Packed;
   };
-  /** Releases leases. Returns for each lease the number of waiters that got a message, or an error. */
+  /** Releases leases. Returns for each lease an error, or the number of waiters that got a message. */
   readonly release: {
     readonly script: Script;
     readonly pack: (requests: readonly ReleaseRequest[], keyPrefix: string, base: string) => Packed;
