@@ -448,7 +448,7 @@ describe('nestjs-redlock on a secured server', () => {
     return runs;
   }
 
-  test('works as an ACL user, and prints no password', async () => {
+  test('obeys the rights of an ACL user, and prints no password', async () => {
     const server = await startRedis();
     const looker = server.client();
     await looker.call(
