@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('the benchmark measures allocations, keys left in Redis, server time and a longer network path', async () => {
+test('the benchmark measures allocations, keys left in Redis, server time, and cycles over a longer network path', async () => {
   const groups = ['network', 'objects', 'server-time', 'leftovers'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);

@@ -80,7 +80,7 @@ test('the page shows a lock within a second of its acquisition, and later its re
   await page.close();
 });
 
-test('the page keeps working when a node dies, and shows that node as unreachable', async () => {
+test('the page shows a dead node as unreachable, and keeps showing locks when too few nodes answer', async () => {
   const servers = await startRedisNodes(3);
   const { locks, url } = await startBoard(undefined, {
     locks: { nodes: servers.map((server) => server.url), restartGuard: false },
@@ -361,7 +361,7 @@ describe('the page', () => {
     ['dark', { dark: true }],
     ['on a phone', { width: 375 }],
     ['on a phone, dark', { width: 375, dark: true }],
-  ])('has no accessibility problem that axe finds: %s', async (name, view) => {
+  ])('has no horizontal overflow and no accessibility problem that axe finds: %s', async (name, view) => {
     const { page, complaints } = await open(board.url, view);
     const found: unknown[] = [];
     await everyView(page, async (shown) => {

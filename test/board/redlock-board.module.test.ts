@@ -476,7 +476,7 @@ describe('the board', () => {
   test('sends for an extension only the new end of the lock and the number of extensions, not the full row', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
-    // The first extension comes after 3 s, so that a poll before it sees the lock, also on a busy machine.
+    // The first extension comes after 3 s, so that a poll sees the lock before it is extended, even on a busy machine.
     await board.locks.acquire('order:1', { ttl: 9_000 });
     const message = await stream.hears((each) => each.type === 'change' && each.renewed !== undefined);
     expect(message).toMatchObject({ renewed: [[expect.any(Number), 0, expect.any(Number), 1]] });

@@ -208,7 +208,7 @@ describe('nestjs-redlock release', () => {
     ]);
   });
 
-  test('ends only the holder with the id in --id', async () => {
+  test('ends the holder whose id is in --id, and nothing for an unknown id', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({

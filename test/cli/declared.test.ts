@@ -80,7 +80,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
   },
 );
 
-test('describe shows the policy of a declared lock and its holder', async () => {
+test('describe shows the policy of a declared lock and its held keys', async () => {
   const { code, stdout } = await cli('describe', 'order:settle', '--locks', file('locks.mjs'));
   expect(code).toBe(0);
   expect(stdout.split('\n').slice(0, 8)).toEqual([
