@@ -3,8 +3,9 @@ import { posix } from 'node:path';
 import { minify } from '@swc/core';
 import { dts } from 'rollup-plugin-dts';
 
-// Makes what is published, dist/esm and dist/cjs, from what `nest build` has compiled, dist/lib. Few files, because to open
-// one takes longer than to run what is in it: test/consumers/packed-package.test.ts has the limits.
+// Bundles the code that `nest build` has compiled into dist/lib, for publication in dist/esm and dist/cjs. The bundles
+// are few, because opening a file takes longer than running its code: test/consumers/packed-package.test.ts has the
+// limits.
 
 const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));
 /** `.` and `./fencing` are dist/lib/index and dist/lib/fencing/index, and become index and fencing. */
@@ -17,7 +18,8 @@ const inputOf = (ending) =>
     ]),
   );
 /**
- * The files of the board's page: once in the package, as both formats can load CommonJS, and most of what would be there twice.
+ * The files of the board's page. The package has them only once, as CommonJS, which both formats can load: they would
+ * be most of the duplicated code.
  */
 const PAGE = 'live/assets.js';
 
@@ -28,7 +30,7 @@ const COMMAND = 'cli/main';
  * The files with code that several entry points have in common, by the folders of the code; the first fitting pattern
  * counts. `base` is the code for entry points that must load neither Nest nor ioredis: OpenTelemetry instruments only
  * packages that are loaded after it. The files have a middle size, because gzip finds repeated text only within 32 KiB,
- * and the copy for the other format repeats it. With one file for Redis and one for Nest the package is 22 KiB larger.
+ * and the other format repeats most of the text. With one file for Redis and one for Nest the package is 22 KiB larger.
  */
 const SHARED = {
   base: /^(core|telemetry|stores\/memory)\//,
@@ -36,10 +38,10 @@ const SHARED = {
   // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
-  // The command prints these statements, too.
+  // The SQL statements: the entry point `postgres` runs them, and the command prints them.
   sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
-  // The page of the board. The command shows it, too.
+  // The page of the board, which the entry point `board` and the command serve.
   live: /^live\//,
   nest: /^(module|http)\//,
 };
@@ -49,7 +51,7 @@ function sharedFile(id) {
   return Object.keys(SHARED).find((file) => SHARED[file].test(path));
 }
 
-/** Takes out comments and shortens the names of local variables; names that show in errors and stack traces stay. */
+/** Removes comments and shortens the names of local variables; names that errors and stack traces show stay. */
 function small() {
   const keep = { keep_classnames: true, keep_fnames: true };
   return {
@@ -72,7 +74,7 @@ function small() {
   };
 }
 
-/** Shortens the names of private fields, but of those that hold functions: nobody sees them. */
+/** Shortens the names of private fields, which nobody sees. Private functions keep their names for stack traces. */
 function shortFields(code, tree) {
   const names = [];
   const fields = new Set();
@@ -95,7 +97,10 @@ function shortFields(code, tree) {
   return [...parts, code.slice(end)].join('');
 }
 
-/** Node prints the line of an error that nobody catches, so a file is not one long line: a method has its own. */
+/**
+ * Puts each top-level statement and each member of a class on its own line: for an uncaught error, Node prints the
+ * whole line that threw it.
+ */
 function inLines(code, tree) {
   const ends = [];
   const visit = (node) => {
@@ -112,8 +117,8 @@ function inLines(code, tree) {
 }
 
 /**
- * Turns the imports and exports into those of CommonJS. Rollup can do that, but writes `base.LockHeldError` where the module
- * has `LockHeldError`, and gzip does not know the text again.
+ * Turns the imports and exports into those of CommonJS. Rollup can do that, but writes `base.LockHeldError` where the
+ * ES module has `LockHeldError`, and gzip would then find less repeated text.
  */
 function commonJs() {
   const renamed = (from, to) => (from.name === to.name ? from.name : `${from.name}:${to.name}`);
@@ -153,9 +158,9 @@ function commonJs() {
 }
 
 const EXPECTED = [
-  // TypeScript's helpers for decorators ask for `this`, and do without.
+  // A TypeScript helper for decorators tests `this` at the top level of a module, and works without it.
   'THIS_IS_UNDEFINED',
-  // TypeScript's helpers for decorators test `this`, and also work without it.
+  // A file with code but without exported types has an empty file of types.
   'EMPTY_BUNDLE',
   // rollup-plugin-dts warns of types that are not exported, although public types mention them.
   'PLUGIN_WARNING',

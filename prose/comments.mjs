@@ -19,7 +19,10 @@ export function styleCommentsOf(source) {
   });
 }
 
-/** Each TSDoc tag with a text begins a comment of its own. */
+/**
+ * Splits a block into comments, without tables, code and examples. Each TSDoc tag with a text begins a comment of its
+ * own.
+ */
 function withoutTables(block) {
   const comments = [[]];
   let isTable = false;
@@ -39,7 +42,7 @@ function withoutTables(block) {
   return comments.filter((comment) => comment.some(({ text }) => text !== ''));
 }
 
-/** Without the name of a parameter and without links, neither of which Markdown knows. */
+/** Removes the name of a parameter, and turns links into code: Markdown knows neither. */
 function plain(text) {
   return text.replace(/^[\w.[\]]+ - /, '').replace(/\{@link (\S+?)\}/g, '`$1`');
 }

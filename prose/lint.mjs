@@ -28,7 +28,7 @@ const rulesFor = ({ kind, starts }) => [
   { ruleId: 'terms', rule: terminology, options: { defaultTerms: false, terms } },
 ];
 
-/** The problems of a file in the order of its lines, each as a line for people. */
+/** The problems of a file in the order of its lines, each as one line of output. */
 async function problemsOf(file) {
   const problems = [];
   for (const piece of textsOf(file, readFileSync(file, 'utf8'))) {

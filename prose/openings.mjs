@@ -7,7 +7,7 @@ const PRONOUN = 'a pronoun before its noun: name the noun';
 // The rule `sentences` reports other clauses, such as "What ...", in every sentence.
 const OF_ALL = [
   [/^(how(?! (long|many|much|often|far|soon)\b)|why|which|whichever)\b/i, CLAUSE],
-  // With a comma it can be an adverbial clause, such as "Where no messages arrive, waiters poll".
+  // A clause before a comma can be adverbial, such as "Where no messages arrive, waiters poll".
   [/^where\b(?=[^,;:]*([;:.]|$))/i, CLAUSE],
 ];
 

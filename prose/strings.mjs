@@ -27,8 +27,8 @@ export function testNamesOf(file) {
 }
 
 /**
- * The messages of errors and logs of a parsed TypeScript file, and the parts of messages that are put together
- * elsewhere: its strings of several words. Texts of several lines, which are Lua, SQL and help, are left out.
+ * The strings of a parsed TypeScript file that have several words: messages of errors and logs, or parts of such
+ * messages. Strings of several lines, which are Lua, SQL and help texts, are left out.
  */
 export function messagesOf(file) {
   const seen = new Set();

@@ -17,7 +17,10 @@ export function textsOf(name, source) {
   ];
 }
 
-/** The messages of all other programs are for the project itself. */
+/**
+ * `true` for a file of the library. Messages of other programs are not linted: only people who work on the project read
+ * them.
+ */
 function isLibrary(name) {
   return /(^|\/)lib\//.test(name);
 }

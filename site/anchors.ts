@@ -1,4 +1,4 @@
-/** The anchor that GitHub gives to a heading: the links of the pages go by it. */
+/** The anchor that GitHub gives to a heading. The links of the pages use these anchors. */
 export const anchorOf = (heading: string): string =>
   heading
     .trim()

@@ -7,11 +7,11 @@ import { addressOf, ROOT } from './pages.js';
 /** A file of an example, which the page of the example shows. */
 const EXAMPLE_FILE = /^examples\/[\w-]+\/(src\/.*)$/;
 
-/** A file to load: it becomes a file of the site with the same path. */
+/** A file that readers download. It becomes a file of the site with the same path. */
 const DOWNLOAD = /^docs\/(.*\.json)$/;
 
 /**
- * The address on the site of what a page links to. The pages link to files, as on GitHub and in `node_modules`.
+ * The address on the site of a link's target. The pages link to files, as on GitHub and in `node_modules`.
  *
  * @param page - the file of the page, relative to the repository
  * @throws Error if the site has no such page or file

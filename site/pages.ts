@@ -23,7 +23,7 @@ export function addressOf(file: string): string | undefined {
   return undefined;
 }
 
-/** VitePress reads every Markdown file that no pattern excludes. */
+/** The folders that the site must exclude: VitePress reads every Markdown file that no pattern excludes. */
 export function foldersWithoutPages(): string[] {
   return readdirSync(ROOT, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && entry.name !== 'docs' && entry.name !== 'examples')

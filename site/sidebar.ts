@@ -11,11 +11,15 @@ type Item = DefaultTheme.SidebarItem;
 const linksOf = (text: string): Item[] =>
   [...text.matchAll(/\[([^\]]+)\]\(([^)\s]+)\)/g)].map(([, name = '', target = '']) => ({
     text: name.replaceAll('`', ''),
-    // A link within the index is one from outside here.
+    // A link of the index to its own section has only an anchor. The sidebar is elsewhere, so its link also needs the
+    // file.
     link: hrefOf(INDEX, target.startsWith('#') ? `README.md${target}` : target),
   }));
 
-/** An entry of the index is a page, or a name with several: `- [Page](page.md): about it` or `- Name: [page](page.md)`. */
+/**
+ * An entry of the index is one page, or a name with several pages: `- [Page](page.md): about it` or `- Name:
+ * [page](page.md)`.
+ */
 function itemOf(entry: string): Item[] {
   if (entry.startsWith('[')) return linksOf(entry).slice(0, 1);
   const items = linksOf(entry);

@@ -6,9 +6,9 @@ import { dirname, join, posix, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The configuration of the linter states which folders may import which others. A pattern that matches nothing would
-// look like code that keeps the rule. These tests therefore make files that break the rule, and check that the linter
-// refuses them.
+// The configuration of the linter states which folders may import which others. A pattern that matches nothing reports
+// nothing, as if all code kept the rule. These tests therefore make files that break the rule, and check that the
+// linter refuses them.
 
 /** Folders and packages that each folder of `lib` may import, beside its own files and the modules of Node. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
@@ -145,7 +145,7 @@ describe('the linter', () => {
     },
   );
 
-  test('is tested for every folder of the library', () => {
+  test('the table of allowed imports has every folder of the library', () => {
     const inTable = places.map(({ from }) => from);
     const folders = readdirSync('lib', { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
@@ -153,7 +153,7 @@ describe('the linter', () => {
     expect(inTable).toEqual(expect.arrayContaining([...new Set(folders)]));
   });
 
-  test('also refuses imports of types', async () => {
+  test('refuses a forbidden import even if it imports only types', async () => {
     const source = "import type { Redis } from 'ioredis';\n\nexport type Client = Redis;\n";
     await expect(lint({ 'lib/redlock/lease.ts': source })).resolves.toEqual([
       expect.objectContaining({ code: 'eslint(no-restricted-imports)' }),

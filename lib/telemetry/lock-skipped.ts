@@ -5,7 +5,10 @@ import type { LockMode } from '../core/lock-mode.js';
 export interface LockSkippedEvent {
   /** The names of the class and of the method. */
   readonly method: string;
-  /** Name of the lock for metrics, because there are too many different keys: see the option `label`. */
+  /**
+   * Name of the lock in metrics, which use it in place of the keys: there are too many different keys. See the option
+   * `label`.
+   */
   readonly label: string;
   /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;

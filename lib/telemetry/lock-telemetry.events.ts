@@ -12,7 +12,10 @@ export interface LockSubject {
   readonly keys: readonly string[];
   /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
   readonly mode: LockMode;
-  /** Name of the lock for metrics, because there are too many different keys: see the option `label`. */
+  /**
+   * Name of the lock in metrics, which use it in place of the keys: there are too many different keys. See the option
+   * `label`.
+   */
   readonly label: string;
   /** The names of the class and of the method with `@WithLock`; absent for a call of `LockService`. */
   readonly method?: string;
@@ -45,9 +48,9 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   /** The slot of each key of an acquired lock with `permits`. Set from `asyncStart` on. */
   slots?: readonly number[];
   /**
-   * The number of permits that another caller recently asked for, only if it is larger than `permits`. The largest
-   * number is the limit of the key. After a refusal, `permitsSeen` may be smaller than the largest number, but is still
-   * larger than `permits`. Set from `asyncStart` on.
+   * The option `permits` of another recent caller of the key, only if it is larger than `permits` of this call. The
+   * largest such option is the limit of the key. After a refusal, `permitsSeen` may be smaller than that limit, but is
+   * still larger than `permits`. Set from `asyncStart` on.
    */
   permitsSeen?: number;
   /**
@@ -98,16 +101,16 @@ export type LockEvent =
   | (ForceReleaseEvent & { readonly type: 'force-released' })
   | (LockSubject & {
       /**
-       * Other callers recently asked for more permits of a key than this call. The largest number is the limit of the
-       * key. That is normal during the deployment of a new version, and otherwise a mistake. The event follows each
-       * `'acquired'` or `'refused'` event of a call that asked for fewer permits than the largest number.
+       * Other recent callers of a key had a larger option `permits` than this call. The largest such option is the
+       * limit of the key. Different options are normal during the deployment of a new version, and otherwise a mistake.
+       * The event follows each `'acquired'` or `'refused'` event of a call whose option is smaller than the limit.
        */
       readonly type: 'permits-differ';
-      /** The number of permits that this call asked for. */
+      /** The option `permits` of this call. */
       readonly permits: number;
       /**
-       * The largest number of permits that other calls asked for. After a refusal this number may be smaller than the
-       * real largest number, but is still larger than `permits`.
+       * The largest option `permits` of other calls. After a refusal this number may be smaller than the limit of the
+       * key, but is still larger than `permits`.
        */
       readonly permitsSeen: number;
     })

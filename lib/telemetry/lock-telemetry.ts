@@ -23,7 +23,7 @@ import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } f
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds for which the nodes keep the lock after each request. */
   readonly ttl: number;
-  /** The largest number of permits that other calls asked for, if it is larger than the number of this call. */
+  /** The largest option `permits` of other calls, if it is larger than the option of this call. */
   readonly permitsSeen: number | undefined;
   /** Error of the loss, if the lock was lost before its release. */
   readonly loss: LockLostError | undefined;
@@ -42,11 +42,11 @@ interface Hold {
 }
 
 /**
- * Publishes the locks of one module instance on the tracing channels, and to the listener of the module. Stores nothing
- * and does nothing without subscribers.
+ * Publishes the locks of one module instance on the tracing channels, and to the listener of the module. Without
+ * subscribers and without a listener, it stores and publishes nothing.
  */
 export class LockTelemetry {
-  /** Held locks by their ids; only with subscribers. */
+  /** The held locks by their ids; empty without subscribers and without a listener. */
   readonly #holds = new Map<string, Hold>();
   readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
 

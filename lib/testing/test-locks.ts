@@ -17,7 +17,7 @@ import { type Acquired, supervised } from './test-locker.js';
 export interface TestLocksOptions {
   /**
    * `true`: a call waits for a lock that is not free, within its `retry`. `false`: every call makes one attempt, so
-   * that a test with a held lock, or without Redis, takes no time.
+   * that a test need not wait for a held lock, or for a Redis that does not answer.
    * @defaultValue true
    */
   readonly wait?: boolean;
@@ -75,7 +75,8 @@ export interface ForeignLock {
 }
 
 /**
- * Default ttl of a simulated holder. It replaces renewals, so that no timer remains when a test forgets the release.
+ * Default ttl of a simulated holder. With such a long ttl the lock needs no renewals, so no timer remains when a test
+ * forgets the release.
  */
 const A_DAY_MS = 86_400_000;
 
@@ -138,7 +139,7 @@ export class TestLocks {
    * The application loses its own term, if it has one. Afterwards the application leads again, if one of its methods
    * has `@Leader` with the name.
    *
-   * Call `lose` with the key `leader:` and the name to end only the term: the application then campaigns again
+   * To end only the term, call {@link lose} with the key `leader:<name>`: the application then campaigns again
    * immediately.
    *
    * @throws LockHeldError when a simulated process already leads, or when a second application under test is the first
@@ -314,7 +315,9 @@ export class TestLocks {
     if (locks.length === 0 && !dropped.includes(true)) {
       const others = held.map((lock) => `${quoted(lock.keys)} (${lock.id})`);
       const what = id === undefined ? `"${key}"` : `"${key}" under the id '${id}'`;
-      throw new Error(`Nobody holds ${what}, so it cannot end. Held keys: ${others.join(', ') || 'none'}`);
+      throw new Error(
+        `Nobody holds ${what}, so there is no lock to end. Held keys: ${others.join(', ') || 'none'}`,
+      );
     }
   }
 }

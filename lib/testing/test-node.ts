@@ -71,7 +71,8 @@ export class TestNode extends MemoryStore {
 
   #note(lease: Lease): void {
     for (const key of lease.keys) {
-      // An earlier exclusive holder has expired, because otherwise the grant would have failed.
+      // All earlier holders have expired when an exclusive lease is granted, because otherwise the grant would have
+      // failed.
       const others = lease.kind.mode === 'exclusive' ? undefined : this.#granted.get(key);
       this.#granted.set(key, (others ?? new Set()).add(lease));
     }

@@ -1,7 +1,9 @@
 import { FencedRegister } from 'nestjs-redlock/fencing';
 import type { Pool } from 'pg';
 
-/** Number of the lock that keeps instances from creating the tables at the same time. Any constant would do. */
+/**
+ * Number of the advisory lock that keeps instances from creating the tables at the same time. Any constant would do.
+ */
 const SCHEMA_LOCK = 7_236_401;
 
 /** Stores the highest token of each lock, and refuses lower ones. The idle timeout ends a transaction that is paused. */

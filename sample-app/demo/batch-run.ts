@@ -12,7 +12,10 @@ const TASKS_PER_REQUEST = 50;
 const POLL_MS = 250;
 /** Time limit of a run, in milliseconds. A task that is neither done nor dead at the end of the run is lost. */
 const TIME_LIMIT_MS = 200_000;
-/** Time limit of the search for a dispatching instance, in milliseconds. Then another instance is killed. */
+/**
+ * Time limit of the search for an instance that dispatches, in milliseconds. After this time any instance is killed
+ * instead.
+ */
 const HUNT_LIMIT_MS = 5_000;
 
 export interface BatchRunOptions {

@@ -35,7 +35,7 @@ export async function startEtcd(stops: StopList): Promise<{ url: string; descrip
   return { url, description: `etcd ${version} from the PATH` };
 }
 
-/** Makes a temporary directory for the etcd of the PATH, which is removed at the end. */
+/** Makes a temporary directory for the etcd of the PATH, and removes the directory at the end. */
 export async function prepareEtcd(stops: StopList): Promise<PreparedEtcd> {
   const directory = await mkdtemp(join(tmpdir(), 'batch-demo-etcd-'));
   guardDirectory(directory);

@@ -2,7 +2,7 @@ import { Client } from 'pg';
 import type { StopList } from './stop-list.js';
 
 /**
- * Makes an empty schema in the database, which is dropped at the end. So a run starts without tasks, and leaves the
+ * Makes an empty schema in the database, and drops the schema at the end. So a run starts without tasks, and leaves the
  * tables of a given database alone.
  *
  * @returns a URL whose connections use this schema

@@ -29,7 +29,7 @@ export class DispatchJob {
   /**
    * Dispatches once.
    *
-   * @returns the number of tasks that it moved
+   * @returns the number of tasks that this run moved
    */
   async run(lock: DispatchLock | undefined = currentLock()): Promise<number> {
     await this.activity.dispatchStarted();

@@ -21,7 +21,7 @@ export class LockedDispatcher {
   /**
    * Dispatches under the lock. Its ttl is the default of the module, `LOCK_TTL`.
    *
-   * @returns the number of tasks that it moved; `undefined` if another instance holds the lock
+   * @returns the number of tasks that this run moved; `undefined` if another instance holds the lock
    */
   @WithLock('batch:task:list', { onBusy: 'skip' })
   async dispatchPendingTasks(): Promise<number | undefined> {

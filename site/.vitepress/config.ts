@@ -11,7 +11,7 @@ const { name, description } = JSON.parse(readFileSync(join(ROOT, 'package.json')
   readonly description: string;
 };
 
-/** The first paragraph of a page, which says what it answers, in the 160 characters that a search engine shows. */
+/** The description of a page: its first paragraph, cut to the 160 characters that a search engine shows. */
 function descriptionOf(file: string): string {
   const [, ...blocks] = readFileSync(join(ROOT, file), 'utf8').split(/\n{2,}/);
   const paragraph = blocks.find((block) => /^[\p{L}\p{N}`*[]/u.test(block)) ?? description;

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('the benchmark measures allocations, keys left in Redis, server time and a longer network path', async () => {
+test('the benchmark measures allocations, keys left in Redis, server time, and cycles over a longer network path', async () => {
   const groups = ['network', 'objects', 'server-time', 'leftovers'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
@@ -81,11 +81,11 @@ test('the benchmark compares kinds of lock, timeouts, many holders, and readers 
   expect(readers('1 writer', 'write.perSecond')).toBeGreaterThan(0);
 });
 
-test('the benchmark counts the round trips of permits on three nodes', async () => {
+test('the benchmark counts the round trips in which permits are granted on three nodes', async () => {
   await bench.run('permits', '--only', 'ours', '--nodes', '3', '--effort', '0.02');
   const permits = await bench.medians('permits');
   expect(permits('3 permits, load 0.3', 'asked')).toBeGreaterThan(0);
-  // A granted request needs one round trip or two.
+  // The figure is a percentage: most requests are granted in one round trip.
   expect(permits('50 permits, load 0.3', 'first')).toBeGreaterThan(50);
 });
 

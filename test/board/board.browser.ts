@@ -80,7 +80,7 @@ test('the page shows a lock within a second of its acquisition, and later its re
   await page.close();
 });
 
-test('the page keeps working when a node dies, and shows that node as unreachable', async () => {
+test('the page shows a dead node as unreachable, and keeps showing locks when too few nodes answer', async () => {
   const servers = await startRedisNodes(3);
   const { locks, url } = await startBoard(undefined, {
     locks: { nodes: servers.map((server) => server.url), restartGuard: false },
@@ -118,7 +118,7 @@ test('the page shows which nodes do not vote yet, and when they will vote', asyn
   await page.close();
 });
 
-describe('the page filters locks', () => {
+describe('the list of the page', () => {
   let page: Page;
   const rows = async (): Promise<string[]> => page.locator('.rows .row .key').allTextContents();
   /** The page applies a filter a moment after the selection. */
@@ -156,7 +156,7 @@ describe('the page filters locks', () => {
     ['of this process', ['mine', 'waited']],
     ['without an expiry', ['endless']],
     ['without a quorum', ['minority']],
-  ])('by the state "%s"', async (state, keys) => {
+  ])('filters locks by the state "%s"', async (state, keys) => {
     await page.getByLabel('State').selectOption({ label: state });
     await settled(keys);
     expect(await rows()).toEqual(keys);
@@ -166,7 +166,7 @@ describe('the page filters locks', () => {
     ['a holder or a waiter, in upper or lower case', 'API', ['mine', 'waited']],
     ['a part of the name', 'bs:1', ['endless', 'permits', 'shared', 'waited']],
     ['an unknown name', 'elsewhere', []],
-  ])('by owner: %s', async (_, owner, keys) => {
+  ])('filters locks by owner: %s', async (_, owner, keys) => {
     await page.getByLabel('State').selectOption({ label: 'all' });
     await page.getByRole('textbox', { name: 'Owner' }).fill(owner);
     await settled(keys);
@@ -174,7 +174,7 @@ describe('the page filters locks', () => {
     await page.getByRole('textbox', { name: 'Owner' }).fill('');
   });
 
-  test('by owner and state together', async () => {
+  test('filters locks by owner and state together', async () => {
     await page.getByRole('textbox', { name: 'Owner' }).fill('jobs');
     await page.getByLabel('State').selectOption({ label: 'shared' });
     await page.getByText('1 match', { exact: true }).waitFor();
@@ -303,7 +303,7 @@ test('the page shows locks acquired before and during an interruption of its str
   await page.close();
 });
 
-describe('a key on the page', () => {
+describe('the page with unusual keys', () => {
   const owner = '<b>bold</b>\u202Egnihton';
   let board: BoardApp;
 
@@ -317,7 +317,7 @@ describe('a key on the page', () => {
     ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
     ['characters without width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
     ['Arabic', 'طلب:1', undefined],
-  ])('is shown as text, with its owner, when it contains %s', async (_, key, shown = key) => {
+  ])('shows a key and its owner as plain text when the key contains %s', async (_, key, shown = key) => {
     const { page, complaints } = await open(board.url);
     const lock = await board.locks.acquire(key);
     const row = page.locator('.rows .row');
@@ -332,7 +332,7 @@ describe('a key on the page', () => {
     await page.close();
   });
 
-  test('is shortened when it has ten kilobytes, and shown in full on request', async () => {
+  test('shortens a key of ten kilobytes, and shows it in full on request', async () => {
     const { page, complaints } = await open(board.url, { width: 375 });
     const key = `long:${'x'.repeat(10_235)}`;
     const lock = await board.locks.acquire(key);
@@ -361,7 +361,7 @@ describe('the page', () => {
     ['dark', { dark: true }],
     ['on a phone', { width: 375 }],
     ['on a phone, dark', { width: 375, dark: true }],
-  ])('has no accessibility problem that axe finds: %s', async (name, view) => {
+  ])('has no horizontal overflow and no accessibility problem that axe finds: %s', async (name, view) => {
     const { page, complaints } = await open(board.url, view);
     const found: unknown[] = [];
     await everyView(page, async (shown) => {

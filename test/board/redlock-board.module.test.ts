@@ -80,7 +80,7 @@ class AdminGuard implements CanActivate {
 
 const GUARDED: Partial<RedlockBoardOptions> = { guards: [AdminGuard], imports: [UsersModule] };
 
-describe('RedlockBoardModule.forRoot throws', () => {
+describe('RedlockBoardModule.forRoot', () => {
   test.each<[string, object]>([
     [
       'RedlockBoardModule has no `guards`, so everybody who reaches this application would see its locks.',
@@ -97,7 +97,7 @@ describe('RedlockBoardModule.forRoot throws', () => {
     ["Expected `public` to be `true` or `false`, got 'yes'", { public: 'yes' }],
     ["Expected `actor` to be a function of the request, got 'ann'", { public: true, actor: 'ann' }],
     ['Unknown option `guard` in `RedlockBoardModule.forRoot`', { guard: AdminGuard }],
-  ])('"%s" for the options %p', (message, options) => {
+  ])('throws "%s" for the options %p', (message, options) => {
     expect(() => RedlockBoardModule.forRoot({ path: '/locks', ...options })).toThrow(message);
   });
 });
@@ -232,7 +232,7 @@ describe.each([
   });
 });
 
-describe('a release request to the board', () => {
+describe('the board with release requests', () => {
   async function send(
     headers: Record<string, string>,
     options: Partial<RedlockBoardOptions> = {},
@@ -247,7 +247,7 @@ describe('a release request to the board', () => {
     return { response, isHeld: lock.isHeld() };
   }
 
-  test('is refused unless `allowForceRelease` is on', async () => {
+  test('refuses a release request unless `allowForceRelease` is on', async () => {
     const { response, isHeld } = await send(HEADERS, { allowForceRelease: false });
     expect(isHeld).toBe(true);
     expect([response.status, await response.json()]).toEqual([
@@ -272,18 +272,18 @@ describe('a release request to the board', () => {
       FOREIGN,
     ],
     ['a page with the origin "null"', { ...HEADERS, origin: 'null' }, FOREIGN],
-  ])('is refused from %s', async (_, headers, message) => {
+  ])('refuses a release request from %s', async (_, headers, message) => {
     const { response, isHeld } = await send(headers);
     expect([response.status, isHeld]).toEqual([403, true]);
     await expect(response.json()).resolves.toEqual({ message: expect.stringContaining(message) });
   });
 
-  test('is accepted from the page of the board', async () => {
+  test('accepts a release request from its own page', async () => {
     const { response, isHeld } = await send({ ...HEADERS, 'sec-fetch-site': 'same-origin' });
     expect([response.status, isHeld]).toEqual([200, false]);
   });
 
-  test('is refused with an invalid body', async () => {
+  test('refuses a release request with an invalid body', async () => {
     board = await startBoard({ ...OPEN, allowForceRelease: true });
     for (const body of ['[]', '{}', '{"epoch":"a","n":1,"ids":[]}', '{"epoch":"a","n":"1","ids":["x"]}']) {
       const response = await fetch(`${board.url}/release`, { method: 'POST', headers: HEADERS, body });
@@ -291,7 +291,7 @@ describe('a release request to the board', () => {
     }
   });
 
-  test('is refused with 501 ids, and accepted with 500', async () => {
+  test('refuses a release request with 501 ids, and accepts one with 500', async () => {
     board = await startBoard({ ...OPEN, allowForceRelease: true });
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -308,7 +308,7 @@ describe('a release request to the board', () => {
     expect(await answerTo(500)).toEqual([200, { released: 0 }]);
   });
 
-  test('calls the option `actor` only if the board accepts the request', async () => {
+  test('calls the option `actor` only for a release request that it accepts', async () => {
     let asked = 0;
     const actor = (): string => {
       asked++;
@@ -326,7 +326,7 @@ describe('a release request to the board', () => {
     expect(asked).toBe(1);
   });
 
-  test('is answered with the exception that the option `actor` throws', async () => {
+  test('answers a release request with the exception that the option `actor` throws', async () => {
     const actor = (): never => {
       throw new UnauthorizedException();
     };
@@ -476,7 +476,7 @@ describe('the board', () => {
   test('sends for an extension only the new end of the lock and the number of extensions, not the full row', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
-    // The first extension comes after 3 s, so that a poll before it sees the lock, also on a busy machine.
+    // The first extension comes after 3 s, so that a poll sees the lock before it is extended, even on a busy machine.
     await board.locks.acquire('order:1', { ttl: 9_000 });
     const message = await stream.hears((each) => each.type === 'change' && each.renewed !== undefined);
     expect(message).toMatchObject({ renewed: [[expect.any(Number), 0, expect.any(Number), 1]] });

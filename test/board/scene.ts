@@ -41,7 +41,8 @@ const declared = defineLocks({
 });
 
 /**
- * Returns the classes with the jobs of one of the three applications. Each application has a module of its own name.
+ * Returns the classes with the jobs of one of the three applications. The modules of the applications have different
+ * names.
  */
 function jobsOf(instance: string | undefined): Type[] {
   const of = instance === undefined ? {} : { instance };

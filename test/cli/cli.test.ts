@@ -135,7 +135,7 @@ describe('nestjs-redlock list', () => {
     await expect(run.ended).resolves.toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('writes no key to the nodes, and neither does inspect', async () => {
+  test('list and inspect write no key to the nodes', async () => {
     await cli('list');
     await cli('inspect', 'k');
     for (const server of servers) await expect(server.client().keys('*')).resolves.toEqual([]);
@@ -208,7 +208,7 @@ describe('nestjs-redlock release', () => {
     ]);
   });
 
-  test('ends only the holder with the id in --id', async () => {
+  test('ends the holder whose id is in --id, and nothing for an unknown id', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
@@ -229,7 +229,7 @@ describe('nestjs-redlock release', () => {
     });
   });
 
-  test('refuses without a terminal and without --yes, and deletes nothing', async () => {
+  test('refuses to run without a terminal and without --yes, and deletes nothing', async () => {
     await hold('k');
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,
@@ -448,7 +448,7 @@ describe('nestjs-redlock on a secured server', () => {
     return runs;
   }
 
-  test('works as an ACL user, and prints no password', async () => {
+  test('obeys the rights of an ACL user, and prints no password', async () => {
     const server = await startRedis();
     const looker = server.client();
     await looker.call(

@@ -80,7 +80,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
   },
 );
 
-test('describe shows the policy of a declared lock and its holder', async () => {
+test('describe shows the policy of a declared lock and its held keys', async () => {
   const { code, stdout } = await cli('describe', 'order:settle', '--locks', file('locks.mjs'));
   expect(code).toBe(0);
   expect(stdout.split('\n').slice(0, 8)).toEqual([
@@ -145,7 +145,7 @@ test.each([
     2,
     'declares no lock "order:setle". Did you mean "order:settle"?',
   ],
-])('the arguments %j end with code %i and advice', async (args, code, message) => {
+])('for the arguments %j the command ends with code %i and advice', async (args, code, message) => {
   const files = args.map((arg) => (/\.\w+$/.test(arg) ? file(arg) : arg));
   const ended = await cli(...files);
   expect(ended.stderr).toContain(message);

@@ -75,7 +75,7 @@ test('doctor leaves no key on the nodes', async () => {
 });
 
 describe('doctor', () => {
-  test('reports a repeated server, a replica, an eviction policy and a node of a Cluster as problems', async () => {
+  test('reports a server listed twice, a replica, a server that evicts keys, and a node of a Cluster', async () => {
     const [replica, evicting, inCluster] = await Promise.all([
       newServer('--replicaof', '127.0.0.1', String(good[0]!.port)),
       newServer('--maxmemory-policy', 'volatile-lru'),
@@ -207,7 +207,7 @@ test('doctor examines a master behind a Sentinel, and list shows its locks', asy
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
 });
 
-test('doctor examines every master of a Cluster, which counts as one node', async () => {
+test('doctor examines every master of a Cluster, and list, release and inspect work on it', async () => {
   const masters = await startMasters([], []);
   const [first, second] = masters.map((server) => server.client());
   const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;

@@ -140,7 +140,7 @@ describe('a lock with several holders', () => {
   }));
   const shared: LockVote = { node: 'a:1', vote: 'held', ...readers[0]!, holders: readers };
 
-  test('has one line in the list, with the number of holders', () => {
+  test('lockTable() prints one line for all holders of a lock, with their number', () => {
     const rows = lockTable([info, infoOf('r', [shared], 1), infoOf('x', [held], 1)]).map((row) =>
       row.split(/ {2,}/),
     );
@@ -152,7 +152,7 @@ describe('a lock with several holders', () => {
     ]);
   });
 
-  test('has a line for each holder, with its slot if it has one', () => {
+  test('holderTable() prints a line for each holder, with its slot if it has one', () => {
     expect(holderTable(info.holders).map((row) => row.split(/ {2,}/).toSpliced(3, 1))).toEqual([
       ['SLOT', 'OWNER', 'ID', 'ENDS IN', 'TOKEN'],
       ['3', 'me', 'x', '1.5 s', '7'],
@@ -161,7 +161,7 @@ describe('a lock with several holders', () => {
     expect(holderTable(readers)[0]).toMatch(/^OWNER +ID +HELD FOR/);
   });
 
-  test('has a line for each holder on each node', () => {
+  test('voteTable() prints a line for each holder on each node', () => {
     expect(voteTable([permits('a:1'), free])).toEqual([
       'NODE  SAYS    OWNER  ID  ENDS IN  TOKEN',
       'a:1   slot 3  me     x   1.5 s    7',
@@ -170,7 +170,7 @@ describe('a lock with several holders', () => {
     ]);
   });
 
-  test('has all holders in JSON', () => {
+  test('lockJson() lists all holders of a lock', () => {
     expect(JSON.parse(JSON.stringify(lockJson(info)))).toMatchObject({
       mode: 'permits',
       permits: 5,

@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('the packed package', () => {
-  test('contains the library in both formats, its documentation and examples, and nothing else', () => {
+  test('contains the library as ES modules and CommonJS, its documentation and examples, and nothing else', () => {
     const inDist = (format: string): string[] =>
       packed.files
         .filter((path) => path.startsWith(`dist/${format}/`))

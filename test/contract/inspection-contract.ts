@@ -87,7 +87,7 @@ export function inspectionContract(
       expect(info.remaining).toBeLessThanOrEqual(TTL);
     });
 
-    test('shows the vote of each node, with the name and the record of the node', async () => {
+    test('shows the vote of each node, with the name of the node and the record that it stores', async () => {
       await using lock = await alice.acquire(['votes'], once);
       await until(async () => (await backend.countKeys()) === (await upNodes()));
       const { votes } = await bobs.inspect('votes');
@@ -187,7 +187,7 @@ export function inspectionContract(
       await until(async () => (await listed()).length === 0, RELEASED_WITHIN);
     });
 
-    test('stops listing when the loop over the locks ends early', async () => {
+    test('lets the caller end the loop over the listed locks early', async () => {
       const keys = ['leave:a', 'leave:b'];
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       const seen: string[] = [];

@@ -217,7 +217,7 @@ describe('TestLocks', () => {
     const other = await locks.hold('a');
     for (const end of ['expire', 'lose'] as const) {
       expect(() => locks[end]('a', { id: 'another' })).toThrow(
-        `Nobody holds "a" under the id 'another', so it cannot end. Held keys: "a" (${other.id})`,
+        `Nobody holds "a" under the id 'another', so there is no lock to end. Held keys: "a" (${other.id})`,
       );
     }
     locks.expire('a', { id: other.id });
@@ -249,7 +249,7 @@ describe('TestLocks', () => {
   });
 
   test('expire and lose throw for a free key', async () => {
-    expect(() => locks.expire('a')).toThrow('Nobody holds "a", so it cannot end. Held keys: none');
+    expect(() => locks.expire('a')).toThrow('Nobody holds "a", so there is no lock to end. Held keys: none');
     await service.acquire('b');
     expect(() => locks.lose('a')).toThrow('Held keys: "b"');
   });

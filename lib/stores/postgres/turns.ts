@@ -10,7 +10,10 @@ import { Releases } from './releases.js';
 import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
 import { storedKey, whyNotKeys } from './text.js';
 
-/** Largest number of leases of each kind in one statement, because the statement locks their rows until its end. */
+/**
+ * Largest number of releases, of extensions and of acquisitions in one statement: the statement locks their rows until
+ * its end.
+ */
 const MOST_LEASES = 500;
 
 /**
@@ -107,7 +110,7 @@ export class Turns {
     for (const [index, request] of requests.entries()) this.#release(request, (reply) => tell(index, reply));
   }
 
-  /** Called after each connect. Sends the releases that failed without a connection. */
+  /** Called after each connect. Sends again the releases that failed because there was no connection. */
   ready(): void {
     this.#pending.retry();
   }
@@ -276,8 +279,7 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // Until the deadline the server may still execute the statement, so a release before the deadline is not
-    // sufficient.
+    // Release these leases again after their deadline: until then the server may still execute the statement.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

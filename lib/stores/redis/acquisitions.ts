@@ -18,8 +18,8 @@ const UNFIT_FOR_MS = 1_000;
 
 /**
  * Longest time until the deadline of an acquisition, in milliseconds. If the same command arrives again after its lease
- * has ended, the node refuses it because of the lease's record. So the deadline of the command must pass before the
- * record expires, even if the server's clock is set back in between (S16).
+ * has ended, the node refuses it, because the record of the key still has the id of that lease. So the deadline of the
+ * command must pass before the record expires, even if the server's clock is set back in between (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
@@ -228,8 +228,8 @@ class AcquireBatch {
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
-    // Send each request in its own command. The error may concern the keys of one lease only. Or the server did not
-    // know the script, and the text of the script was not sent because some leases have ended.
+    // Send each request in its own command if the error may concern only some of them. The server may have refused the
+    // keys of one lease. Or it did not know the script, whose text was not sent because some leases have ended.
     const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);

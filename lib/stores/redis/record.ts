@@ -6,9 +6,9 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { ID_LENGTH } from '../../core/lease.js';
 
 /**
- * Milliseconds that a record is kept after its lock was released or has expired: the linger. The node must remember the
- * last token of the key during the linger. Afterwards the clock alone makes later tokens larger, unless the clock was
- * set back by at least the linger.
+ * Milliseconds that a record is kept after its lock was released or has expired: the linger. The record keeps the last
+ * token of the key for that time. Afterwards a new token, which is never behind the clock, is larger anyway, unless the
+ * clock was set back by at least the linger minus `LEAD_MS`.
  *
  * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */
@@ -32,8 +32,8 @@ export const LINGER_MS = 30_000;
  *
  * With several holders, the record has the id, time, owner and expiry of the holder whose lease ends last. For permits,
  * the token in the record is the largest token of all permits. For readers, it is the token of the present phase. A
- * phase lasts from the first reader until the lease of the last reader ends. So for an exclusive caller, a script reads
- * only the record. scripts/permits.ts describes the additional fields of permits.
+ * phase lasts from the first reader until the lease of the last reader ends. With these fields, a script for an
+ * exclusive caller reads only the record. scripts/permits.ts describes the additional fields of permits.
  *
  * A single reader needs only the record. Further readers are in two other keys, which live longer than the record. If
  * the record has no `+`, these two keys are remains of an earlier phase, and the scripts ignore them.

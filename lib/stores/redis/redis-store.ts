@@ -338,8 +338,8 @@ export class RedisStore
   }
 
   /**
-   * Sends commands about a waiter in order. Otherwise a mark could be set after its waiter has left, and would then
-   * exclude other callers without need.
+   * Sends the commands about a waiter one after the other. Otherwise a mark could be set after its waiter has left, and
+   * would then exclude other callers without need.
    */
   #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<unknown> {
     return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));

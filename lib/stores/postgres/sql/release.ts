@@ -5,8 +5,8 @@ import type { EntryPoint } from './sql-function.js';
  * lease has the keys now. With `keep` the keys stay held for some time (`minHold`). Tells the first waiter when it may
  * try.
  *
- * Then stores the tick that has run, unless a later tick is stored. A tick that has run is stored even when another
- * lease now holds the keys.
+ * If the lease has run a tick of a schedule, then stores that tick, unless a later tick is stored. Does so even when
+ * another lease now holds the keys.
  *
  * request  `id`, `keys`; `pause`: milliseconds after which the first waiter may try; `keep`: milliseconds that the keys are
  *          kept, 0 to free them; for a tick `schedule`, `tick` (milliseconds since 1970), `owner` and `life` (milliseconds)
@@ -67,8 +67,8 @@ end`,
 };
 
 /**
- * Updates the row of a key with several holders, after one of them has ended or its end has changed. The row gets the
- * end of the holder that ends last; without a holder the row becomes free.
+ * Updates the row of a key with several holders, after one of them has ended or now expires at another time. The row
+ * gets the expiry of the holder that ends last; without a holder the row becomes free.
  *
  * released  the id of the lease that was released; null if a later request may store this lease again
  */

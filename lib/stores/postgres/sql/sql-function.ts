@@ -9,7 +9,7 @@ export interface EntryPoint {
 
 /**
  * Longest wait of a function for a row that another transaction has locked, in milliseconds. All statements that lock
- * rows are short, so a longer wait shows that the owner of the lock hangs.
+ * rows are short, so a longer wait shows that the other transaction hangs.
  */
 const LOCK_TIMEOUT_MS = 2_000;
 

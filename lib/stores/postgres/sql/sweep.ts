@@ -2,9 +2,9 @@ import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Time for which the last token of a key is kept after the end of its lock. A token that is still ahead of the clock
- * after that time is kept, too. After a token is removed, the clock alone makes later tokens larger, unless the
- * server's clock is set back by more than this time.
+ * Time for which the last token of a key is kept after the end of its lock. A token is kept longer while it is ahead of
+ * the clock, or behind it by less than this time. A new token is never behind the clock. So it is larger than a removed
+ * token, unless the server's clock was set back by more than this time.
  */
 const KEPT_FOR = '1 hour';
 

@@ -9,9 +9,10 @@
  *   (`ends`) and the largest token. A lock is held while the row is not `free` and `ends` is in the future. The row is
  *   `kept` after the release, while `minHold` keeps the key.
  * - `ended` is the lease that was released last: a late duplicate of its acquisition must not store it again.
- * - `floor` is the largest token that the key had before permits; the tokens of all slots are larger.
+ * - `floor` is the largest token of the key before the present holders with permits; the tokens of all their slots are
+ *   larger.
  * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is a waiter whose mode differs from the
- *   mode in which the key is held (S22).
+ *   mode in which the key is held; later callers in other modes are refused (S22).
  */
 export const TABLES = `
 create table if not exists locks (

@@ -10,8 +10,8 @@ import type { EntryPoint } from './sql-function.js';
  * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: for each lease true if
  *          there are waiters; `extended`: for each lease true if it is held; `acquired`: the answers
  *
- * Without an acquisition, no row is created for a key without a row. `do update ... where false` locks an existing row
- * and changes nothing.
+ * Missing rows are created only if there is an acquisition. `do update ... where false` locks an existing row and
+ * changes nothing.
  */
 export const TURN: EntryPoint = {
   signature: 'turn(keys text[], asked jsonb)',

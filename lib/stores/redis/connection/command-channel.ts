@@ -146,7 +146,7 @@ export class CommandChannel {
     if (!this.canSend) return Promise.reject(this.#unreachable());
     this.#silence.asked();
     return started(command).then(this.#answered as (reply: T) => T, (error: Error) => {
-      // Other errors, such as a time limit of the client, do not show that the server answers.
+      // Only an error that the server sent shows that it answers. A time limit of the client shows nothing.
       if (isRefusal(error)) this.#silence.answered();
       else this.#silence.failed();
       return refused(this.explained(error));

@@ -25,8 +25,9 @@ const FORCED: RedisOptions = {
 const PREFERRED: RedisOptions = {
   connectionName: 'nestjs-redlock',
   connectTimeout: 2_000,
-  // Milliseconds for which a closed client waits until the server closes its side. The timer keeps the process alive,
-  // even if there is no connection. Commands that were written before are sent in any case.
+  // Milliseconds for which a closed client waits until the server closes its side. The value is small, because this
+  // timer keeps the process alive, even if there is no connection. Commands that are already written are sent in any
+  // case.
   disconnectTimeout: 100,
   retryStrategy: (times) => Math.min(times * 50, 1_000),
 };
@@ -66,7 +67,7 @@ export function addressOf(client: Driver | Server): string {
 }
 
 /**
- * Makes a name for a client that differs from all `taken` names, and adds it to them: metrics need a distinct name for
+ * Makes a name for a client, different from all `taken` names, and adds it to them: metrics need a distinct name for
  * each node.
  */
 export function nameOf(client: Driver, taken: Set<string>): string {

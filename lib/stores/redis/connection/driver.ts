@@ -7,7 +7,7 @@ export interface ServerAddress {
   readonly port: number;
 }
 
-/** The options of a client that the library reads, with their names in ioredis. */
+/** The client options that the library reads, under their ioredis names. */
 export interface DriverOptions {
   readonly host?: string | undefined;
   readonly port?: number | undefined;
@@ -37,8 +37,8 @@ export interface Server {
   ): Promise<[cursor: string, keys: string[]]>;
   exists(key: string): Promise<number>;
   /**
-   * Makes a connection for messages, to this server or to another server of its Cluster. Without this method the store
-   * uses `duplicate`.
+   * Makes a connection for pub/sub messages, to this server or to another server of its Cluster. Without this method
+   * the store uses `duplicate`.
    */
   messages?(at?: ServerAddress): MessageConnection;
 }
@@ -72,7 +72,7 @@ export interface Driver extends Emitter {
   detach?(): void;
 }
 
-/** A connection for messages, which emits `message` and `smessage`. */
+/** A connection for pub/sub messages, which emits `message` and `smessage`. */
 export interface MessageConnection extends Emitter {
   readonly stream?:
     | {

@@ -1,4 +1,4 @@
-/** The master according to a Sentinel. The name of a host can have several IP addresses. */
+/** The address of the master according to a Sentinel. A host name can stand for several IP addresses. */
 export interface MasterAddress {
   readonly ips: readonly string[];
   readonly port: number;

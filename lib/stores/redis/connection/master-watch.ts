@@ -25,8 +25,9 @@ interface Sentinel {
  * connected to it extends locks there, while they expire on the new master.
  *
  * All Sentinels are asked: they learn of the fail-over at different times, and the client may have asked a Sentinel
- * that did not know of it yet. The watch reacts only when a Sentinel changes its answer. A Sentinel without contact to
- * the other Sentinels names the old master for ever. Its answer must not end each new connection.
+ * that did not know of it yet. The watch reacts only when a Sentinel changes its answer. A Sentinel that has lost
+ * contact with the other Sentinels names the old master for ever, and this answer must not end each new connection to
+ * the new master.
  *
  * The `failoverDetector` of ioredis waits for the message `+switch-master`. The detector misses a message that is sent
  * while it is not connected. A message that arrives while the client connects ends the client for good (seen with
@@ -45,7 +46,7 @@ export class MasterWatch {
     private readonly moved: (master: MasterAddress) => void,
   ) {}
 
-  /** Starts the watch when a connection of the client is ready. */
+  /** Called when a connection of the client is ready. The first call starts the watch. */
   begin(): void {
     this.#sentinels ??= (this.client.options.sentinels ?? []).map((address) => this.#open(address));
     this.#timer ??= setInterval(() => this.#askAll(), ASK_EVERY_MS).unref();
@@ -64,7 +65,8 @@ export class MasterWatch {
   #open(address: SentinelAddress): Sentinel {
     const client = openClient(optionsFor(this.client.options, address));
     const sentinel: Sentinel = { client, channel: new CommandChannel(client, true), said: undefined };
-    // The watch reacts when an answer of the Sentinel differs from the answer before. So ask for the first answer now.
+    // The watch reacts when an answer of the Sentinel differs from its previous answer. So ask for the first answer
+    // now.
     client.on('ready', () => this.#ask(sentinel));
     sentinel.channel.open().catch(() => undefined);
     return sentinel;

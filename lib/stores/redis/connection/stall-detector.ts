@@ -18,8 +18,8 @@ const MOST_UNANSWERED_OF_CLUSTER = 1_000;
 /**
  * Notices when a client gets no answers: a server hangs, or a connection loses its packets.
  *
- * Further commands would only fill the memory of this process, and their callers would wait without success. Earlier
- * commands are still under way, so their answers show when the server works again.
+ * A silent server gets no further commands: they would only fill the memory of this process, and their callers would
+ * wait without success. Earlier commands still wait for an answer, so an answer shows when the server works again.
  *
  * A connection that the library made is replaced after {@link HUNG_AFTER_MS}, also when it hangs in its handshake
  * (S15). The `socketTimeout` of ioredis cannot do that (seen with 5.11): its timer continues after the connection has

@@ -20,7 +20,7 @@ const UNFIT_FOR_MS = 1_000;
  */
 const MASTER_LIMIT_MS = 2_000;
 
-/** The report of one server, with its run id. */
+/** The report of one server, and its setting `appendfsync`. */
 interface Answer {
   /** The address of a master of a Cluster; empty for a node that is one server. */
   readonly which: string;
@@ -58,8 +58,8 @@ export class ServerProbe {
   ) {}
 
   /**
-   * `true` if the restart guard applies to the node. It cannot apply to a Cluster, where the marker and the keys are in
-   * different hash slots.
+   * `true` if the restart guard applies to the node. It cannot apply to a Cluster, where the guard's marker and the
+   * locks are in different hash slots.
    */
   get guarded(): boolean {
     return this.context.guarded && !this.channel.client.isCluster;
@@ -77,7 +77,7 @@ export class ServerProbe {
     this.#pending = this.#conclude(this.#inspect());
   }
 
-  /** Called when the client has read the list of its servers. */
+  /** Called when the client of a Cluster has read the list of masters. */
   refreshed(): void {
     const servers = this.#serversNow();
     const same =
@@ -95,7 +95,7 @@ export class ServerProbe {
 
   /**
    * Waits for the current check. A server that was not fit is checked again after a second, even on the same
-   * connection: meanwhile a replica may have been promoted, or memory was freed.
+   * connection: meanwhile a replica may have been promoted, or memory may have been freed.
    *
    * @throws the reason why the node must not vote
    */
@@ -168,8 +168,8 @@ export class ServerProbe {
   }
 
   /**
-   * Waits for an answer. On a Cluster there is a time limit, because the other masters can vote. Resolves to `true` if
-   * the answer came in time.
+   * Waits for an answer. On a Cluster there is a time limit, because one master may hang while the others can still
+   * store locks. Resolves to `true` if the answer came in time.
    */
   async #inTime(answer: Promise<unknown>): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined;

@@ -1,7 +1,7 @@
 import type { ServerReport } from './server-report.js';
 
 /**
- * The reason why locks on a node would not be safe (S17), so that the node does not vote; `undefined` if they are safe.
+ * The reason why locks on a node would not be safe (S17); the node then does not vote. `undefined` if they are safe.
  *
  * @param twin - the name of another node that is the same server
  */

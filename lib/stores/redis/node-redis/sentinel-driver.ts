@@ -163,9 +163,9 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels to which this object has subscribed through the present copy. */
   readonly #channels = new Set<string>();
   /**
-   * Channels that the server has confirmed on this connection. A channel is not added earlier: if the master dies
-   * during a subscription, that subscription never settles. The client continues to connect to the dead master, in
-   * addition to its connection to the new master (seen with 6.3).
+   * Channels that the server has confirmed on this connection. A channel is added only when its subscription is
+   * confirmed. If the master dies during a subscription, that subscription never settles: the client still tries to
+   * reach the dead master, although it has a connection to the new master (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;

@@ -85,15 +85,15 @@ end
 /** The parts of {@link straightPath} that differ between the modes. */
 interface StraightPath {
   /**
-   * The number of Redis keys (KEYS) of a lease, without its marks: at the node that keeps the queue, and at other
-   * nodes.
+   * The number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number at the node
+   * that keeps the queue, then the number at other nodes.
    */
   readonly keys: readonly [ordered: number, unordered: number];
   /** The state of the record, see `STATE`. */
   readonly state: string;
   /**
-   * `true` if a mark can exclude a lease of this mode ({@link readMarks}). No mark excludes an exclusive lease from a
-   * free key.
+   * `true` if the node refuses a lease of this mode because of the mark of an earlier waiter ({@link readMarks}). An
+   * exclusive lease can take a free key in spite of marks.
    */
   readonly marked?: boolean;
   /**
@@ -102,8 +102,8 @@ interface StraightPath {
    */
   readonly end?: string;
   /**
-   * Lua text for the answer to a lease that the straight path stored, when it did not store a later lease of the
-   * command. It can use `i`, the position of the lease in the command.
+   * Lua text for the answer to a lease that the straight path stored, if the command has a later lease that the
+   * straight path did not store. It can use `i`, the position of the lease in the command.
    */
   readonly answer?: string;
 }
@@ -115,8 +115,8 @@ interface StraightPath {
  * The marks of all leases come first in KEYS, so that one EXISTS checks them. With 64 leases in flight, EXISTS takes
  * 0.1 us for each mark, and a GET would take 0.4 us (CPU time of a server that does nothing else).
  *
- * @param keys - the number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that
- * keeps the queue, and at other nodes
+ * @param keys - the number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number
+ * at the node that keeps the queue, then the number at other nodes
  */
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key
@@ -128,8 +128,8 @@ local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key
 
 /**
  * Lua text of the straight path: the fast first part of an acquire script. It stores leases whose key has no record, or
- * a free record without waiters: the usual cases. It stops at the first other lease. The rest of the script, the
- * general path, continues from that lease.
+ * a free record without waiters: the usual cases. At the first lease in another case, it stops. The rest of the script,
+ * the general path, continues from that lease.
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument of the lease at which the
  * general path begins) and `seen` (the record of the key of that lease, if the straight path has read it).

@@ -37,8 +37,8 @@ const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
 /**
- * The number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that keeps the queue,
- * and at other nodes.
+ * The number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number at the node
+ * that keeps the queue, then the number at other nodes.
  */
 const COUNTS = [4, 3] as const;
 

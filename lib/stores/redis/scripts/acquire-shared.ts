@@ -27,8 +27,8 @@ const MOST_CLEARED = 500;
 const MOST_WAITERS = 64;
 
 /**
- * The number of Redis keys (KEYS) for each locked key of a lease, without the mark: at the node that keeps the queue,
- * and at other nodes.
+ * The number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number at the node
+ * that keeps the queue, then the number at other nodes.
  */
 const COUNTS = [4, 3] as const;
 
@@ -37,13 +37,13 @@ const COUNTS = [4, 3] as const;
  * {@link ACQUIRE}.
  *
  * A phase lasts from the first reader until the lease of the last reader ends. The first reader of a phase gets a new
- * token. A reader that joins gets the token of the phase, also when the client proposes another token (S21). On every
- * node the mark of an earlier waiter in another mode excludes a new reader (S22).
+ * token. A reader that joins gets the token of the phase, even if the client proposes another token (S21). Every node
+ * refuses a new reader because of the mark of an earlier waiter in another mode (S22).
  *
  * While readers hold the lock, only the marks of waiters keep the order, not the queue: a mark expires when its waiter
  * dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an earlier waiter
- * in another mode. A reader that begins a phase sets the mark for the first waiter in another mode. That waiter could
- * not set a mark before.
+ * in another mode. A reader that begins a phase sets the mark for the first waiter in another mode, because this waiter
+ * sets its own mark only after a refusal that names readers.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues

@@ -7,8 +7,8 @@ import { END_READER } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Ends the leases of a lock whose ids the caller gives, and wakes the waiters. The caller need not own the lock. When
- * no holder is left, the record stays for {@link LINGER_MS}, with the last token of the key.
+ * Ends the leases with the given ids, all of one lock, and wakes the waiters. The caller need not own the lock. When no
+ * holder is left, the record stays for {@link LINGER_MS}, with the last token of the key.
  *
  * KEYS     the record, its queue, the set of its holders, and the hash of their details
  * ARGV[1]  the prefix of channel names; empty on a Cluster

@@ -9,7 +9,8 @@ import { script } from './script.js';
 export const MARK_MS = 2_000;
 
 /**
- * Sets the mark of a waiter for each of its keys (S22), except for keys that have the mark of an earlier waiter.
+ * Sets the mark of a waiter for each of its keys: the node then refuses later callers in other modes (S22). A key with
+ * the mark of an earlier waiter keeps that mark.
  *
  * KEYS     the marks
  * ARGV[1]  the name of the waiter

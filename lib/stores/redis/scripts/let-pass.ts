@@ -5,7 +5,7 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Deletes the marks of a waiter, and no marks of other waiters.
+ * Deletes the marks that HOLD_BACK set for a waiter, and no marks of other waiters.
  *
  * KEYS     the marks
  * ARGV[1]  the name of the waiter

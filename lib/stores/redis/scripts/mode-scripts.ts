@@ -30,12 +30,15 @@ export interface ModeScripts {
     readonly script: Script;
     readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string, base: string) => Packed;
   };
-  /** Releases leases. Returns for each lease the number of waiters that got a message, or an error. */
+  /** Releases leases. Returns for each lease an error, or the number of waiters that got a message. */
   readonly release: {
     readonly script: Script;
     readonly pack: (requests: readonly ReleaseRequest[], keyPrefix: string, base: string) => Packed;
   };
-  /** Raises the tokens of a lease. Returns 1 when the lease is held and has the token now, else 0. */
+  /**
+   * Raises the tokens of a lease to the token on which the nodes agree. Returns 1 when the lease is held and has the
+   * token now, else 0.
+   */
   readonly raise: {
     readonly script: Script;
     readonly pack: (lease: Lease, token: number, keyPrefix: string, marker: string | undefined) => Packed;

@@ -2,8 +2,8 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { END_PERMIT, PERMITS } from './permits.js';
 
 /**
- * Lua text for a lease that accepts only the slots that it requests. If the lease has another slot of any of its keys,
- * the text frees all its slots, because the lease must get a slot of each key or none.
+ * Lua text for a lease that accepts only the slots that it requests. If the lease holds a slot that it does not
+ * request, the text frees all its slots, because the lease must get a slot of each key or none.
  *
  * The text is a part of ACQUIRE_PERMITS and uses its locals. If it frees a slot, it sets `freed`. If a slot could not
  * be freed, it sets `answer` to the error.

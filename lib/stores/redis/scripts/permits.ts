@@ -9,7 +9,7 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | position | field |
  * | --- | --- |
  * | 67-70 | the slot of the lease that the record names |
- * | 71-74 | n, the largest number of permits that any lease of this phase asked for |
+ * | 71-74 | n, the number of slots: the largest option `permits` of any lease of this phase |
  * | 75 | `1` when that lease is the only one; `K` when it is the only one and was released, but `minHold` keeps its slot; `+` with several leases |
  * | 76- | only with several leases, the taken slots: a character for six of the n slots (scripts/slot-map.ts) |
  * | then | a colon, and the owner's name; only shown to people |
@@ -116,8 +116,8 @@ end
  * nil).
  *
  * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
- * of memory (S9). A single holder has no set. If SET then fails because memory is short, PEXPIRE runs, and then SET
- * again. PEXPIRE alone is not enough: if the clock stepped back, the record would be held again.
+ * of memory (S9). A single holder has no set, so SET comes first. If it fails because memory is short, PEXPIRE runs,
+ * and then SET again. PEXPIRE alone is not enough: if the clock stepped back, the record would be held again.
  */
 export const END_PERMIT = `
 local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.several}, true
@@ -195,7 +195,7 @@ export function parsePermitRecord(record: string, remaining: number): KeyHolder 
   };
 }
 
-/** The largest number of permits that any lease of the record's phase asked for. */
+/** The number of slots: the largest option `permits` of any lease since the key was last free. */
 export function permitsOfRecord(record: string): number {
   return Number(record.slice(70, 74));
 }

@@ -130,7 +130,7 @@ end
 `;
 
 /**
- * Deletes the mark of a waiter that was granted the lock (S22), also when another process has set the mark. If the mark
+ * Deletes the mark of a waiter that was granted the lock (S22), even if another process has set the mark. If the mark
  * remained, it would exclude other callers from a free lock.
  *
  * Needs the locals `mark` (the mark's Redis key) and `waiter`.

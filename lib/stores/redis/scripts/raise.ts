@@ -7,9 +7,8 @@ import { script } from './script.js';
 
 /**
  * Raises the tokens of a lease to the token on which the nodes agree, if the lease holds all its records and none of
- * them has a larger token. Both conditions are needed: only then is a token that a quorum of nodes has stored larger
- * than every earlier token. Without one of the conditions, a command that runs twice would break this rule
- * (test/model).
+ * them has a larger token. Both conditions together ensure that a token which a quorum of nodes has stored is larger
+ * than every earlier token. Without one of them, a command that runs twice would break this rule (test/model).
  *
  * A token that is ahead of this node's clock is first stored in the marker: later tokens must still be larger after the
  * record has expired.

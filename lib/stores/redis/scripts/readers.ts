@@ -1,14 +1,14 @@
 import { LINGER_MS, RECORD } from '../record.js';
 
 /**
- * Step of the expiry of the keys `:h` and `:s`, in milliseconds: both expire at a multiple of this step, and at least
- * one step after the record. So most readers that join or are extended need not renew the expiry.
+ * Step of the expiry of the keys `:h` and `:s` (see record.ts), in milliseconds: both expire at a multiple of this
+ * step, and at least one step after the record. So most readers that join or are extended need not renew the expiry.
  */
 export const ROUND_MS = 10_000;
 
 /**
- * Tolerance in milliseconds, larger than any difference between the life that was set for a record and the life that is
- * read later.
+ * Tolerance in milliseconds, larger than any difference between the end that a script sets for a record and the end
+ * that a later script computes from PTTL.
  */
 const CLOSE_MS = 100;
 

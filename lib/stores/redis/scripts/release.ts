@@ -10,9 +10,9 @@ import { script } from './script.js';
  * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
  * time. Tells the waiters when they can try. A freed record stays for {@link LINGER_MS}, with the last token.
  *
- * Then stores the tick that has run, if there is one, unless a later tick is stored. A tick that has run is stored even
- * when another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and
- * last the writes that can fail.
+ * If a lease has run a tick of a schedule, then stores that tick, unless a later tick is stored. Does so even when
+ * another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and last
+ * the writes that can fail.
  *
  * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last tick that ran
  * ARGV[1]  the prefix of channel names; empty on a Cluster
