@@ -77,7 +77,7 @@ describe('infoOf reports the fencing token on which a quorum agrees', () => {
   test.each<[string, LockVote[], number, number | undefined]>([
     ['on one node', [has('x', 1, 7)], 1, 7],
     ['when three nodes agree', [has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
-    // The first node granted after the other two had formed a quorum.
+    // The first node granted the lock later, after the other two had formed a quorum.
     ['when one of three nodes has a larger token', [has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     ['when one of three nodes has a smaller token', [has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
     // The lock's token cannot be determined while a node is down.

@@ -271,7 +271,7 @@ describe('scheduled methods, with the decorators in every order', () => {
 
 describe('several keys on one method', () => {
   const retry = { timeout: 30_000 };
-  /** Two concurrent calls acquire their first locks within this time. */
+  /** Long enough for two concurrent calls to acquire their first locks; ends the deadlock of these calls soon. */
   const briefly = { timeout: 300 };
   const overlap = new Overlap();
 

@@ -16,7 +16,7 @@ beforeAll(async () => {
   for (const name of NAMES) folders.set(name, await buildExample(name, tarball));
 });
 
-test('each example has a test', async () => {
+test('these tests build each folder in `examples`', async () => {
   const entries = await readdir('examples', { withFileTypes: true });
   expect(entries.filter((each) => each.isDirectory()).map(({ name }) => name)).toEqual(NAMES);
 });

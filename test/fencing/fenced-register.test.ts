@@ -154,7 +154,7 @@ describe('FencedRegister.transaction', () => {
 describe('FencedRegister.transaction, with two holders at the same time,', () => {
   // The stale holder passes the check and pauses. Its successor must not write between the stale check and the stale
   // write.
-  test('lets a newer holder wait for a paused older holder, and write last', async () => {
+  test('makes a newer holder wait for a paused older holder, and then write last', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = register.transaction(pool, holder(1), async (client) => {
       checked.open();
@@ -177,7 +177,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('new');
   });
 
-  test('lets an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
+  test('makes an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
     const [checked, resume] = [gate(), gate()];
     const newer = register.transaction(pool, holder(2), async (client) => {
       checked.open();
