@@ -283,7 +283,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquire: a lock held for longer than minHold is free at once after the release', async () => {
+      test('counts from the acquire: a lock held for longer than minHold is free after the release', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);

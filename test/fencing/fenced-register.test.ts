@@ -532,7 +532,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
-  test('lets a write wait for a concurrent read, and then refuses the write if its token is lower', async () => {
+  test('makes a write wait for a concurrent read, and then refuses the write if its token is lower', async () => {
     const [checked, gateway] = [gate(), gate()];
     const reading = register.transaction(pool, reader(41), () => {
       checked.open();

@@ -47,7 +47,7 @@ afterEach(() => {
 
 const HOUR_MS = 3_600_000;
 
-/** Two processes hold permits. A client waits for the permit that ends first. */
+/** Two processes hold permits. The error gives the remaining time of the permit that ends first. */
 const permitsTaken = new LockHeldError(['tenant-7'], 'secret-host:1', 1_200, {
   kind: { mode: 'permits', permits: 2 },
   holders: [1_200, 60_000].map((remaining, slot) => ({
@@ -185,7 +185,7 @@ describe.each([
     expect(body).not.toMatch(/secret|tenant/);
   });
 
-  test('leaves other errors and results unchanged', async () => {
+  test('leaves results, and errors that are not of this library, unchanged', async () => {
     await expect(fetch(`${url}/other`).then((response) => response.status)).resolves.toBe(500);
     await expect(fetch(`${url}/well`).then((response) => response.text())).resolves.toBe('done');
   });

@@ -282,7 +282,7 @@ describe('a stream', () => {
     await until(() => isFree(key));
   });
 
-  test('a stream of another package holds the lock until it is read, though its reader cannot be detected', async () => {
+  test('a stream of another package, whose reader cannot be detected, holds the lock until it is read', async () => {
     const key = newKey();
     const old = Object.assign(new Stream(), { readable: true });
     await expect(service.give(key, old)).resolves.toBe(old);
