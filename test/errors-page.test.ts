@@ -69,7 +69,7 @@ function provoke(section: string, ways: Readonly<Record<string, () => Promise<st
   });
 }
 
-/** Answers of Redis to a user without the right to a command inside a script: up to version 7.0, and of later versions. */
+/** Answers of Redis to a user without the right to a command inside a script: up to version 7.0, and later. */
 const DENIED_INSIDE = [
   "ERR The user executing the script can't run this command ...",
   'ERR ACL failure in script: ...',

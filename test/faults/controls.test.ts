@@ -91,7 +91,7 @@ describe('with a broken library', () => {
     await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
-  test('the judge finds a writer beside a reader (J1) when the ttl of one reader ends all readers (S23)', async () => {
+  test('the judge finds a writer beside a reader (J1) when a reader shortens the ttl of others (S23)', async () => {
     const patch = {
       file: 'lib/stores/redis/scripts/acquire-shared.ts',
       find: 'local record, isLast, beside = records[i], left < ttl, besides[i]',
