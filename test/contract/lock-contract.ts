@@ -260,7 +260,7 @@ export function lockContract(
       const HOLD = 4_000;
 
       if (!quick)
-        test('keeps the keys locked after the release, even beyond the ttl', async () => {
+        test('`minHold` keeps the keys locked after the release, even beyond the ttl', async () => {
           const keys = [freshKey(), freshKey()];
           const started = performance.now();
           const lock = await alice.acquire(keys, { ...waiting, ttl: lapse, minHold: HOLD });
@@ -273,7 +273,7 @@ export function lockContract(
         });
 
       if (!quick)
-        test('limits the `retryAfter` of a refused caller, even with a longer ttl', async () => {
+        test('`minHold` limits the `retryAfter` of a caller that is refused after the release', async () => {
           const key = freshKey();
           await (await alice.acquire([key], { ...once, minHold: HOLD })).release();
           const refusal = (await bob.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
@@ -283,7 +283,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquire: a lock held for longer than minHold is free after the release', async () => {
+      test('`minHold` counts from the acquire: a lock held for longer is free at once after the release', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);
@@ -292,14 +292,14 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('does not keep the key of a crashed holder beyond its ttl', async () => {
+      test('`minHold` does not keep the key of a crashed holder beyond its ttl', async () => {
         const key = freshKey();
         await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL });
         await using next = await bob.acquire([key], waiting);
         expect(next.isHeld()).toBe(true);
       });
 
-      test('does not affect the next holder when a lapsed lock with minHold is released', async () => {
+      test('the release of a lapsed lock with `minHold` does not affect the next holder', async () => {
         const key = freshKey();
         // The minHold is short because a node that did not grant the lock to the next holder may keep the key for so
         // long, and later tests wait until no key is left.
@@ -312,7 +312,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('keeps no key when the attempt is refused', async () => {
+      test('`minHold` keeps no key when the attempt is refused', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, minHold: TTL })).rejects.toBeInstanceOf(LockHeldError);

@@ -322,7 +322,7 @@ describe('a fenced transaction', () => {
     }
   });
 
-  test('rejects when a failed statement made PostgreSQL roll it back', async () => {
+  test('rejects when a failed statement made PostgreSQL roll the transaction back', async () => {
     const swallowing = register.transaction(pool, holder(3), async (client) => {
       await write('new', client);
       await client.query('select * from no_such_table').catch(() => undefined);

@@ -37,7 +37,7 @@ describe('with the rules of the library,', () => {
   });
 });
 
-describe('with a broken rule,', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, SearchSettings]>([
     ['validity is counted from the reply', { plant: 1 }],
     ['the validity of an extension is counted from the reply', { plant: 2 }],

@@ -69,7 +69,7 @@ describe('with the rules of the library,', () => {
   );
 });
 
-describe('with a broken rule,', () => {
+describe('with a broken rule or condition,', () => {
   const reads = { readers: 1, writers: 1 };
   const permits = { permits: 1, writers: 1 };
   test.each<[string, SearchSettings]>([

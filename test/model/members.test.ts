@@ -35,7 +35,7 @@ describe('with the rules of the library,', () => {
   });
 });
 
-describe('with a broken rule or a clock that falls too far,', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, RegExp, SearchSettings]>([
     ['the clock falls by half of linger minus lead', /^tokens:/, { linger: 3 }],
     ['the clock falls by half of a longer linger minus lead', /^tokens:/, { back: 2, linger: 5 }],

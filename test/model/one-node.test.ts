@@ -65,7 +65,7 @@ describe('with the rules of the library,', () => {
   });
 });
 
-describe('with a broken rule,', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, string, NodeScope]>([
     ['tokens', 'a new token may equal the token of the record', withRules({ above: false })],
     ['tokens', 'a release deletes the record', withRules({ lingers: false })],

@@ -33,7 +33,7 @@ describe('with the rules of the library,', () => {
   );
 });
 
-describe('with a broken rule,', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, RegExp, SearchSettings]>([
     [
       'a majority of grants in any slots is enough',

@@ -31,7 +31,7 @@ describe('with the rules of the library,', () => {
   });
 });
 
-describe('with a broken rule,', () => {
+describe('with a broken rule or condition,', () => {
   const still = { losses: 0, gain: 0, drift: 0 };
   test.each<[string, SearchSettings]>([
     ['a node grants a reader beside a writer', { ...still, plant: 1 }],

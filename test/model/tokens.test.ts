@@ -30,7 +30,7 @@ describe('with the rules of the library,', () => {
   });
 });
 
-describe('with a broken rule,', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, SearchSettings]>([
     ['a claim returns its token without a raise', { plant: 1 }],
     ['a node accepts the raise of the holder below the token of the record', { plant: 2 }],

@@ -867,22 +867,19 @@ describe('a password', () => {
   test.each([
     ['wrong', ':no@', 'WRONGPASS'],
     ['missing', '', 'NOAUTH'],
-  ])(
-    'the error of a call says that the password is refused or missing: %s password',
-    async (_, password, reason) => {
-      const server = await startRedis({ args: ['--requirepass', 'right'] });
-      const app = await start(
-        RedlockModule.forRoot({ nodes: `redis://${password}${server.host}:${server.port}` }),
-      );
-      const error = await app.locks.acquire('key', once).catch((thrown: unknown) => thrown);
-      expect(error).toBeInstanceOf(LockUnavailableError);
-      expect((error as Error).message).toMatch(
-        new RegExp(`not connected \\(${reason} .*\\); check the user and the password in the URL`),
-      );
-      await app.close();
-      await server.stop();
-    },
-  );
+  ])('that is %s makes a call reject with the reason and with advice', async (_, password, reason) => {
+    const server = await startRedis({ args: ['--requirepass', 'right'] });
+    const app = await start(
+      RedlockModule.forRoot({ nodes: `redis://${password}${server.host}:${server.port}` }),
+    );
+    const error = await app.locks.acquire('key', once).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(
+      new RegExp(`not connected \\(${reason} .*\\); check the user and the password in the URL`),
+    );
+    await app.close();
+    await server.stop();
+  });
 
   function messageOf(action: () => unknown): string {
     try {

@@ -239,7 +239,7 @@ const UNREAD: readonly [string, () => unknown][] = [
   ['a frozen async iterable', () => Object.freeze({ async *[Symbol.asyncIterator]() {} })],
 ];
 
-describe('the lock is released after a ttl when nobody starts to use the result', () => {
+describe('a result that nobody starts to use', () => {
   const keys = UNREAD.map(newKey);
   /** The references keep the results from the garbage collector, which would also end their locks. */
   let given: Promise<unknown>[];
@@ -248,11 +248,14 @@ describe('the lock is released after a ttl when nobody starts to use the result'
     await Promise.allSettled(given);
   });
 
-  test.each(UNREAD.map(([name], index) => [name, index] as const))('%s', async (_name, index) => {
-    const result = await given[index];
-    await until(() => isFree(keys[index]!));
-    expect(typeof result).toBe('object');
-  });
+  test.each(UNREAD.map(([name], index) => [name, index] as const))(
+    'releases the lock after a ttl: %s',
+    async (_name, index) => {
+      const result = await given[index];
+      await until(() => isFree(keys[index]!));
+      expect(typeof result).toBe('object');
+    },
+  );
 });
 
 async function all(source: unknown): Promise<unknown[]> {
@@ -474,7 +477,7 @@ describe('an Observable', () => {
   );
 });
 
-describe('the lock is released when a half-read result is garbage-collected without being closed', () => {
+describe('a half-read result that nobody closes', () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
 
@@ -501,13 +504,16 @@ describe('the lock is released when a half-read result is garbage-collected with
     await past();
   });
 
-  test.each(begun.map(([name], index) => [name, index] as const))('%s', async (_name, index) => {
-    const released = until(async () => {
-      collect();
-      return isFree(keys[index]!);
-    });
-    await expect(released).resolves.toBeUndefined();
-  });
+  test.each(begun.map(([name], index) => [name, index] as const))(
+    'releases the lock when it is garbage-collected: %s',
+    async (_name, index) => {
+      const released = until(async () => {
+        collect();
+        return isFree(keys[index]!);
+      });
+      await expect(released).resolves.toBeUndefined();
+    },
+  );
 });
 
 describe('any object', () => {

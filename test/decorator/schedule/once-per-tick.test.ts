@@ -398,7 +398,7 @@ describe('a skipped call', () => {
     ]);
   });
 
-  test('is skipped without an error while the application shuts down', async () => {
+  test('gives no error when the application shuts down', async () => {
     const { app, service } = await start(Task);
     await app.close();
     await expect(service.run()).resolves.toBeUndefined();
