@@ -250,7 +250,7 @@ describe('scheduled methods, with the decorators in every order', () => {
       acquire.mockClear();
       app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
       expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
-      // The job fired more often than it ran, so it also fired during a run.
+      // Waits until the job has fired more often than it ran, which shows that it also fired during a run.
       await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
       expect(overlap.most).toBe(1);
     },

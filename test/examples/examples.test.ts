@@ -23,7 +23,8 @@ test('these tests build each folder in `examples`', async () => {
 
 /**
  * Starts examples with a tick each second, and counts their runs. The count lasts so long that two runs for each tick
- * would be more than the largest possible number of ticks. A busy machine delays or drops runs, so there can be fewer.
+ * would be more than the largest possible number of ticks. A busy machine delays or drops runs, so there can be fewer
+ * runs than ticks.
  *
  * @returns the runs, and the largest possible number of ticks since the start
  */

@@ -7,8 +7,8 @@ import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
 import { kinds } from './scenarios/kinds.js';
 
-// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and
-// the same judge must find each fault.
+// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The scenarios and the
+// judge of the fault tests must find each fault.
 
 function scenarioNamed(start: string): Scenario {
   const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));

@@ -28,7 +28,7 @@ let key: string;
 beforeAll(async () => {
   ({ url } = await startPostgresServer());
   pool = new Pool({ connectionString: url, max: 20 });
-  // The server may end before the connections to it end.
+  // The server may end before the pool closes its connections. Without a listener, that error would end the process.
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null, writes serial)');
