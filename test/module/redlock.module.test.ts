@@ -867,7 +867,7 @@ describe('a password', () => {
   test.each([
     ['wrong', ':no@', 'WRONGPASS'],
     ['missing', '', 'NOAUTH'],
-  ])('that is %s makes a call reject with the reason and with advice', async (_, password, reason) => {
+  ])('a %s password makes a call reject with the reason and with advice', async (_, password, reason) => {
     const server = await startRedis({ args: ['--requirepass', 'right'] });
     const app = await start(
       RedlockModule.forRoot({ nodes: `redis://${password}${server.host}:${server.port}` }),
