@@ -120,8 +120,8 @@ const CONDITIONS = /as long as|provided|unless|while|condition/i;
 
 /** Returns the sentences of a text that promise something without a condition in them or in the next sentence. */
 function barePromises(text: string): string[] {
-  // The condition must be in the same cell of a table or comment of an example, because the next one does not explain
-  // it.
+  // A cell of a table ends a paragraph, and so does a comment of an example: the condition of a promise in one cell or
+  // comment does not stand in the next.
   const paragraphs = text.split(/\n\s*(?:\n|\/\/|\/\*|- )|\|/);
   return paragraphs.flatMap((paragraph) => {
     const sentences = paragraph.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:])\W*\s/);

@@ -59,17 +59,17 @@ function pattern(message: string): RegExp {
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('and the tests provoke every message of the section', () => {
+  test('the tests provoke every message of the section', () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
-  test.each(messages)('"%s"', async (message) => {
+  test.each(messages)('the message "%s" can be provoked', async (message) => {
     const way = ways[message] ?? (() => Promise.resolve('nobody knows how'));
     await expect(way()).resolves.toMatch(pattern(message));
   });
 }
 
-/** Errors of a user who lacks the right to a command inside a script: of Redis up to 7.0, and of later versions. */
+/** Answers of Redis to a user without the right to a command inside a script: up to version 7.0, and later. */
 const DENIED_INSIDE = [
   "ERR The user executing the script can't run this command ...",
   'ERR ACL failure in script: ...',
@@ -378,7 +378,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
 });
 
 describe('docs/errors.md quotes each LOCK_LOST message', () => {
-  /** Acquires a lock and makes it lost; returns the message of the loss. */
+  /** Acquires a lock, makes the holder lose it, and returns the message of the loss. */
   async function loss(
     options: LockOptions,
     lose: (redis: RedisServer) => unknown = () => undefined,

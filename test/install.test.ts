@@ -9,7 +9,7 @@ const run = promisify(execFile);
 
 /**
  * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for
- * machines without a Redis. No version of them declares Node 20, so `.npmrc` hides their warnings.
+ * machines without a Redis. No version of these packages declares support for Node 20, so `.npmrc` hides the warnings.
  */
 const WANTS_NODE_22 = ['file-type', 'js-redis-server', 'lua-redis-wasm'];
 

@@ -23,13 +23,13 @@ export interface Backend {
 export interface LockContractOptions {
   /**
    * The ttl in milliseconds of locks that a test lets expire: short enough to wait for, long enough for a busy machine
-   * to acquire such a lock. The shortest ttl of a store may be longer.
+   * to acquire such a lock, and not shorter than the store allows.
    * @defaultValue 300
    */
   readonly lapse?: number;
 
   /**
-   * Leaves out tests that take seconds and do not depend on the client of the nodes.
+   * Leaves out tests that take seconds and have the same result with every client library.
    * @defaultValue false
    */
   readonly quick?: boolean;
@@ -73,7 +73,7 @@ export function lockContract(
 
     async function newProcess(owner: string): Promise<Redlock> {
       const nodes = await backend.nodes();
-      // A single attempt must succeed, even if the machine or a server stands still for a moment.
+      // The timeout is long: a single attempt must succeed, even if the machine or a server stands still for a moment.
       const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
       const acquire = redlock.acquire.bind(redlock);
       redlock.acquire = (keys, options) => acquire(keys, { ...options, kind });
@@ -84,7 +84,7 @@ export function lockContract(
       return `key:${nextKey++}`;
     }
 
-    /** Expects that all keys are released, also in the background, long before they would expire. */
+    /** Waits until no key is locked, because a release may end in the background. The keys would expire much later. */
     async function expectNoKeyLeft(): Promise<void> {
       await until(async () => (await backend.countKeys()) === 0, TTL / 2);
     }
@@ -109,7 +109,7 @@ export function lockContract(
       expect(lock.isHeld()).toBe(true);
     });
 
-    test('does not prevent a lock on another key', async () => {
+    test('a lock on one key does not prevent a lock on another key', async () => {
       await using a = await alice.acquire([freshKey()], once);
       await using b = await bob.acquire([freshKey()], once);
       expect([a.isHeld(), b.isHeld()]).toEqual([true, true]);
@@ -127,7 +127,7 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('ends after its ttl when nobody renews it', async () => {
+    test('a lock ends after its ttl when nobody renews it', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       const { signal } = lock;
@@ -138,7 +138,7 @@ export function lockContract(
       expect(next.isHeld()).toBe(true);
     });
 
-    test('does not affect the next holder when it is released after it lapsed (S7)', async () => {
+    test('the release of a lapsed lock does not affect the next holder (S7)', async () => {
       const key = freshKey();
       const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
@@ -148,7 +148,7 @@ export function lockContract(
       expect(next.isHeld()).toBe(true);
     });
 
-    test('does not affect the next holder when it is extended after it lapsed (S9)', async () => {
+    test('the extension of a lapsed lock is refused, and does not affect the next holder (S9)', async () => {
       const key = freshKey();
       const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
@@ -159,9 +159,9 @@ export function lockContract(
     });
 
     if (!quick)
-      test('is kept beyond its ttl by the watchdog', async () => {
+      test('the watchdog keeps a lock beyond its ttl', async () => {
         const key = freshKey();
-        // A renewal may be late by two thirds of this time. A busy machine may stand still for two seconds.
+        // Long enough for a machine that stands still for two seconds: a renewal may be late by two thirds of the ttl.
         const ttl = 5_000;
         const lock = await alice.acquire([key], { ...waiting, ttl });
         const acquired = performance.now();
@@ -173,7 +173,7 @@ export function lockContract(
         await lock.release();
       });
 
-    test('gets a longer ttl from `extend`, and never a shorter one', async () => {
+    test('`extend` gives a lock a longer ttl, and never a shorter one', async () => {
       const key = freshKey();
       await using lock = await alice.acquire([key], { ...once, renew: false });
       await lock.extend(4 * TTL);
@@ -183,7 +183,7 @@ export function lockContract(
       await expect(bob.acquire([key], once)).rejects.toMatchObject({ owner: 'alice' });
     });
 
-    test('is granted to a waiter after the release', async () => {
+    test('a waiter gets the lock after the release', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const next = bob.acquire([key], waiting);
@@ -193,7 +193,7 @@ export function lockContract(
       expect(mine.isHeld()).toBe(true);
     });
 
-    test('leaves no key when a signal aborts the wait for it', async () => {
+    test('leaves no key locked when a signal aborts the wait for the lock', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const controller = new AbortController();
@@ -205,7 +205,7 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('is granted to each of twenty contenders in four processes, one at a time', async () => {
+    test('each of twenty contenders in four processes gets the lock, one at a time', async () => {
       const key = freshKey();
       const more = await Promise.all([newProcess('carol'), newProcess('dave')]);
       const processes = [alice, bob, ...more];
@@ -226,7 +226,7 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('has a larger fencing token than the lock before it, on one key and on several', async () => {
+    test('each lock has a larger fencing token than the lock before it, on one key and on several', async () => {
       const [a, b, c] = [freshKey(), freshKey(), freshKey()];
       const tokens: number[] = [];
       for (let round = 0; round < 10; round++) {
@@ -242,7 +242,7 @@ export function lockContract(
       for (const token of tokens) expect(Number.isSafeInteger(token)).toBe(true);
     });
 
-    test('has a larger token than the lapsed lock before it, and keeps its token when extended', async () => {
+    test('a lock has a larger token than the lapsed lock before it, and keeps its token when extended', async () => {
       const key = freshKey();
       const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
@@ -260,7 +260,7 @@ export function lockContract(
       const HOLD = 4_000;
 
       if (!quick)
-        test('keeps the keys locked after the release, even beyond the ttl', async () => {
+        test('`minHold` keeps the keys locked after the release, even beyond the ttl', async () => {
           const keys = [freshKey(), freshKey()];
           const started = performance.now();
           const lock = await alice.acquire(keys, { ...waiting, ttl: lapse, minHold: HOLD });
@@ -273,7 +273,7 @@ export function lockContract(
         });
 
       if (!quick)
-        test('limits the `retryAfter` of a refused caller, even with a longer ttl', async () => {
+        test('`minHold` limits the `retryAfter` of a caller that is refused after the release', async () => {
           const key = freshKey();
           await (await alice.acquire([key], { ...once, minHold: HOLD })).release();
           const refusal = (await bob.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
@@ -283,7 +283,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquire: a lock that is held for longer than minHold is free as soon as it is released', async () => {
+      test('`minHold` counts from the acquire: a lock held for longer is free at once after the release', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);
@@ -292,17 +292,17 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('does not keep the key of a crashed holder beyond its ttl', async () => {
+      test('`minHold` does not keep the key of a crashed holder beyond its ttl', async () => {
         const key = freshKey();
         await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL });
         await using next = await bob.acquire([key], waiting);
         expect(next.isHeld()).toBe(true);
       });
 
-      test('does not affect the next holder when a lapsed lock is released', async () => {
+      test('the release of a lapsed lock with `minHold` does not affect the next holder', async () => {
         const key = freshKey();
-        // A node that did not grant the lock to the next holder may keep the key for minHold. Later tests wait until no
-        // key is left.
+        // The minHold is short because a node that did not grant the lock to the next holder may keep the key for so
+        // long, and later tests wait until no key is left.
         const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL / 6 });
         await using next = await bob.acquire([key], waiting);
         await lapsed.release();
@@ -312,7 +312,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('keeps no key when the attempt is refused', async () => {
+      test('`minHold` keeps no key when the attempt is refused', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, minHold: TTL })).rejects.toBeInstanceOf(LockHeldError);
@@ -328,7 +328,7 @@ export function lockContract(
       const ten: Tick = { ...nine, at: Date.UTC(2026, 0, 1, 10) };
       const refusal = { code: 'LOCK_HELD', owner: 'alice', ranTick: nine.at };
 
-      test('is refused after it has run, while other ticks and keys are granted', async () => {
+      test('a tick that has run is refused, while other ticks and keys are granted', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, tick: nine });
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject({
@@ -339,7 +339,7 @@ export function lockContract(
         for (const redlock of [alice, bob]) {
           await expect(redlock.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
         }
-        // The key itself is free.
+        // The key is free for a call without a tick, for a tick of another schedule, and for a later tick.
         await (await bob.acquire([key], once)).release();
         await (await bob.acquire([key], { ...once, tick: { ...nine, schedule: 'another' } })).release();
         await (await bob.acquire([freshKey()], { ...once, tick: nine })).release();
@@ -347,13 +347,13 @@ export function lockContract(
         await expectNoKeyLeft();
       });
 
-      test('is refused after a later tick has run', async () => {
+      test('a tick is refused after a later tick has run', async () => {
         const key = freshKey();
         await (await alice.acquire([key], { ...once, tick: ten })).release();
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('ends the wait of other callers as soon as it has run', async () => {
+      test('callers that wait for a tick are refused as soon as the tick has run', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, tick: nine });
         const started = performance.now();
@@ -369,14 +369,14 @@ export function lockContract(
         expect(performance.now() - started).toBeLessThan(MINUTE / 4);
       });
 
-      test('runs again when its holder crashed and the lock has lapsed', async () => {
+      test('a tick runs again when its holder crashed and the lock has lapsed', async () => {
         const key = freshKey();
         await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], { ...waiting, tick: nine });
         expect(next.isHeld()).toBe(true);
       });
 
-      test('does not count as run when it was refused', async () => {
+      test('a tick does not count as run when its lock was refused', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, tick: nine })).rejects.toMatchObject({
@@ -387,7 +387,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('counts as run even if its lock was lost during the run', async () => {
+      test('a tick counts as run even if its lock was lost during the run', async () => {
         const key = freshKey();
         const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], waiting);
@@ -397,7 +397,7 @@ export function lockContract(
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('is forgotten after its lifetime, which counts from the release or from the acquire', async () => {
+      test('a tick is forgotten after its lifetime, which counts from the release or from the acquire', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const short: Tick = { ...nine, at: 0, life: lapse };
         const counted: Tick = { ...short, from: 'acquisition' };

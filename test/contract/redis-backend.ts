@@ -7,7 +7,7 @@ import type { Backend } from './lock-contract.js';
 /**
  * Starts `count` real servers, and kills the first `down` of them before a process connects.
  *
- * @param passedIn - makes a client that is passed in; without it the stores connect to URLs
+ * @param passedIn - makes a client that a store is to use; without it the stores open their own connections
  */
 export async function redisBackend(count: number, down = 0, passedIn?: ClientMaker): Promise<Backend> {
   const servers = await startRedisNodes(count);

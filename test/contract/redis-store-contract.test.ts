@@ -12,7 +12,7 @@ let store: RedisStore;
 
 beforeAll(async () => {
   server = await startRedis();
-  // The store is told that it is one of several nodes: such a node has a marker.
+  // `true` tells the store that it is one of several nodes, because only such a node also stores a marker key.
   [store] = nodesTo([server.url], newFleet(false, true)) as [RedisStore];
   await store.connect();
 });

@@ -90,7 +90,7 @@ describe('a LockHeldError of a lock that several callers can hold', () => {
   });
 });
 
-describe('a LockHeldError of a call whose own caller holds the lock', () => {
+describe('a LockHeldError for a nested call whose outer call holds the lock', () => {
   const permits: LockKind = { mode: 'permits', permits: 2 };
 
   test.each<[LockHolder['mode'], LockKind]>([
@@ -129,12 +129,12 @@ describe('a key or owner with line breaks or colour codes', () => {
     ['LockHeldError of a tick', new LockHeldError([KEY], KEY, 5, { ranTick: 0 })],
     ['LockUnavailableError', new LockUnavailableError([KEY], 'none answered')],
     ['LockLostError', new LockLostError([KEY], 'it ended')],
-  ])('is escaped in the message of a %s', (_name, { message }) => {
+  ])('the message of a %s escapes line breaks and colour codes', (_name, { message }) => {
     expect(message).toContain(`"${SHOWN}"`);
     expect(message).not.toMatch(/[\p{Cc}\u2028]/u);
   });
 
-  test('is not escaped in the fields of the error', () => {
+  test('the fields of the error keep the key and the owner unescaped', () => {
     expect(new LockHeldError([KEY], KEY, 5)).toMatchObject({ keys: [KEY], owner: KEY });
   });
 });

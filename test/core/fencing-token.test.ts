@@ -7,6 +7,6 @@ test('tokens follow the clock, grow by 2^20 each second, and stay below 2^53 unt
   expect(tokenAt(Date.UTC(2242, 0))).toBeLessThan(Number.MAX_SAFE_INTEGER);
 });
 
-test('the proposed token is 50 ms ahead of the latest clock of the nodes', () => {
+test('the proposed token belongs to the time 50 ms after the latest clock of all nodes', () => {
   expect(proposedToken(12_000)).toBe(tokenAt(12_050));
 });

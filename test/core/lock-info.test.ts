@@ -18,7 +18,7 @@ function has(id: string, remaining = 1_000, fencingToken = 7): LockVote {
 const free: LockVote = { node: 'n', vote: 'free' };
 const away: LockVote = { node: 'n', vote: 'error', error: new Error('away') };
 
-describe('infoOf reports a key as', () => {
+describe('infoOf, for a key,', () => {
   test.each<[string, LockVote[], number, string | undefined]>([
     ['held when the only node stores it', [has('x')], 1, 'x'],
     ['not held when it is free on the only node', [free], 1, undefined],
@@ -45,7 +45,7 @@ describe('infoOf reports a key as', () => {
       2,
       undefined,
     ],
-  ])('%s', (_name, votes, quorum, id) => {
+  ])('reports the key as %s', (_name, votes, quorum, id) => {
     const info = infoOf('k', votes, quorum);
     expect(info).toMatchObject({ key: 'k', held: id !== undefined, id, votes });
     expect(info.owner).toBe(id && `owner of ${id}`);
@@ -53,7 +53,7 @@ describe('infoOf reports a key as', () => {
   });
 });
 
-describe('infoOf reports the remaining time, which is the longest time for which a quorum stores one id', () => {
+describe('infoOf, for the remaining time,', () => {
   test.each<[string, LockVote[], number, number]>([
     ['on one node', [has('x', 300)], 1, 300],
     ['on three nodes with the same id', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],
@@ -68,22 +68,22 @@ describe('infoOf reports the remaining time, which is the longest time for which
     ['on four nodes with the same id', [has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
     ['without expiry', [has('x', Infinity)], 1, Infinity],
     ['without a quorum', [has('x', 300), free, free], 2, 0],
-  ])('%s', (_name, votes, quorum, remaining) => {
+  ])('reports the longest time for which a quorum stores one id: %s', (_name, votes, quorum, remaining) => {
     expect(infoOf('k', votes, quorum).remaining).toBe(remaining);
   });
 });
 
-describe('infoOf reports the fencing token on which a quorum agrees', () => {
+describe('infoOf, for the fencing token,', () => {
   test.each<[string, LockVote[], number, number | undefined]>([
     ['on one node', [has('x', 1, 7)], 1, 7],
     ['when three nodes agree', [has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
-    // The first node granted after the other two had formed a quorum.
+    // The first node granted the lock later, after the other two had formed a quorum.
     ['when one of three nodes has a larger token', [has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     ['when one of three nodes has a smaller token', [has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
     // The lock's token cannot be determined while a node is down.
-    ['but none when two nodes differ and one is down', [has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
-    ['but none without a quorum', [free, has('x', 1, 7), free], 2, undefined],
-  ])('%s', (_name, votes, quorum, token) => {
+    ['none when two nodes differ and one is down', [has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
+    ['none without a quorum', [free, has('x', 1, 7), free], 2, undefined],
+  ])('reports the token on which a quorum agrees: %s', (_name, votes, quorum, token) => {
     expect(infoOf('k', votes, quorum).fencingToken).toBe(token);
   });
 });

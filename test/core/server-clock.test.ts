@@ -12,7 +12,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-/** A reply that left the server `travel` ms ago. The server's clock differs from ours by `difference` ms. */
+/** Gives the clock a reply that left the server `travel` ms ago. Its time differs from ours by `difference` ms. */
 function reply(travel: number, difference = EPOCH): void {
   clock.learn(performance.now() - travel + difference);
 }

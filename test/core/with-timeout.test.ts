@@ -5,7 +5,7 @@ import { withTimeout } from '../../lib/core/with-timeout.js';
 const LIMIT = 50;
 
 test('withTimeout accepts an answer that arrived in time though the thread was blocked past the limit', async () => {
-  // The code goes on in the check phase of the event loop. Timers run next, before the answer is read.
+  // After this wait, the test runs in the check phase of the event loop. So timers run before the answer arrives.
   await turn();
   const answer = new Promise((resolve) => setImmediate(resolve, 'there'));
   const outcome = withTimeout(answer, LIMIT);

@@ -93,20 +93,20 @@ describe('an object that Nest did not create', () => {
     });
   });
 
-  test('rejects in the same way when the method is called without `this`', async () => {
+  test('a locked method that is called without `this` rejects with LOCK_NOT_INJECTED', async () => {
     const { run } = Service.prototype;
     await expect(Reflect.apply(run, undefined, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
     await expect(Reflect.apply(run, null, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
     await expect(Reflect.apply(run, 7, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
   });
 
-  test('throws when the declared result of the method is an Observable', () => {
+  test('throws at a call of its locked method when the declared result is an Observable', () => {
     expect(() => new Service().watch()).toThrow(/Nest did not create/);
   });
 });
 
-describe('class definition throws for a decorator on', () => {
-  test('a getter', () => {
+describe('the class definition', () => {
+  test('throws for @WithLock on a getter', () => {
     expect(() => {
       class Service {
         get value(): number {
@@ -121,7 +121,7 @@ describe('class definition throws for a decorator on', () => {
     );
   });
 
-  test('a static method', () => {
+  test('throws for @WithLock on a static method', () => {
     expect(() => {
       class Service {
         static async run(): Promise<void> {}
@@ -135,7 +135,7 @@ describe('class definition throws for a decorator on', () => {
     );
   });
 
-  test('a class', () => {
+  test('throws for @WithLock on a class', () => {
     const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
     expect(onClass).toThrow(
       new TypeError(
@@ -145,7 +145,7 @@ describe('class definition throws for a decorator on', () => {
     );
   });
 
-  test('a property, such as an arrow function, with advice to write a method', () => {
+  test('throws for @WithLock on a property, such as an arrow function, with advice to write a method', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
       new TypeError(
@@ -156,7 +156,7 @@ describe('class definition throws for a decorator on', () => {
   });
 });
 
-describe('class definition throws for invalid options', () => {
+describe('the class definition checks the arguments of @WithLock, and', () => {
   const settleWith = (key: unknown, options?: unknown): void => {
     class Orders {
       async settle(): Promise<void> {}
@@ -246,7 +246,7 @@ describe('class definition throws for invalid options', () => {
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
-  ])('in the options %j', (options, kind, message) => {
+  ])('throws for the options %j', (options, kind, message) => {
     const define = (): unknown => settleWith('key', options);
     expect(define).toThrow(kind);
     expect(define).toThrow(new Error(`@WithLock of Orders.settle: ${message}`));
@@ -257,13 +257,13 @@ describe('class definition throws for invalid options', () => {
     ['}x', "got '}x'"],
     [undefined, 'got undefined'],
     [{ key: 1 }, 'got { key: 1 }'],
-  ])('such as the key %j', (key, got) => {
+  ])('throws for the key %j', (key, got) => {
     const rule =
       '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings, ';
     expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
   });
 
-  test('but not for an undefined option, which counts as omitted', () => {
+  test('accepts an undefined option, which counts as omitted', () => {
     const read = { ttl: undefined, retry: undefined, onBusy: undefined, instance: undefined };
     const readElsewhere = { signal: undefined, nodes: undefined };
     expect(() =>

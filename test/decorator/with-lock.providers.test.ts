@@ -125,15 +125,15 @@ describe('instances that Nest holds but did not create', () => {
     ['useFactory', { provide: 'service', useFactory: () => new Plain() }],
     ['an asynchronous useFactory', { provide: 'service', useFactory: async () => new Plain() }],
     ['a frozen useValue', { provide: 'service', useValue: Object.freeze(new Plain()) }],
-    ['a Proxy', { provide: 'service', useFactory: () => new Proxy(new Plain(), {}) }],
-  ])('run their methods under the lock: %s', async (_kind, provider) => {
+    ['a Proxy from useFactory', { provide: 'service', useFactory: () => new Proxy(new Plain(), {}) }],
+  ])('an instance runs its methods under the lock: %s', async (_kind, provider) => {
     app = await startApp({ providers: [provider] });
     const service = app.get<Plain>('service');
     await expect(service.run()).resolves.toEqual(['plain']);
     await expect(excludes('plain', () => service.run())).resolves.toBe(true);
   });
 
-  test('run their methods under the lock already in onModuleInit', async () => {
+  test('an instance from useFactory runs its methods under the lock already in onModuleInit', async () => {
     @Injectable()
     class Starter {
       result: unknown;
@@ -379,7 +379,7 @@ describe('a key function', () => {
     }
   }
   test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])(
-    'makes the call reject when it returns %p',
+    'rejects the call of its locked method when it returns %p',
     async (value) => {
       app = await startApp({ providers: [Service] });
       const error = await app
@@ -394,20 +394,20 @@ describe('a key function', () => {
     },
   );
 
-  test('makes the call reject with the error that it throws', async () => {
+  test('rejects the call of its locked method with the error that it throws', async () => {
     app = await startApp({ providers: [Service] });
     await expect(app.get(Service).failing()).rejects.toThrow('no such order');
   });
 });
 
-describe('start-up fails without a module', () => {
-  test('with an error that says which module to import', async () => {
+describe('a missing RedlockModule', () => {
+  test('fails the start-up with an error that says which module to import', async () => {
     await expect(startPlainApp({ providers: [Plain] })).rejects.toThrow(
       /@WithLock needs RedlockModule\.forRoot\(\{ nodes \}\) in the imports/,
     );
   });
 
-  test('with an error that names the missing instance', async () => {
+  test('fails the start-up with an error that names the instance that @WithLock needs', async () => {
     @Injectable()
     class Service {
       @WithLock('key', { instance: 'billing' })
@@ -418,7 +418,7 @@ describe('start-up fails without a module', () => {
     );
   });
 
-  test('with an error that names the missing instance that @InjectLockService needs', async () => {
+  test('fails the start-up with an error that names the instance that @InjectLockService needs', async () => {
     @Injectable()
     class Service {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}

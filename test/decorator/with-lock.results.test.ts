@@ -51,7 +51,7 @@ function withResolvers(): PromiseWithResolvers {
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const KEY = 'lock:{key}';
-/** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
+/** Milliseconds; so long that no lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;
 /** Options of locks that must expire during the test, and not while the machine stalls for a moment. */
 const SHORT = { ttl: 2_400 };
@@ -365,7 +365,7 @@ describe('the outcome reaches the caller unchanged', () => {
     [Symbol.iterator],
     [[1, 2]],
     ['text'],
-  ])('when the method returns %p', async (value) => {
+  ])('a call resolves to %p when the method returns it', async (value) => {
     await expect(service.give(value)).resolves.toBe(value);
     await expect(service.plainly(value)).resolves.toBe(value);
   });
@@ -378,7 +378,7 @@ describe('the outcome reaches the caller unchanged', () => {
     [new Error('own')],
     [{ code: 7 }],
     [new LockHeldError([], '', 1)],
-  ])('when the method throws %p', async (reason) => {
+  ])('a call rejects with %p when the method throws it', async (reason) => {
     await expect(service.fail(reason)).rejects.toBe(reason);
     await expect(service.failAtOnce(reason)).rejects.toBe(reason);
   });
@@ -437,11 +437,11 @@ describe('when another process holds the lock', () => {
 });
 
 describe('when the lock is lost while the method runs', () => {
-  test('the call rejects with LockLostError in place of the result', async () => {
+  test('the call that lost its lock rejects with LockLostError in place of the result', async () => {
     await expect(service.loseIt(() => 'result')).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('the call rejects with the error that the method throws', async () => {
+  test('the call that lost its lock rejects with the error that the method throws', async () => {
     await expect(
       service.loseIt(() => {
         throw new Error('own');
@@ -453,7 +453,7 @@ describe('when the lock is lost while the method runs', () => {
     await expect(service.loseItQuietly()).resolves.toEqual(['result', false]);
   });
 
-  test('an Observable fails with LockLostError once its source has completed', async () => {
+  test('an Observable that lost its lock fails with LockLostError once its source has completed', async () => {
     const values: unknown[] = [];
     const source = new Observable<number>((subscriber) => {
       subscriber.next(1);
@@ -466,7 +466,7 @@ describe('when the lock is lost while the method runs', () => {
     expect(values).toEqual([1]);
   });
 
-  test('an async generator throws LockLostError once its source has ended', async () => {
+  test('an async generator that lost its lock throws LockLostError once its source has ended', async () => {
     const values: unknown[] = [];
     const reading = (async () => {
       for await (const value of service.loseRows()) values.push(value);
@@ -476,8 +476,8 @@ describe('when the lock is lost while the method runs', () => {
   });
 });
 
-describe('an Observable whose type is declared', () => {
-  test('is returned as an Observable, and locks on subscription', async () => {
+describe('an Observable from a method that declares its result type', () => {
+  test('is returned without a Promise, and locks on subscription', async () => {
     const watched = service.watch(of(1, 2));
     expect(watched).toBeInstanceOf(Observable);
     expect(ended).toEqual([]);
@@ -486,7 +486,7 @@ describe('an Observable whose type is declared', () => {
     expect(ended).toContain('held');
   });
 
-  test('is returned as an Observable when its class is a subclass of Observable', async () => {
+  test('is returned without a Promise when the declared type is a subclass of Observable', async () => {
     const subject = service.subject();
     expect(subject).toBeInstanceOf(Observable);
     await expect(lastValueFrom(subject)).resolves.toBe(true);
@@ -508,7 +508,7 @@ describe('an Observable whose type is declared', () => {
     expect(ended.filter((event) => event === 'held')).toHaveLength(2);
   });
 
-  test('has its lock renewed while subscribed, and released at unsubscription', async () => {
+  test('keeps its lock renewed while subscribed, and releases the lock at unsubscription', async () => {
     const values: number[] = [];
     const subscription = service.watch(interval(5)).subscribe((value) => values.push(value));
     await until(() => values.length > 0);
@@ -546,7 +546,7 @@ describe('an Observable whose type is declared', () => {
   });
 });
 
-describe('an Observable whose type is not declared', () => {
+describe('an Observable from a method that does not declare its result type', () => {
   test('is returned in a Promise, and holds the lock until it completes', async () => {
     const source = new Subject<number>();
     const watched = await service.watchUndeclared(source);
@@ -628,7 +628,7 @@ describe('an async generator', () => {
   });
 });
 
-describe('an async iterable of another kind', () => {
+describe('an async iterable that is not a generator', () => {
   test('holds the lock to its end, keeps its other members, and locks again on a second read', async () => {
     const countdown = await service.iterable();
     expect(countdown).toBeInstanceOf(Countdown);
@@ -676,7 +676,7 @@ describe('an async iterable of another kind', () => {
 });
 
 describe('a stream', () => {
-  test('of Node.js reaches the caller as a Readable, and holds the lock until it has been read', async () => {
+  test('a Node.js stream reaches the caller as a Readable, and holds the lock until it has been read', async () => {
     const stream = await service.stream();
     expect(stream).toBeInstanceOf(Readable);
     await expect(free()).resolves.toBe(false);
@@ -684,19 +684,19 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of Node.js releases the lock when it is destroyed', async () => {
+  test('a Node.js stream releases the lock when it is destroyed', async () => {
     const stream = await service.stream();
     stream.destroy();
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test('of Node.js releases the lock after a ttl when nobody reads it', async () => {
+  test('a Node.js stream releases the lock after a ttl when nobody reads it', async () => {
     const stream = await service.stream();
     await expect(until(free)).resolves.toBeUndefined();
     stream.destroy();
   });
 
-  test('of the Web Streams API holds the lock until it has been read, and produces each chunk under the lock', async () => {
+  test('a Web Streams API stream holds the lock until it is read, and produces each chunk under the lock', async () => {
     let pulls = 0;
     const stream = await service.webStream({
       pull(controller) {
@@ -710,7 +710,7 @@ describe('a stream', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('of the Web Streams API releases the lock when it is cancelled while it waits for data', async () => {
+  test('a Web Streams API stream releases the lock when it is cancelled while it waits for data', async () => {
     const reasons: unknown[] = [];
     const stream = await service.webStream({ cancel: (reason) => void reasons.push(reason) });
     const reader = stream.getReader();
@@ -721,13 +721,13 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of the Web Streams API passes its error to the reader, and releases the lock', async () => {
+  test('a Web Streams API stream passes its error to the reader, and releases the lock', async () => {
     const stream = await service.webStream({ start: (controller) => controller.error(new Error('broken')) });
     await expect(all(stream)).rejects.toThrow('broken');
     await until(free);
   });
 
-  test('of the Web Streams API releases the lock after a ttl when nobody reads it', async () => {
+  test('a Web Streams API stream releases the lock after a ttl when nobody reads it', async () => {
     await expect(service.webStream({})).resolves.toBeDefined();
     await until(free);
   });

@@ -250,7 +250,7 @@ describe('scheduled methods, with the decorators in every order', () => {
       acquire.mockClear();
       app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
       expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
-      // The job fired more often than it ran, so it also fired during a run.
+      // Waits until the job has fired more often than it ran, which shows that it also fired during a run.
       await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
       expect(overlap.most).toBe(1);
     },
@@ -271,7 +271,7 @@ describe('scheduled methods, with the decorators in every order', () => {
 
 describe('several keys on one method', () => {
   const retry = { timeout: 30_000 };
-  /** Two concurrent calls acquire their first locks within this time. */
+  /** Long enough for two concurrent calls to acquire their first locks; ends the deadlock of these calls soon. */
   const briefly = { timeout: 300 };
   const overlap = new Overlap();
 

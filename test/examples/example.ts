@@ -18,8 +18,8 @@ export async function packForExamples(): Promise<string> {
 
 /**
  * Builds a copy of `examples/NAME` as `npm start` does. The copy has the packed package, links to the dependencies of
- * its package.json, and no other modules. An installation would take a minute. The tests in test/consumers install the
- * package.
+ * its package.json, and no other modules. It installs nothing, because an installation would take a minute, and because
+ * the tests in test/consumers install the package.
  *
  * @returns the folder of the copy
  */

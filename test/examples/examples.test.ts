@@ -16,14 +16,15 @@ beforeAll(async () => {
   for (const name of NAMES) folders.set(name, await buildExample(name, tarball));
 });
 
-test('each example has a test', async () => {
+test('these tests build each folder in `examples`', async () => {
   const entries = await readdir('examples', { withFileTypes: true });
   expect(entries.filter((each) => each.isDirectory()).map(({ name }) => name)).toEqual(NAMES);
 });
 
 /**
  * Starts examples with a tick each second, and counts their runs. The count lasts so long that two runs for each tick
- * would be more than the largest possible number of ticks. A busy machine delays or drops runs, so there can be fewer.
+ * would be more than the largest possible number of ticks. A busy machine delays or drops runs, so there can be fewer
+ * runs than ticks.
  *
  * @returns the runs, and the largest possible number of ticks since the start
  */

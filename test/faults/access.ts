@@ -1,7 +1,7 @@
 import type { LockMode } from '../../lib/core/lock-mode.js';
 
-// The judge and the register decide with this module which holders exclude each other. Of the library, they know only
-// the names of the modes.
+// The judge and the register use this module to decide which holders exclude each other. It uses nothing of the library
+// but the names of the modes.
 
 /** The mode, the slot and the token with which a client holds a key. */
 export interface Access {

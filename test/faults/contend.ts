@@ -19,8 +19,8 @@ export interface Contention {
 }
 
 /**
- * Lets two callers in each process acquire locks again and again, each of them on a key of its own. All processes use
- * the same two keys. Meanwhile the callback harms the servers. Resolves to the judge's verdict.
+ * Runs two callers in each process, one for each of two keys that all processes share. Each caller acquires the lock of
+ * its key again and again. Meanwhile the callback harms the servers. Resolves to the judge's verdict.
  */
 export async function contend(
   processes: readonly Redlock[],

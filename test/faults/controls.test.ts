@@ -7,8 +7,8 @@ import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
 import { kinds } from './scenarios/kinds.js';
 
-// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and
-// the same judge must find each fault.
+// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The scenarios and the
+// judge of the fault tests must find each fault.
 
 function scenarioNamed(start: string): Scenario {
   const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));
@@ -19,8 +19,8 @@ function scenarioNamed(start: string): Scenario {
 type Fault = 'overlaps' | 'tokenFaults';
 
 /**
- * Plays the scenario until the judge finds a fault of this kind whose text matches `saying`. Returns all these faults
- * at the end.
+ * Plays the scenario until the judge finds a fault of this kind whose text matches `saying`. Returns all such faults of
+ * the whole play.
  */
 async function playBroken(
   scenario: Scenario,
@@ -50,18 +50,18 @@ const COUNTED_FROM_REPLY: Patch = {
   replace: 'new HeldLock(lease, token, context, now(), 0, request)',
 };
 
-describe('with a broken library, the judge flags', () => {
-  test('J2 or J3 for a token that is not written to a quorum', async () => {
+describe('with a broken library', () => {
+  test('the judge finds a wrong token (J2 or J3) when tokens are not written to a quorum', async () => {
     const scenario = scenarioNamed('nodes with different token counters');
     await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
   });
 
-  test('J2 or J3 for the token of a slot that is not written to a quorum', async () => {
+  test('the judge finds a wrong token (J2 or J3) when tokens of slots are not written to a quorum', async () => {
     const scenario = scenarioNamed('permits, nodes with different token counters');
     await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
   });
 
-  test('J1 for permits that each node counts alone, without slots (S20)', async () => {
+  test('the judge finds too many holders (J1) when each node counts permits alone, without slots (S20)', async () => {
     const patches = [
       {
         file: 'lib/redlock/tally.ts',
@@ -80,7 +80,7 @@ describe('with a broken library, the judge flags', () => {
     await expect(playBroken(scenario, 'overlaps', patches, threeOfTwo)).resolves.not.toEqual([]);
   });
 
-  test('J1 for a reader beside a writer if one node is a quorum (S21)', async () => {
+  test('the judge finds a reader beside a writer (J1) when one node is a quorum (S21)', async () => {
     const patch = {
       file: 'lib/redlock/quorum.ts',
       find: 'return Math.floor(nodeCount / 2) + 1;',
@@ -91,7 +91,7 @@ describe('with a broken library, the judge flags', () => {
     await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
-  test('J1 for a reader whose short ttl shortens the ttl of other readers (S23)', async () => {
+  test('the judge finds a writer beside a reader (J1) when a reader shortens the ttl of others (S23)', async () => {
     const patch = {
       file: 'lib/stores/redis/scripts/acquire-shared.ts',
       find: 'local record, isLast, beside = records[i], left < ttl, besides[i]',
@@ -102,7 +102,7 @@ describe('with a broken library, the judge flags', () => {
     await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
-  test('J1 for one id that all attempts use (S5)', async () => {
+  test('the judge finds an overlap (J1) when all attempts use one id (S5)', async () => {
     const reused = {
       file: 'lib/core/lease.ts',
       find: 'readonly id = randomId();',
@@ -119,17 +119,17 @@ describe('with a broken library, the judge flags', () => {
     await expect(playBroken(scenario, 'overlaps', [reused, forgotten])).resolves.not.toEqual([]);
   });
 
-  test('J1 for a validity that is counted from the reply (S4)', async () => {
+  test('the judge finds an overlap (J1) when the validity is counted from the reply (S4)', async () => {
     const scenario = scenarioNamed('slow replies to one client');
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
-  test("J1 for a reader's validity that is counted from the reply (S4)", async () => {
+  test('the judge finds an overlap (J1) when the validity of a reader is counted from the reply (S4)', async () => {
     const scenario = scenarioNamed('slow replies to a reader');
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
-  test('J1 for nodes that forget a held lock without the restart guard (S12)', async () => {
+  test('the judge finds an overlap (J1) when nodes forget a held lock without the restart guard (S12)', async () => {
     const scenario = scenarioNamed('a majority of the nodes forgets');
     const module = { ...scenario.client?.module, restartGuard: false as const };
     const unguarded = { ...scenario, client: { ...scenario.client, module } };
@@ -137,12 +137,12 @@ describe('with a broken library, the judge flags', () => {
   });
 });
 
-describe('bundle throws for a patch', () => {
+describe('bundle', () => {
   test.each([
     ['whose line does not exist', { file: 'lib/core/lease.ts', find: 'no such line', replace: '' }],
     ['whose line occurs more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],
     ['whose file does not exist', { file: 'lib/redlock/no-such-file.ts', find: 'x', replace: '' }],
-  ])('%s', async (_what, patch) => {
+  ])('throws for a patch %s', async (_what, patch) => {
     await expect(bundle(PROGRAMS, [patch])).rejects.toThrow(patch.file);
   });
 });

@@ -22,7 +22,7 @@ export interface Deployment {
   readonly servers: readonly RedisServer[];
   /** The master that has the key `k`. */
   readonly master: RedisServer;
-  /** Makes the replica the master; resolves when it is. Works once. */
+  /** Makes the replica the master, and waits until the replica is the master. Works once. */
   failOver(how: FailOver): Promise<void>;
 }
 

@@ -62,7 +62,7 @@ export type FaultEvent =
   | (Base & { readonly event: 'stall'; readonly duration: number })
   /** A promise was rejected without a handler, or an error was thrown and not caught. */
   | (Base & { readonly event: 'unhandled'; readonly message: string })
-  /** The process waits for its next command. */
+  /** The process has connected, has stopped its callers, or has shut down. */
   | (Base & { readonly event: 'ready' | 'idle' | 'closed' });
 
 /** An event without the fields that the log adds to every event. */

@@ -35,7 +35,7 @@ export class FaultClient {
     this.#process.stdin!.on('error', () => undefined);
     this.#process.stderr!.on('data', (data: Buffer) => (this.#errors += data.toString()));
     this.#exited = once(this.#process, 'exit');
-    // A paused client would not notice the end of the test's process.
+    // The watchdog kills the client when the test's process ends: a paused client would not notice that end itself.
     const watchdog = startWatchdog(this.#process.pid!, dirname(options.log));
     this.#process.once('exit', () => watchdog.kill('SIGKILL'));
   }

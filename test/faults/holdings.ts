@@ -41,8 +41,8 @@ export function overlapsOf(holdings: readonly Holding[]): string[] {
 }
 
 /**
- * Returns the largest number of readers, and of holders of permits, at the same time. A number below two shows nothing
- * about holders at the same time.
+ * Returns the largest number of readers, and of holders of permits, at the same time. A number below two means that no
+ * two such holders overlapped, so the run tested nothing about them.
  */
 export function mostTogether(holdings: readonly Holding[]): { shared: number; permits: number } {
   const most = { shared: 0, permits: 0 };

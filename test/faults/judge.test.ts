@@ -244,7 +244,7 @@ describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
     ['a permit after a permit of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
     ['a reader after a permit', { permits: 2, slot: 1 }, shared],
     ['a writer after a permit', { permits: 2, slot: 1 }, exclusive],
-  ])('flags J3 for a smaller token of %s', (_what, before, after) => {
+  ])('flags J3 if %s has a smaller token', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', second, 6, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J3: b#1 was given 6 after a#1 had 7']);
   });
@@ -325,7 +325,7 @@ describe('J4 and J5, the register: the judge', () => {
       { mode: 'permits', slot: 1, token: 2 },
     ],
     ['a permit after a write', { mode: 'exclusive', token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
-  ])('flags J4 for a lower token of %s', (_what, before, after) => {
+  ])('flags J4 if %s has a lower token', (_what, before, after) => {
     const later: Access = { mode: 'shared', token: 1 };
     expect(verdictOn(alice, registerOf([later, before, after])).registerFaults).toEqual([
       expect.stringMatching(/^J4: the register of k accepted 2 .* after 3 /),

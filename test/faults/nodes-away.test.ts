@@ -106,7 +106,7 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
     expect(value).toBeInstanceOf(LockUnavailableError);
     expect(after).toBeLessThan(LATE);
     for (const server of servers.slice(1)) server.resume();
-    // The ttl is longer than this wait.
+    // The ttl is longer than this wait, so the keys are deleted, not expired.
     await until(async () => (await keysLeft()) === 0);
   });
 
@@ -136,8 +136,8 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
 
 describe('with slow connections', () => {
   test('an attempt rejects when two of three replies exceed the time limit, and leaves no key (S3, S6)', async () => {
-    // This limit is far below the time after which a node counts as silent. A silent node gets no command until it
-    // answers.
+    // A node that counts as silent would get no command until it answers. This limit is far below the time after which
+    // a node counts as silent.
     const limit = 100;
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(
@@ -149,7 +149,7 @@ describe('with slow connections', () => {
     const { value, after } = await timed(alice.acquire(['k'], once));
     expect(value).toBeInstanceOf(LockUnavailableError);
     expect(after).toBeLessThan(LATE);
-    // The ttl is longer than this wait.
+    // The ttl is longer than this wait, so the keys were deleted, not expired.
     await until(async () => (await keysLeft()) === 0);
   });
 

@@ -207,8 +207,8 @@ export class Stage {
   }
 
   /**
-   * Returns locks that stay on the nodes although no client holds them, and entries of holders without a record. The
-   * clients still run, so that they can repeat a release that did not reach its node.
+   * Returns locks that stay on the nodes although no client holds them, and stored holders of a key whose record does
+   * not say that the key is held. The clients still run, so that they can repeat a release that did not reach its node.
    */
   async #orphans(): Promise<string[]> {
     const lookers = await this.#mastersThatRun();

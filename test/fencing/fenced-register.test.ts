@@ -28,7 +28,7 @@ let key: string;
 beforeAll(async () => {
   ({ url } = await startPostgresServer());
   pool = new Pool({ connectionString: url, max: 20 });
-  // The server may end before the connections to it end.
+  // The server may end before the pool closes its connections. Without a listener, that error would end the process.
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null, writes serial)');
@@ -154,7 +154,7 @@ describe('FencedRegister.transaction', () => {
 describe('FencedRegister.transaction, with two holders at the same time,', () => {
   // The stale holder passes the check and pauses. Its successor must not write between the stale check and the stale
   // write.
-  test('lets a newer holder wait for a paused older holder, and write last', async () => {
+  test('makes a newer holder wait for a paused older holder, and then write last', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = register.transaction(pool, holder(1), async (client) => {
       checked.open();
@@ -177,7 +177,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('new');
   });
 
-  test('lets an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
+  test('makes an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
     const [checked, resume] = [gate(), gate()];
     const newer = register.transaction(pool, holder(2), async (client) => {
       checked.open();
@@ -322,7 +322,7 @@ describe('a fenced transaction', () => {
     }
   });
 
-  test('rejects when a failed statement made PostgreSQL roll it back', async () => {
+  test('rejects when a failed statement made PostgreSQL roll the transaction back', async () => {
     const swallowing = register.transaction(pool, holder(3), async (client) => {
       await write('new', client);
       await client.query('select * from no_such_table').catch(() => undefined);
@@ -532,7 +532,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
-  test('lets a write wait for a concurrent read, and then refuses the write if its token is lower', async () => {
+  test('makes a write wait for a concurrent read, and then refuses the write if its token is lower', async () => {
     const [checked, gateway] = [gate(), gate()];
     const reading = register.transaction(pool, reader(41), () => {
       checked.open();

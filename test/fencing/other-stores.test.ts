@@ -15,7 +15,7 @@ function scriptInDocs(name: string): string {
   return new RegExp(`const ${name} = \`(.*?)\`;`, 's').exec(page)?.[1] ?? '';
 }
 
-test('the Redis script of docs/fencing.md refuses lower tokens, exactly up to 2^53 - 1', async () => {
+test('the Redis script in docs/fencing.md refuses lower tokens, exactly up to 2^53 - 1', async () => {
   const redis = (await startRedis()).client();
   const script = scriptInDocs('SET_FENCED');
   const set = (token: number, value: string) =>
@@ -34,7 +34,7 @@ test('the Redis script of docs/fencing.md refuses lower tokens, exactly up to 2^
   await expect(redis.hgetall('name')).resolves.toEqual({ token: String(most), value: 'last' });
 });
 
-test('the Redis script for permits of docs/fencing.md compares only tokens of the same slot', async () => {
+test('the Redis script for permits in docs/fencing.md compares only tokens of the same slot', async () => {
   const redis = (await startRedis()).client();
   const script = scriptInDocs('ADVANCE_SLOT');
   const push = (slot: number, token: number, item: string) =>

@@ -36,7 +36,7 @@ cleanUpAfterTests(() => {
 beforeAll(async () => {
   [services, fixture] = await Promise.all([startServices(), bundled('test/fixtures/paused-holder.ts')]);
   pool = new Pool({ connectionString: services.databaseUrl });
-  // The server may end before the connections to it end.
+  // The server may end before the pool closes its connections. Without a listener, that error would end the process.
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null)');

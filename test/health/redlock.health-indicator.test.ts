@@ -152,7 +152,7 @@ describe('the health check of one node', () => {
   });
 
   test('reports the node as guarded after a loss of data, and says how long it will not vote', async () => {
-    // Milliseconds. A busy machine does not use up this time between two steps of the test.
+    // Milliseconds; so long that not even a busy machine takes this time between two steps of the test.
     const GUARD = 6_000;
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });
     const indicator = app.get(RedlockHealthIndicator);
@@ -188,8 +188,8 @@ describe('the health check of one node', () => {
       /can't run this command|ACL failure|NOPERM/,
     ],
   ])('reports the node as unfit while it %s, and as voting afterwards', async (_what, break_, reason) => {
-    // With a restart guard, the check runs one more script. It writes the node's marker, a key with the time since
-    // which the node has kept its data.
+    // With a restart guard, the check runs one more script. That script writes the node's marker, a key with the time
+    // since which the node has kept its data.
     for (const restartGuard of [false, 1] as const) {
       const server = await startRedis();
       await server.client().call('ACL', 'SETUSER', 'admin', 'on', '>pw', '~*', '&*', '+@all');

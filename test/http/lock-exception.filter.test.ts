@@ -47,7 +47,7 @@ afterEach(() => {
 
 const HOUR_MS = 3_600_000;
 
-/** Two processes hold permits. A client waits for the permit that ends first. */
+/** Two processes hold permits. The error gives the remaining time of the permit that ends first. */
 const permitsTaken = new LockHeldError(['tenant-7'], 'secret-host:1', 1_200, {
   kind: { mode: 'permits', permits: 2 },
   holders: [1_200, 60_000].map((remaining, slot) => ({
@@ -174,7 +174,7 @@ describe.each([
     url = await app.getUrl();
   });
 
-  test.each(answers)('answers the error "%s"', async (how, problem) => {
+  test.each(answers)('answers a call that fails with the error "%s"', async (how, problem) => {
     const response = await fetch(`${url}/${how}`);
     expect(response.status).toBe(problem.statusCode);
     expect(response.headers.get('content-type')).toMatch('application/json');
@@ -185,7 +185,7 @@ describe.each([
     expect(body).not.toMatch(/secret|tenant/);
   });
 
-  test('leaves other errors and results unchanged', async () => {
+  test('leaves results, and errors that are not of this library, unchanged', async () => {
     await expect(fetch(`${url}/other`).then((response) => response.status)).resolves.toBe(500);
     await expect(fetch(`${url}/well`).then((response) => response.text())).resolves.toBe('done');
   });
@@ -253,16 +253,19 @@ describe('LockExceptionFilter in GraphQL', () => {
     url = await app.getUrl();
   });
 
-  test.each(answers)('answers the error "%s"', async (how, { message, ...extensions }) => {
-    const response = await fetch(`${url}/graphql`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ query: `{ do(how: "${how}") }` }),
-    });
-    const body = await response.text();
-    expect(JSON.parse(body)).toMatchObject({ errors: [{ message, path: ['do'], extensions }] });
-    expect(body).not.toMatch(/secret|tenant/);
-  });
+  test.each(answers)(
+    'answers a call that fails with the error "%s"',
+    async (how, { message, ...extensions }) => {
+      const response = await fetch(`${url}/graphql`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ query: `{ do(how: "${how}") }` }),
+      });
+      const body = await response.text();
+      expect(JSON.parse(body)).toMatchObject({ errors: [{ message, path: ['do'], extensions }] });
+      expect(body).not.toMatch(/secret|tenant/);
+    },
+  );
 });
 
 describe('LockExceptionFilter in a microservice', () => {
@@ -287,7 +290,7 @@ describe('LockExceptionFilter in a microservice', () => {
     cleanUpAfterTests(async () => client.close());
   });
 
-  test.each(answers)('answers the error "%s"', async (how, problem) => {
+  test.each(answers)('answers a call that fails with the error "%s"', async (how, problem) => {
     const error: unknown = await firstValueFrom(client.send('do', how)).catch((reason: unknown) => reason);
     expect(error).toEqual({ status: 'error', ...problem });
   });
@@ -317,7 +320,7 @@ describe('LockExceptionFilter in a WebSocket gateway', () => {
     await once(socket, 'open');
   });
 
-  test.each(answers)('answers the error "%s"', async (how, problem) => {
+  test.each(answers)('answers a call that fails with the error "%s"', async (how, problem) => {
     const received = once(socket, 'message') as Promise<[Buffer]>;
     socket.send(JSON.stringify({ event: 'do', data: how }));
     const [text] = await received;

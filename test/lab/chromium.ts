@@ -35,6 +35,6 @@ export async function launchChromium(): Promise<Browser> {
         'or set CHROMIUM to the program of a Chromium or Chrome.',
     );
   }
-  // Chromium has no sandbox as root. It loads only pages of this repository.
+  // As root, Chromium starts only without its sandbox. It needs none here: it loads only pages of this repository.
   return chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
 }

@@ -30,7 +30,7 @@ test.each([
   ['all', 20, []],
   ['all', 19, ['duplicates: all expected, 19 counted']],
 ] as const)(
-  'deviations() compares the expectation "%s" of 20 tasks with %i duplicates',
+  'deviations() compares the expectation of "%s" duplicates among 20 tasks with %i duplicates',
   (amount, duplicates, found) => {
     expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
   },

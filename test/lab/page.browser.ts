@@ -30,7 +30,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Starts a lab with its page, which lasts until the end of the test file. */
+/** Starts a lab with its page. The lab runs until the end of the test file. */
 async function startLab(
   ...args: string[]
 ): Promise<{ child: ChildProcess; url: string; ended: Promise<unknown> }> {

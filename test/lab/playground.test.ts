@@ -93,7 +93,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))(
     const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
       events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
 
-    test('exclude each other while the store is killed or paused, and while instances restart', async () => {
+    test('locks exclude each other while the store is killed or paused, and while instances restart', async () => {
       const outcome = await play(
         // The ttl is long, so that a holder does not lose its lock when its process stalls.
         { ttl: 6_000, work: 300 },
@@ -109,8 +109,8 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))(
             const [instance] = stage.instances as [LabInstance];
             await stage.kill(instance);
             await stage.revive(instance);
-            // All later events of this name come from the new process. The killed process may have acquired the lock
-            // just before this moment.
+            // The killed process may have acquired the lock just now. All events of its name from here on come from the
+            // new process.
             const since = events.length;
             expect(stage.instances[0]?.name).toBe(first);
             for (const each of stage.instances)
@@ -142,7 +142,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))(
     });
 
     if (LONG)
-      test('are still held after the store was killed and restarted', async () => {
+      test('locks are still held after the store was killed and restarted', async () => {
         const outcome = await play({ ttl: 60_000, work: 1_000 }, async (stage, node, events) => {
           const isRead = (event: LabEvent): boolean => event.kind === 'read' && event.tasks > 0;
           await until(() => events.some(isRead));

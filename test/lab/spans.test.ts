@@ -47,7 +47,7 @@ test('a span does not change after its end', () => {
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
 });
 
-describe('countOverlaps() counts the spans that begin during a span of another holder:', () => {
+describe('countOverlaps()', () => {
   test.each([
     [
       'a span that begins at the end of another',
@@ -57,12 +57,12 @@ describe('countOverlaps() counts the spans that begin during a span of another h
     ['a span that begins during another', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
     ['three spans at the same time', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
     ['a span after a killed holder', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
-  ])('%s', (_what, events, count) => {
+  ])('counts the spans that begin during a span of another holder: %s', (_what, events, count) => {
     expect(countOverlaps(spansOf(events))).toBe(count);
   });
 });
 
-describe('countGrantedTwice() counts the grants of a lock that is still held:', () => {
+describe('countGrantedTwice()', () => {
   test.each([
     ['a grant after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
     [
@@ -75,7 +75,7 @@ describe('countGrantedTwice() counts the grants of a lock that is still held:', 
       [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)],
       0,
     ],
-  ])('%s', (_what, events, count) => {
+  ])('counts the grants of a lock that is still held: %s', (_what, events, count) => {
     expect(countGrantedTwice(spansOf(events))).toBe(count);
   });
 });
@@ -108,11 +108,11 @@ describe('holders beyond the allowed number', () => {
     ['three holders, of which the last is a writer', three, { atOnce: 3, writer: 'c' }, 1],
     ['three holders, of which the first is a writer', three, { atOnce: 3, writer: 'a' }, 2],
     ['a writer alone', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
-  ])('are counted for %s', (_what, events, rule, count) => {
+  ])('countTooMany() counts each acquisition beyond the allowed number: %s', (_what, events, rule, count) => {
     expect(countTooMany(spansOf(events), rule)).toBe(count);
   });
 
-  test('are reported until the number of holders is allowed again', () => {
+  test('overlapsOf() returns the time until the number of holders is allowed again', () => {
     expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
     expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
   });
@@ -123,7 +123,7 @@ describe('a waiter for an exclusive lock', () => {
 
   const read = (who: string, at: number, tasks = 1): LabEvent => ({ kind: 'read', who, at, tasks });
 
-  test('is overtaken by a holder that acquires a second time after the waiter asked', () => {
+  test('countOvertakes() counts a holder that dispatches a second time after the waiter asked', () => {
     const events = [read('a', 5), asking, read('a', 11), read('b', 12), read('a', 13), read('b', 14, 0)];
 
     expect(countOvertakes(events)).toBe(1);
@@ -131,7 +131,7 @@ describe('a waiter for an exclusive lock', () => {
     expect(countOvertakes([read('a', 1), read('a', 2)])).toBe(0);
   });
 
-  test('waits from its request to its acquisition', () => {
+  test('waitOf() returns the time from the request to the acquisition of the waiter', () => {
     expect(waitOf([asking, acquired('a', 11)])).toBeUndefined();
     expect(waitOf([asking, acquired('a', 11), acquired('w', 17)])).toBe(7);
   });

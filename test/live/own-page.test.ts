@@ -19,7 +19,7 @@ describe('the loopback page answers a request only if Host and Origin name the l
     [false, { host: '127.0.0.1:4000', origin: 'http://elsewhere.example' }],
     [false, { host: '127.0.0.1:4000', origin: 'null' }],
     [false, {}],
-  ])('answers: %s, with the headers %o', (answered, headers) => {
+  ])('the page answers: %s. The headers are %o', (answered, headers) => {
     expect(whyNotLoopback(from(headers)) === undefined).toBe(answered);
   });
 });
@@ -39,7 +39,7 @@ describe('the board accepts a data request only from its own page', () => {
     [false, { ':authority': 'a.example', origin: 'null' }],
     [false, { origin: 'null' }],
     [false, { origin: 'https://b.example' }],
-  ])('accepts: %s, with the headers %o', (own, headers) => {
+  ])('the board accepts: %s. The headers are %o', (own, headers) => {
     expect(whyForeign(from(headers)) === undefined).toBe(own);
   });
 });

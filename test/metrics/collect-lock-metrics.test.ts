@@ -133,7 +133,7 @@ describe('collectLockMetrics', () => {
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeGreaterThanOrEqual(1);
   });
 
-  test('counts a renewal that fails on a node', async () => {
+  test('counts an extension that fails on a node', async () => {
     const lock = await service.acquire('a');
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeUndefined();
     const undo = locks.fail();

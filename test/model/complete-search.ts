@@ -17,7 +17,7 @@ export type SearchSettings = Readonly<Record<string, number>>;
 /**
  * Compiles a search in C. A search visits some million states, which takes minutes in JavaScript.
  *
- * @throws Error without a C compiler: a skipped search would look like a passed one.
+ * @throws Error if this machine has no C compiler, because a skipped search would look like a passed one
  */
 export function compileSearch(program: string): (given: SearchSettings) => SearchResult {
   const directory = mkdtempSync(join(tmpdir(), 'model-'));

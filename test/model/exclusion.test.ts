@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// exclusion.c searches for two holders within their validity. `npm run model` also runs the larger searches.
+// exclusion.c searches for two holders that are both within their validity. `npm run model` also runs the larger
+// searches.
 
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes, and a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642],
@@ -19,7 +20,7 @@ beforeAll(() => {
   search = compileSearch('exclusion');
 });
 
-describe('at most one claim holds the lock within its validity (J1), with', () => {
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number]>([
     ['one node that crashes', { nodes: 1, crashes: 1 }, 9_335],
     [
@@ -30,13 +31,13 @@ describe('at most one claim holds the lock within its validity (J1), with', () =
     ['three nodes with fast clocks, and extensions', { losses: 0 }, 112_755],
     ['three nodes with fast clocks, extensions, and losses of data one after the other', {}, 416_673],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('%s', (_what, given, states) => {
+  ])('the search finds no two holders within their validity (J1): %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
 
-describe('the search finds two holders when', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, SearchSettings]>([
     ['validity is counted from the reply', { plant: 1 }],
     ['the validity of an extension is counted from the reply', { plant: 2 }],
@@ -47,7 +48,7 @@ describe('the search finds two holders when', () => {
     ['a quorum is half of the nodes', { plant: 7 }],
     ['a node grants a lock that another claim holds', { plant: 8 }],
     ['one node is enough for an extension', { plant: 10 }],
-  ])('%s', (_what, given) => {
+  ])('the search finds two holders (J1) when %s', (_what, given) => {
     expect(search({ drift: 0, gain: 0, losses: 0, ...given }).broken).toMatch(/^J1:/);
   });
 
@@ -58,7 +59,7 @@ describe('the search finds two holders when', () => {
       'the guard is shorter than the ttl, and a node comes back with older data',
       { drift: 0, gain: 0, crashes: 1, losses: 0, guard: 2 },
     ],
-  ])('%s', (_what, given) => {
+  ])('the search finds two holders (J1) when %s', (_what, given) => {
     expect(search(given).broken).toMatch(/^J1:/);
   });
 });

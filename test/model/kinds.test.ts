@@ -1,8 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// kinds.c searches tokens of readers, writers and permits over several nodes, with any number of duplicates and without
-// clocks. members.test.ts shows that the assumptions of kinds.c about one node are true.
+// kinds.c searches for tokens of readers, writers and permits that break J2 or J3, over several nodes without clocks.
+// The nodes may execute each message any number of times. members.test.ts shows that the assumptions of kinds.c about
+// one node are true.
 
 // These searches add the steps of other claims, also of other readers. kinds.c explains why the other searches do not
 // need these steps.
@@ -17,7 +18,7 @@ beforeAll(() => {
   search = compileSearch('kinds');
 });
 
-describe('tokens of claims that exclude each other differ and increase in real-time order (J2, J3), with', () => {
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number]>([
     ['a reader and a writer', { readers: 1, writers: 1 }, 35_022],
     ['two writers', { writers: 2 }, 15_425],
@@ -59,13 +60,16 @@ describe('tokens of claims that exclude each other differ and increase in real-t
     ],
     ['two permits, and other claims, over two nodes', { nodes: 2, permits: 2, others: 1 }, 42_526],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('%s', (_what, given, states) => {
-    // A smaller number shows that a change has left out some states by mistake.
-    expect(search(given)).toEqual({ states, broken: undefined });
-  });
+  ])(
+    'tokens of claims that exclude each other differ and increase in real-time order (J2, J3): %s',
+    (_what, given, states) => {
+      // A smaller number shows that a change has left out some states by mistake.
+      expect(search(given)).toEqual({ states, broken: undefined });
+    },
+  );
 });
 
-describe('the search finds a violation when', () => {
+describe('with a broken rule or condition,', () => {
   const reads = { readers: 1, writers: 1 };
   const permits = { permits: 1, writers: 1 };
   test.each<[string, SearchSettings]>([
@@ -86,12 +90,12 @@ describe('the search finds a violation when', () => {
     ['the raise of a slot does not raise the token of the record', { ...permits, plant: 15 }],
     ['a node accepts the raise of a permit below the last token of its slot', { permits: 2, plant: 16 }],
     ['a node accepts the raise of a permit that has another slot there', { permits: 2, plant: 17 }],
-  ])('%s', (_what, given) => {
+  ])('the search finds a wrong token (J2 or J3) when %s', (_what, given) => {
     expect(search(given).broken).toMatch(/^J[23]:/);
   });
 });
 
-describe('a reader that raises to a smaller token than the node granted to it', () => {
+describe('a reader that raises its token on a node that granted it a larger token', () => {
   // The node grants the larger token to a duplicate of the acquisition, after the reader has lapsed and another claim
   // has held the lock.
   const given = { readers: 1, writers: 1, own: 0 };

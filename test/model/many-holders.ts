@@ -35,6 +35,7 @@ export interface Held {
 
 /** The rules; only {@link RIGHT_MODES} is right. */
 export interface ModeRules {
+  /** Time for which the node keeps the tokens of a key after its last holder has ended. */
   readonly linger: number;
   /** The node grants no reader beside an exclusive holder, and no permit beside readers. */
   readonly excludes: boolean;
@@ -243,7 +244,7 @@ export class ManyHolders {
     this.#keys.set(name, key);
   }
 
-  /** Returns the state of a key, or an empty state when the linger after its last holder has passed. */
+  /** Returns the state of a key, or an empty state when the last holder ended longer than the linger ago. */
   #key(name: string, now: number): Key {
     const key = this.#keys.get(name);
     if (key && now < key.until + this.rules.linger) return key;

@@ -14,7 +14,9 @@ beforeAll(() => {
   search = compileSearch('members');
 });
 
-describe('tokens increase, no claim counts after a later grant excluded it, and no released claim holds the lock again after its deadline, while', () => {
+// The promises: tokens increase, no claim counts after a later grant excluded it, and no released claim holds the lock
+// again after its deadline.
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number, number]>([
     ['the clock never falls', { back: 0 }, 2_774, 4_141],
     ['the clock falls by almost half of linger minus lead', { back: 1 }, 32_440, 57_664],
@@ -26,14 +28,14 @@ describe('tokens increase, no claim counts after a later grant excluded it, and 
       32_440,
       52_838,
     ],
-  ])('%s', (_what, given, readers, permits) => {
+  ])('the search finds no violation while %s', (_what, given, readers, permits) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search({ ...given, mode: SHARED })).toEqual({ states: readers, broken: undefined });
     expect(search({ ...given, mode: PERMITS })).toEqual({ states: permits, broken: undefined });
   });
 });
 
-describe('the search finds a violation when', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, RegExp, SearchSettings]>([
     ['the clock falls by half of linger minus lead', /^tokens:/, { linger: 3 }],
     ['the clock falls by half of a longer linger minus lead', /^tokens:/, { back: 2, linger: 5 }],
@@ -49,7 +51,7 @@ describe('the search finds a violation when', () => {
     ['nothing raises the marker', /^tokens:/, { plant: 7 }],
     ['the last release deletes the record', /^tokens:/, { plant: 8 }],
     ['an acquisition has no deadline', /^revival:/, { plant: 9 }],
-  ])('%s', (_what, broken, given) => {
+  ])('the search finds a violation when %s', (_what, broken, given) => {
     for (const mode of [SHARED, PERMITS]) expect(search({ ...given, mode }).broken).toMatch(broken);
   });
 
@@ -57,7 +59,7 @@ describe('the search finds a violation when', () => {
     ['a phase of permits begins without a floor for its tokens', { plant: 5 }],
     ['the tokens of slots are forgotten before the record, and no floor replaces them', { plant: 10 }],
     ['a slot keeps its last token after another claim held the lock', { plant: 11 }],
-  ])('%s', (_what, given) => {
+  ])('the search finds a wrong token of a permit when %s', (_what, given) => {
     expect(search({ ...given, mode: PERMITS }).broken).toMatch(/^tokens:/);
   });
 });

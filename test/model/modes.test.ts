@@ -348,8 +348,8 @@ class Conversation {
   }
 
   /**
-   * Returns the lease for a request. A new lease replaces a granted lease that holds nothing any more, because
-   * `record.ts` models a second request for one lease.
+   * Returns the lease for a request. A new lease replaces a granted lease that holds nothing any more, because not this
+   * model but `record.ts` covers a second request for such a lease.
    */
   #oneToAsk(index: number): Lease {
     const lease = this.#leases[index]!;

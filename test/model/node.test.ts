@@ -148,7 +148,7 @@ class Conversation {
       if (kind < 6) this.#renewLease(this.#random(LOCKS.length));
       else if (kind < 12) {
         const { forgets } = await this.node.pass(this.#random);
-        // The deadlines of the earlier leases have passed long ago.
+        // New leases replace the earlier ones, whose deadlines have passed long ago.
         if (forgets) this.#renewLeases();
       } else if (kind < 22 && this.node.tamper) {
         await this.node.tamper(this.#random);
@@ -452,7 +452,8 @@ function memoryNode(): Promise<Node> {
   return Promise.resolve({
     store: new MemoryStore(),
     shortMs: 2 * TICK_MS,
-    // This `minHold` is shorter than any ttl: unlike Redis, a store in memory does not keep a lapsed lock.
+    // Shorter than any ttl, so that `minHold` is over when a lock lapses. Otherwise a late release would make Redis keep
+    // the key for the rest of `minHold`, as the rules say, and a store in memory would not.
     minHoldMs: TICK_MS,
     // Without a marker, a token must not be ahead of the clock by more than the time for which a record is kept.
     aheadMs: LEAD_MS / 2,

@@ -29,7 +29,9 @@ function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}):
   return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
 }
 
-describe('every grant, and every raise on which a claim counts, has the largest token, and no message revives an ended claim', () => {
+// The promises: every grant, and every raise on which a claim counts, has the largest token, and no message revives an
+// ended claim.
+describe('with the rules of the library,', () => {
   test.each<[string, NodeScope]>([
     ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
     ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],
@@ -56,14 +58,14 @@ describe('every grant, and every raise on which a claim counts, has the largest 
       { ...SCOPE, limit: 0, back: 4, falls: 1 },
     ],
     ['the clock falls by almost half of linger minus lead', { ...SCOPE, limit: 1, back: 2 }],
-  ])('while %s', (_what, scope) => {
+  ])('the search finds no violation while %s', (_what, scope) => {
     const { counterexample, states } = search(scope);
     expect(counterexample).toBeUndefined();
     expect(states).toBeGreaterThan(100);
   });
 });
 
-describe('the search finds a violation', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, string, NodeScope]>([
     ['tokens', 'a new token may equal the token of the record', withRules({ above: false })],
     ['tokens', 'a release deletes the record', withRules({ lingers: false })],
@@ -103,19 +105,19 @@ describe('the search finds a violation', () => {
       'a release does not write that the record is free, and the clock falls',
       withRules({ free: false }),
     ],
-  ])('of the rule "%s" when %s', (broken, _what, scope) => {
+  ])('the search finds a violation of the promise "%s" when %s', (broken, _what, scope) => {
     expect(search(scope).counterexample?.broken).toMatch(new RegExp(`^${broken}:`));
   });
 });
 
-describe('the search finds no violation when', () => {
+describe('without a rule that is not needed here,', () => {
   test.each<[string, NodeScope]>([
     ['a node with a record ignores the marker', withRules({ aboveMarker: 'without a record' })],
     [
       'a release does not write that the record is free, and the clock never falls',
       withRules({ free: false }, { back: 0 }),
     ],
-  ])('%s', (_what, scope) => {
+  ])('the search finds no violation when %s', (_what, scope) => {
     expect(search(scope).counterexample).toBeUndefined();
   });
 });

@@ -13,7 +13,7 @@ beforeAll(() => {
   search = compileSearch('permits');
 });
 
-describe('no two holders have the same slot, and no permit is held beside an exclusive lock (J1), with', () => {
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number]>([
     ['three claims of two permits', { permits: 3 }, 16_991],
     ['two claims of one permit', { slots: 1 }, 133],
@@ -24,13 +24,16 @@ describe('no two holders have the same slot, and no permit is held beside an exc
     ['four nodes', { nodes: 4 }, 6_281],
     ['five nodes', { nodes: 5 }, 22_415],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('%s', (_what, given, states) => {
-    // A smaller number shows that a change has left out some states by mistake.
-    expect(search(given)).toEqual({ states, broken: undefined });
-  });
+  ])(
+    'no two holders have the same slot, and none is beside an exclusive lock (J1): %s',
+    (_what, given, states) => {
+      // A smaller number shows that a change has left out some states by mistake.
+      expect(search(given)).toEqual({ states, broken: undefined });
+    },
+  );
 });
 
-describe('the search finds a violation when', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, RegExp, SearchSettings]>([
     [
       'a majority of grants in any slots is enough',
@@ -66,7 +69,7 @@ describe('the search finds a violation when', () => {
     ],
     ['a release frees the slot of another claim', /^J1: two holders/, { plant: 9 }],
     ['a quorum is half of the nodes', /^J1: two holders/, { plant: 10 }],
-  ])('%s', (_what, broken, given) => {
+  ])('the search finds a violation of J1 when %s', (_what, broken, given) => {
     expect(search(given).broken).toMatch(broken);
   });
 });

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// quorum.c searches tokens over several nodes, without clocks. one-node.test.ts shows that the assumptions of quorum.c
-// about one node are true.
+// quorum.c searches for tokens that break J2 or J3, over several nodes without clocks. one-node.test.ts shows that the
+// assumptions of quorum.c about one node are true.
 
 const LONG: [string, SearchSettings, number][] = [['four nodes', { nodes: 4 }, 1_018_803]];
 
@@ -12,20 +12,20 @@ beforeAll(() => {
   search = compileSearch('quorum');
 });
 
-describe('tokens are unique and increase in real-time order (J2, J3)', () => {
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number]>([
     ['one node', { nodes: 1 }, 74],
     ['two nodes', { nodes: 2 }, 1_543],
     ['three nodes', { nodes: 3 }, 48_625],
     ['three nodes, with a raise on all of them', { nodes: 3, agreed: 0 }, 37_583],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('over %s', (_what, given, states) => {
+  ])('tokens are unique and increase in real-time order (J2, J3) over %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
 
-describe('the search finds a violation when', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, number]>([
     ['a claim returns its token without a raise', 1],
     ['a node accepts the raise of the holder below the token of the record', 2],
@@ -35,7 +35,7 @@ describe('the search finds a violation when', () => {
     ['one node that has the token is enough', 6],
     ['a quorum is half of the nodes', 7],
     ['a grant may repeat the token of the earlier grant', 8],
-  ])('%s', (_what, plant) => {
+  ])('the search finds a wrong token (J2 or J3) when %s', (_what, plant) => {
     for (const agreed of [0, 1]) expect(search({ plant, agreed }).broken).toMatch(/^J[23]:/);
   });
 });

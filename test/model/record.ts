@@ -121,7 +121,7 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
  * first request.
  *
  * @param proposal - a lower bound of the token, so that nodes, or the keys of one lock, agree
- * @returns the node and the token; `undefined` if the node refuses. A duplicate returns the same node.
+ * @returns the node after the grant, and the token; `undefined` if the node refuses. A duplicate returns the same node.
  */
 export function acquireRecord(
   node: RecordNode,
@@ -145,7 +145,7 @@ export function acquireRecord(
   return { node: { ...lifted(node, token, now, rules, 'grants'), record: written }, token };
 }
 
-/** @returns the node; `undefined` if it refuses */
+/** @returns the node after the raise; `undefined` if the node refuses */
 export function raiseRecord(
   node: RecordNode,
   now: number,
@@ -163,7 +163,7 @@ export function raiseRecord(
 /**
  * Extends a lock. A late extension must not shorten a newer one.
  *
- * @returns the node; `undefined` if it refuses
+ * @returns the node after the extension; `undefined` if the node refuses
  */
 export function extendRecord(
   node: RecordNode,
@@ -180,7 +180,7 @@ export function extendRecord(
 /**
  * @param keep - ticks for which the record still blocks other claims; 0 frees the record
  * @param short - true if the node is out of memory: it can then shorten the life of a key, but cannot write a key
- * @returns the node; `undefined` if it has no record of the id, or has released it
+ * @returns the node after the release; `undefined` if the node has no record of the id, or has released that record
  */
 export function releaseRecord(
   node: RecordNode,

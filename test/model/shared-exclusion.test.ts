@@ -19,19 +19,19 @@ beforeAll(() => {
   search = compileSearch('shared-exclusion');
 });
 
-describe('no reader holds the lock beside a writer within their validity (J1), with', () => {
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number]>([
     ['three nodes, and other readers with any ttl', { losses: 0, gain: 0, drift: 0 }, 44_652],
     ['three nodes with fast clocks', { losses: 0, others: 0 }, 182_821],
     ['two nodes with fast clocks, other readers, and losses of data', { nodes: 2 }, 80_854],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('%s', (_what, given, states) => {
+  ])('no reader holds the lock beside a writer within their validity (J1): %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
 
-describe('the search finds a reader beside a writer when', () => {
+describe('with a broken rule or condition,', () => {
   const still = { losses: 0, gain: 0, drift: 0 };
   test.each<[string, SearchSettings]>([
     ['a node grants a reader beside a writer', { ...still, plant: 1 }],
@@ -48,7 +48,7 @@ describe('the search finds a reader beside a writer when', () => {
     ['a quorum is half of the nodes', { ...still, plant: 9 }],
     ['the validity is not shortened for fast clocks', { drift: 0, losses: 0, others: 0 }],
     ['the guard is shorter than the ttl, and data is lost', { guard: 2, others: 0 }],
-  ])('%s', (_what, given) => {
+  ])('the search finds a reader beside a writer (J1) when %s', (_what, given) => {
     expect(search(given).broken).toMatch(/^J1:/);
   });
 });

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// tokens.c searches the tokens of several nodes in one model: with clocks, markers, and records that a node forgets.
-// `npm run model` also runs the larger searches.
+// tokens.c searches for tokens that break J2 or J3. One model contains several nodes, their clocks and markers, and
+// records that a node forgets. `npm run model` also runs the larger searches.
 
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes, clocks three ticks apart', { span: 3, any: 0, burst: 0 }, 11_870_562],
@@ -18,19 +18,19 @@ beforeAll(() => {
   search = compileSearch('tokens');
 });
 
-describe('tokens are unique and increase in real-time order (J2, J3)', () => {
+describe('with the rules of the library,', () => {
   test.each<[string, SearchSettings, number]>([
     ['one node, whose clock falls', { nodes: 1, span: 6, linger: 3, back: 1 }, 182_867],
     ['two nodes, with any tokens that are large enough', { nodes: 2, span: 3 }, 663_377],
     ['three nodes, clocks two ticks apart, a linger of one tick', { span: 2, any: 0, burst: 0 }, 787_760],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('%s', (_what, given, states) => {
+  ])('tokens are unique and increase in real-time order (J2, J3): %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
 
-describe('the search over three nodes finds a violation when', () => {
+describe('with a broken rule or condition,', () => {
   test.each<[string, SearchSettings]>([
     ['a claim returns its token without a raise', { plant: 1 }],
     ['a node accepts the raise of the holder below the token of the record', { plant: 2 }],
@@ -48,7 +48,7 @@ describe('the search over three nodes finds a violation when', () => {
     ['a grant may repeat the token of the earlier grant', { plant: 11 }],
     ['nodes ignore the marker', { plant: 12 }],
     ['the guard is shorter than the difference of the clocks', { span: 3, losses: 1, guard: 1 }],
-  ])('%s', (_what, given) => {
+  ])('the search over three nodes finds a wrong token (J2 or J3) when %s', (_what, given) => {
     expect(search({ span: 4, any: 0, burst: 0, ...given }).broken).toMatch(/^J[23]:/);
   });
 });

@@ -110,7 +110,7 @@ describe('`strict`', () => {
     await expect(service.forceRelease('any')).resolves.toBe(false);
   });
 
-  test('is refused without `locks`', () => {
+  test('forRoot throws for `strict` without `locks`', () => {
     expect(() => RedlockModule.forRoot({ nodes: 'memory', strict: true })).toThrow(
       '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
@@ -161,7 +161,7 @@ describe('a lock of a named module', () => {
     }
   }
 
-  test('can be acquired only through that module', async () => {
+  test('can be acquired only through the module that its `instance` names', async () => {
     const options = { nodes: 'memory', locks: ofBilling, strict: true } as const;
     const app = await startPlainApp({
       imports: [RedlockModule.forRoot(options), RedlockModule.forRoot({ ...options, name: 'billing' })],
@@ -197,7 +197,7 @@ describe('overrides', () => {
     }
   }
 
-  test('apply to methods and to LockService', async () => {
+  test('overrides apply to methods and to LockService', async () => {
     const overrides = {
       'order:settle': { ttl: 60_000, onBusy: 'skip' },
       'tenant:report': { permits: 1 },
@@ -217,7 +217,7 @@ describe('overrides', () => {
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('appear in the list of declarations', async () => {
+  test('overrides appear in the result of `declared()`', async () => {
     const overrides = { 'order:settle': { ttl: 60_000, onBusy: undefined } };
     const { service } = await start({ locks, overrides, defaults: { ttl: 20_000 } });
     const common = {
@@ -261,7 +261,7 @@ describe('overrides', () => {
     ]);
   });
 
-  test('are included in the check of ttls at start-up', async () => {
+  test('start-up checks the ttl of an override', async () => {
     const nodes = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
     const options = { nodes, restartGuard: 40_000, locks };
     const message =
@@ -320,12 +320,12 @@ describe('overrides', () => {
       { 'clean-up': 'skip' },
       '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got \'skip\'',
     ],
-  ])('are refused with %s', (_what, overrides, message) => {
+  ])('forRoot refuses overrides with %s', (_what, overrides, message) => {
     const options = { nodes: 'memory', locks, overrides } as RedlockModuleOptions;
     expect(() => RedlockModule.forRoot(options)).toThrow(message);
   });
 
-  test('from a factory are checked at start-up', async () => {
+  test('start-up refuses invalid overrides from a factory', async () => {
     const useFactory = (): RedlockModuleOptions => ({ nodes: 'memory', locks, overrides: { nothing: {} } });
     await expect(startPlainApp({ imports: [RedlockModule.forRootAsync({ useFactory })] })).rejects.toThrow(
       '`overrides` has "nothing"',
@@ -334,7 +334,7 @@ describe('overrides', () => {
 });
 
 describe('two policies for one key', () => {
-  test('of two declared locks are refused at start-up', async () => {
+  test('start-up refuses two declared locks with one key', async () => {
     const twice = defineLocks({
       a: { key: 'report' },
       b: { key: ['report'], ttl: 5_000 },
@@ -346,7 +346,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  test('of a declared lock and a decorator are refused at start-up', async () => {
+  test('start-up refuses a decorator with the key of a declared lock', async () => {
     @Injectable()
     class Cleaner {
       @WithLock('clean-up')
@@ -357,7 +357,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  describe('for a method of a base class', () => {
+  describe('when a decorator of a base class has the key of a declared lock', () => {
     @Injectable()
     class Base {
       @WithLock('clean-up')
@@ -378,19 +378,19 @@ describe('two policies for one key', () => {
     class Twice extends Declared {}
 
     test.each<[Type]>([[Declared], [Unlocked], [Twice]])(
-      'are checked in the override of the subclass: %p',
+      'start-up accepts a subclass that overrides the decorated method: %p',
       async (of) => {
         await expect(start({ locks }, of)).resolves.toBeDefined();
         await expect(start({ locks, strict: true }, of)).resolves.toBeDefined();
       },
     );
 
-    test('are refused when the subclass inherits the method', async () => {
+    test('start-up refuses a subclass that inherits the decorated method', async () => {
       await expect(start({ locks }, Inherited)).rejects.toThrow('@WithLock of Base.run');
       await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
     });
 
-    test('`strict` refuses a call of the override when the override calls the base method, whose lock is not declared', async () => {
+    test('`strict` refuses the call when an override calls the decorated method of the base class', async () => {
       @Injectable()
       class Calls extends Base {
         override async run(): Promise<void> {
@@ -402,7 +402,7 @@ describe('two policies for one key', () => {
     });
   });
 
-  test('of readers and writers are accepted', async () => {
+  test('start-up accepts a declared reader and a declared writer with one key, but no second writer', async () => {
     const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
     await expect(start({ locks: both })).resolves.toBeDefined();
     const third = defineLocks({ also: { key: 'catalog', ttl: 1_000 } });
@@ -411,7 +411,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  test('of decorators without a declared lock are accepted', async () => {
+  test('start-up accepts two decorators with one key that no declared lock has', async () => {
     @Injectable()
     class Plain {
       @WithLock('same')
@@ -423,7 +423,7 @@ describe('two policies for one key', () => {
     await expect(start({ locks }, Plain)).resolves.toBeDefined();
   });
 
-  test('of key functions are logged as a warning, once for each pair of locks, when calls lock the same key', async () => {
+  test('a call warns, once for each pair of locks, when the key functions of two locks return the same key', async () => {
     const same = defineLocks({
       settle: { key: (id: number) => `order:${id}` },
       refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },
@@ -477,7 +477,7 @@ test('the error about a lock upgrade names the declared lock', async () => {
 describe("`release: 'afterCommit'` without a transaction hook", () => {
   const kept = defineLocks({ kept: { key: 'kept', release: 'afterCommit' } });
 
-  test('is refused at the call when no method uses the lock', async () => {
+  test('rejects the call when no method uses the lock', async () => {
     const { service } = await start({ locks: kept });
     expect(service.declared()).toMatchObject([{ name: 'kept', release: 'afterCommit' }]);
     await expect(service.withLock(kept.kept, () => undefined)).rejects.toThrow(
@@ -485,7 +485,7 @@ describe("`release: 'afterCommit'` without a transaction hook", () => {
     );
   });
 
-  test('is refused at start-up when a method uses the lock', async () => {
+  test('fails the start-up when a method uses the lock', async () => {
     @Injectable()
     class Keeper {
       @WithLock.of(kept.kept)

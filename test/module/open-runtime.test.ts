@@ -130,7 +130,7 @@ describe('with a logger that throws', () => {
     await new Promise((resolve) => setImmediate(resolve));
   });
 
-  test('a store can report connections and a warning without an error', () => {
+  test('a store gets no error when it reports connections or a warning', () => {
     expect(() => {
       context.nodeReady?.('a');
       context.nodeLost?.('a');
@@ -140,7 +140,7 @@ describe('with a logger that throws', () => {
   });
 });
 
-describe('with waitForQuorum start-up', () => {
+describe('start-up with `waitForQuorum`', () => {
   test('does not wait when a quorum votes', async () => {
     await expect(startTime(nodesOfWhich(0).nodes, 30_000)).resolves.toBeLessThan(20);
     expect(lines.of('log')).toEqual([]);

@@ -77,7 +77,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** Resolves when the server has `count` connections of this library. It may notice a closed connection later. */
+/** Waits until the server has `count` connections of this library, because it may notice a closed connection late. */
 async function connected(count: number): Promise<void> {
   const connections = async (): Promise<number> =>
     String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
@@ -222,14 +222,14 @@ describe('isGlobal', () => {
   });
 
   test.each([false])(
-    'with the value %p makes start-up fail for a module without the import',
+    '`isGlobal: %p` makes start-up fail for a module that needs RedlockModule and does not import it',
     async (isGlobal) => {
       const module = RedlockModule.forRoot({ ...memory, isGlobal });
       await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
     },
   );
 
-  test('with the value false still serves the module that imports RedlockModule', async () => {
+  test('`isGlobal: false` still serves the module that imports RedlockModule', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot({ ...memory, isGlobal: false })],
       providers: [Service],
@@ -257,7 +257,7 @@ describe('named instances', () => {
     }
   }
 
-  test('have their own locks, options and services', async () => {
+  test('named instances have their own locks, options and services', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
       providers: [Both, { provide: 'made', useFactory: () => Reflect.construct(Both, []) as Both }],
@@ -270,7 +270,7 @@ describe('named instances', () => {
     await expect(both.inBilling()).resolves.toEqual([false, true]);
   });
 
-  test('each lock their own methods of an object that Nest did not create', async () => {
+  test('each instance locks its own methods of an object that Nest did not create', async () => {
     @Injectable()
     class Made {
       @WithLock('key', { retry: false })
@@ -290,14 +290,14 @@ describe('named instances', () => {
     await expect(app.get<Made>('made').billing()).resolves.toEqual(['key']);
   });
 
-  test('do not replace the unnamed instance', async () => {
+  test('a named instance does not replace the unnamed instance', async () => {
     const module = RedlockModule.forRoot({ ...memory, name: 'billing' });
     await expect(start({ imports: [module], providers: [Service] })).rejects.toThrow(
       /RedlockModule\.forRoot/,
     );
   });
 
-  test('with an unknown name are refused with advice to import a module', async () => {
+  test('start-up refuses an unknown name of an instance, with advice to import a module', async () => {
     @Injectable()
     class Injected {
       constructor(@InjectLockService('typo') readonly locks: LockService) {}
@@ -332,8 +332,8 @@ describe('named instances', () => {
   });
 });
 
-describe('start-up refuses', () => {
-  test.each([[undefined], ['billing']])('two modules with the name %p', async (name) => {
+describe('start-up', () => {
+  test.each([[undefined], ['billing']])('refuses two modules with the name %p', async (name) => {
     const extras = name === undefined ? {} : { name };
     const imports = [
       RedlockModule.forRoot({ ...memory, ...extras }),
@@ -344,13 +344,13 @@ describe('start-up refuses', () => {
     );
   });
 
-  test('RedlockModule without `forRoot`', async () => {
+  test('refuses RedlockModule without `forRoot`', async () => {
     await expect(start({ imports: [RedlockModule] })).rejects.toThrow(
       'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
     );
   });
 
-  test('a replica, with the reason', async () => {
+  test('refuses a replica, and says why', async () => {
     const replica = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
     await expect(start(RedlockModule.forRoot({ nodes: replica.url }))).rejects.toThrow(
       /^Redis at \S+ cannot be used for locks: it is a replica, .*; give the master instead/,
@@ -360,7 +360,7 @@ describe('start-up refuses', () => {
 });
 
 describe('two applications in one process', () => {
-  test('exclude each other over Redis, and each closes only its own connections', async () => {
+  test('two applications exclude each other over Redis, and each closes only its own connections', async () => {
     const [one, two] = await Promise.all([
       start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
       start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
@@ -373,7 +373,7 @@ describe('two applications in one process', () => {
     await expect(connected(1)).resolves.toBeUndefined();
   });
 
-  test('have separate locks in memory', async () => {
+  test('two applications have separate locks in memory', async () => {
     const [one, two] = [
       await start(RedlockModule.forRoot(memory)),
       await start(RedlockModule.forRoot(memory)),
@@ -382,7 +382,7 @@ describe('two applications in one process', () => {
     await expect(two.locks.tryAcquire('key')).resolves.not.toBeNull();
   });
 
-  test('can use the same provider object one after the other', async () => {
+  test('two applications can use the same provider object one after the other', async () => {
     const object = new Service();
     const metadata = {
       imports: [RedlockModule.forRoot(memory)],
@@ -560,16 +560,16 @@ describe('invalid options', () => {
     ],
   ];
 
-  test.each(cases)('%j are refused by forRoot, at once', (options, message) => {
+  test.each(cases)('forRoot throws for the options %j', (options, message) => {
     expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [options])).toThrow(new Error(message));
   });
 
-  test.each(cases)('%j from a factory are refused when the application starts', async (options, message) => {
+  test.each(cases)('start-up fails when a factory returns the options %j', async (options, message) => {
     const module = RedlockModule.forRootAsync({ useFactory: () => options as RedlockModuleOptions });
     await expect(start(module)).rejects.toThrow(new Error(message));
   });
 
-  test('do not include an undefined option, which counts as omitted', async () => {
+  test('an undefined option counts as omitted', async () => {
     const of = (...names: string[]): object => Object.fromEntries(names.map((name) => [name, undefined]));
     const defaults = of('ttl', 'retry', 'renew', 'maxHold', 'onBusy', 'label', 'signal');
     const options = {
@@ -593,7 +593,7 @@ describe('invalid options', () => {
     ['name', 'billing'],
     ['isGlobal', false],
   ])(
-    'such as `%s` from a factory are refused with advice to set it next to the factory',
+    'start-up refuses `%s` from a factory, with advice to set it beside the factory',
     async (option, value) => {
       const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
       await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
@@ -608,14 +608,14 @@ describe('invalid options', () => {
   test.each<[object, string]>([
     [{ name: '' }, "Expected `name` to be a string that is not empty, got ''"],
     [{ isGlobal: 'yes' }, "Expected `isGlobal` to be `true` or `false`, got 'yes'"],
-  ])('%j are refused by forRoot and forRootAsync, at once', (extras, message) => {
+  ])('forRoot and forRootAsync throw for the options %j', (extras, message) => {
     const refused = new Error(message);
     expect(() => RedlockModule.forRoot({ ...memory, ...extras })).toThrow(refused);
     expect(() => RedlockModule.forRootAsync({ useFactory: () => memory, ...extras })).toThrow(refused);
   });
 
   test.each([[undefined], [null], [{}], [{ nodes: 'memory' }], [{ name: 'billing' }]])(
-    'such as %j for forRootAsync, without a source of the options, are refused at once',
+    'forRootAsync throws for %j, because it names no source of the options',
     (options) => {
       expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
         new TypeError(
@@ -626,7 +626,7 @@ describe('invalid options', () => {
     },
   );
 
-  test('such as no options at all are refused with an example', () => {
+  test('forRoot without options throws an error that contains an example', () => {
     expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [])).toThrow(
       /'redis:\/\/localhost:6379'/,
     );
@@ -686,7 +686,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('does not prevent locks when it hangs, and the other two of three nodes are up', async () => {
+  test('does not prevent locks when it hangs, if the other two of three nodes are up', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();
@@ -706,14 +706,14 @@ describe('a Redis that is down when the application starts', () => {
 });
 
 describe('connections', () => {
-  test('that the module opened are closed by app.close()', async () => {
+  test('app.close() closes the connections that the module opened', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     await expect(connected(1)).resolves.toBeUndefined();
     await app.close();
     await expect(connected(0)).resolves.toBeUndefined();
   });
 
-  test('that the user opened stay open', async () => {
+  test('app.close() keeps a connection open that the user opened', async () => {
     const client = new Redis(redis.url, { connectionName: 'users-own' });
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: [client] }));
     const lock = await app.locks.acquire('key', once);
@@ -727,13 +727,13 @@ describe('connections', () => {
     client.disconnect();
   });
 
-  test('do not delay app.close() when the node was never reachable', async () => {
+  test('app.close() resolves even if the node was never reachable', async () => {
     const app = await start(RedlockModule.forRoot({ nodes: `redis://127.0.0.1:${await freePort()}` }));
     await expect(app.close()).resolves.toBeUndefined();
   });
 });
 
-describe('a node that ioredis would read as localhost is refused', () => {
+describe('a node that ioredis would read as localhost', () => {
   test.each<[object, RegExp]>([
     [{ url: 'redis://:secret@host' }, /got an object with `url`, which ioredis does not know; give the URL/],
     [new URL('redis://:secret@host'), /got a URL object; give its text, `url.href`$/],
@@ -749,14 +749,14 @@ describe('a node that ioredis would read as localhost is refused', () => {
       { connect: () => undefined, evalSha: () => undefined },
       /got a client of another package or version; give a `Redis`/,
     ],
-  ])('%j', (node, message) => {
+  ])('is refused, without its password in the error: %j', (node, message) => {
     const nodes = ['redis://localhost:6379', node] as unknown as string[];
     expect(() => RedlockModule.forRoot({ nodes })).toThrow(message);
     expect(() => RedlockModule.forRoot({ nodes })).not.toThrow('secret');
   });
 });
 
-describe('a node that ioredis would read as another node is refused', () => {
+describe('a node that ioredis would read as another node', () => {
   test.each([
     [
       'redis://host/locks',
@@ -776,7 +776,7 @@ describe('a node that ioredis would read as another node is refused', () => {
     ['redis://', 'which has no host'],
     ['redis:///1', 'which has no host'],
     ['redis://:50%@host', 'which has a "%" that is not written as %25'],
-  ])('%s', (url, why) => {
+  ])('is refused, without its password in the error: %s', (url, why) => {
     const masked = url.replace(/:(50%|pw)@/, '***@');
     for (const nodes of [url, ['redis://a', url]]) {
       expect(() => RedlockModule.forRoot({ nodes })).toThrow(`got '${masked}', ${why}`);
@@ -791,7 +791,7 @@ describe('a node that ioredis would read as another node is refused', () => {
     [{ port: NaN }, RangeError, 'Expected `nodes.port` to be a port, from 1 to 65535, got NaN'],
     [{ port: 'redis' }, TypeError, 'Expected `nodes.port` to be a port'],
     [{ port: 65_536 }, RangeError, 'Expected `nodes.port` to be a port'],
-  ])('%p', (options, kind, message) => {
+  ])('is refused, without its password in the error: %p', (options, kind, message) => {
     const refused = refusalOf({ host: 'host', password: 'secret', ...options } as never);
     expect(refused).toBeInstanceOf(kind);
     expect(refused?.message).toContain(message);
@@ -807,7 +807,7 @@ describe('a node that ioredis would read as another node is refused', () => {
     ['redis://:a,b@host'],
     [{ host: 'host', db: '1', port: '6380' } as never],
     [{ host: 'host', db: undefined, port: undefined } as never],
-  ])('but not %j, which ioredis reads correctly', (nodes) => {
+  ])('forRoot accepts %j, which ioredis reads correctly', (nodes) => {
     expect(refusalOf(nodes)).toBeUndefined();
   });
 
@@ -837,7 +837,7 @@ describe('a password', () => {
     for (const part of SECRET.split(/[:/@]/)) expect(message).not.toContain(part.length > 1 ? part : SECRET);
   });
 
-  test('is not in the message when the options are a URL', async () => {
+  test('is not in the message about a URL in place of the options', async () => {
     const url = `redis://:${SECRET}@host` as unknown as RedlockModuleOptions;
     expect(messageOf(() => RedlockModule.forRoot(url))).not.toContain('p4ss');
     const failure = await start(RedlockModule.forRootAsync({ useFactory: () => url })).catch(
@@ -846,7 +846,7 @@ describe('a password', () => {
     expect(inspect(failure, { depth: 9 })).not.toContain('p4ss');
   });
 
-  test('is in no log line and no error when the server refuses it', async () => {
+  test('is in no log line and in no error when the server refuses it', async () => {
     const server = await startRedis({ args: ['--requirepass', 'right'] });
     const app = await start(
       RedlockModule.forRoot({ nodes: `redis://:${ESCAPED}@${server.host}:${server.port}` }),
@@ -867,7 +867,7 @@ describe('a password', () => {
   test.each([
     ['wrong', ':no@', 'WRONGPASS'],
     ['missing', '', 'NOAUTH'],
-  ])('is named in the error of a call when it is %s', async (_, password, reason) => {
+  ])('a %s password makes a call reject with the reason and with advice', async (_, password, reason) => {
     const server = await startRedis({ args: ['--requirepass', 'right'] });
     const app = await start(
       RedlockModule.forRoot({ nodes: `redis://${password}${server.host}:${server.port}` }),

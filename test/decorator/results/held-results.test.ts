@@ -14,7 +14,7 @@ import { until } from '../../support/until.js';
 // Rule S25: the caller gets every result of a method, and the lock ends. The tests use nodes in memory, because the kind
 // of node does not matter.
 
-/** Milliseconds. No lock is lost before its method returns, even if the machine stalls for a moment. */
+/** Milliseconds; so long that no lock is lost before its method returns, even if the machine stalls for a moment. */
 const TTL = 2_400;
 
 let app: INestApplication;
@@ -23,7 +23,7 @@ let locks: LockService;
 
 @Injectable()
 class Service {
-  // The method is not async, because a Promise cannot resolve to every value.
+  // The method is not async, because a Promise cannot resolve to every value: it would follow a thenable.
   @WithLock((key: string) => key, { ttl: TTL })
   give(_key: string, value: unknown): Promise<unknown> {
     return value as Promise<unknown>;
@@ -67,7 +67,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** Throws. Results use it as a getter, as the trap of a Proxy or as a method. */
+/** Always throws. The results below use it as a getter, as the trap of a Proxy or as a method. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -78,7 +78,7 @@ const revoked = (): object => {
   return proxy;
 };
 
-/** Throws at every access except `then`, which `await` reads. */
+/** Makes an object that throws at every access except to `then`, which `await` reads. */
 const untouchable = (): object =>
   new Proxy(
     {},
@@ -176,7 +176,7 @@ describe('a result that only looks like a stream or an Observable, or that has e
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('does not have its `getStream` called unless it is a StreamableFile', async () => {
+  test('an object with `getStream` that is no StreamableFile is returned without a call of `getStream`', async () => {
     let calls = 0;
     await service.give(newKey(), { getStream: () => void calls++ });
     expect(calls).toBe(0);
@@ -239,7 +239,7 @@ const UNREAD: readonly [string, () => unknown][] = [
   ['a frozen async iterable', () => Object.freeze({ async *[Symbol.asyncIterator]() {} })],
 ];
 
-describe('the lock is released after a ttl when nobody starts to use the result', () => {
+describe('a result that nobody starts to use', () => {
   const keys = UNREAD.map(newKey);
   /** The references keep the results from the garbage collector, which would also end their locks. */
   let given: Promise<unknown>[];
@@ -248,11 +248,14 @@ describe('the lock is released after a ttl when nobody starts to use the result'
     await Promise.allSettled(given);
   });
 
-  test.each(UNREAD.map(([name], index) => [name, index] as const))('%s', async (_name, index) => {
-    const result = await given[index];
-    await until(() => isFree(keys[index]!));
-    expect(typeof result).toBe('object');
-  });
+  test.each(UNREAD.map(([name], index) => [name, index] as const))(
+    'releases the lock after a ttl: %s',
+    async (_name, index) => {
+      const result = await given[index];
+      await until(() => isFree(keys[index]!));
+      expect(typeof result).toBe('object');
+    },
+  );
 });
 
 async function all(source: unknown): Promise<unknown[]> {
@@ -262,7 +265,7 @@ async function all(source: unknown): Promise<unknown[]> {
 }
 
 describe('a stream', () => {
-  test('that is a Writable holds the lock until it is finished', async () => {
+  test('a Writable holds the lock until it is finished', async () => {
     const key = newKey();
     const written: string[] = [];
     let done: () => void = noop;
@@ -282,7 +285,7 @@ describe('a stream', () => {
     await until(() => isFree(key));
   });
 
-  test('of another package holds the lock until it has been read, though its reader cannot be detected', async () => {
+  test('a stream of another package, whose reader cannot be detected, holds the lock until it is read', async () => {
     const key = newKey();
     const old = Object.assign(new Stream(), { readable: true });
     await expect(service.give(key, old)).resolves.toBe(old);
@@ -297,7 +300,7 @@ describe('a stream', () => {
   });
 });
 
-/** Resolves after a time in which a lock without renewal lapses, and an unused result loses its lock. */
+/** Waits long enough for a lock without renewal to lapse, and for an unused result to lose its lock. */
 async function past(): Promise<void> {
   const since = performance.now();
   await until(() => performance.now() - since > 2 * TTL);
@@ -336,7 +339,7 @@ describe('an async iterable', () => {
       },
     });
 
-  test('that is frozen is read under the lock, and keeps its other members', async () => {
+  test('a frozen async iterable is read under the lock, and keeps its other members', async () => {
     const key = newKey();
     const given = (await service.give(key, frozen())) as ReturnType<typeof frozen> & Record<string, unknown>;
     expect(await isFree(key)).toBe(false);
@@ -348,7 +351,7 @@ describe('an async iterable', () => {
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('keeps its class, and its setters still work', async () => {
+  test('an async iterable keeps its class, and its setters still work', async () => {
     class Rows {
       #limit = 1;
       get limit(): number {
@@ -372,13 +375,16 @@ describe('an async iterable', () => {
     ['nothing', undefined],
     ['a number', 7],
     ['an object whose getter throws', throwing('done')],
-  ])('releases the lock when it gives %s in place of an iterator result', async (_name, step) => {
-    const key = newKey();
-    const broken = { [Symbol.asyncIterator]: () => ({ next: async () => step }) };
-    const reading = all(await service.give(key, broken));
-    await expect(reading).rejects.toBeInstanceOf(Error);
-    await until(() => isFree(key));
-  });
+  ])(
+    'an async iterable releases the lock when it gives %s in place of an iterator result',
+    async (_name, step) => {
+      const key = newKey();
+      const broken = { [Symbol.asyncIterator]: () => ({ next: async () => step }) };
+      const reading = all(await service.give(key, broken));
+      await expect(reading).rejects.toBeInstanceOf(Error);
+      await until(() => isFree(key));
+    },
+  );
 
   test('releases the lock when its reader stops, even if the iterable then yields one more value', async () => {
     const key = newKey();
@@ -391,7 +397,7 @@ describe('an async iterable', () => {
     await expect(rows.next()).resolves.toEqual({ done: true, value: undefined });
   });
 
-  test('ends after an error, and is not read again without the lock', async () => {
+  test('an async iterable ends after an error, and is not read again without the lock', async () => {
     const key = newKey();
     let reads = 0;
     const next = async (): Promise<never> => {
@@ -408,7 +414,7 @@ describe('an async iterable', () => {
 });
 
 describe('an Observable', () => {
-  /** Makes an Observable of another copy of rxjs: it is no instance of our class. */
+  /** Makes an Observable as another copy of rxjs does: it is no instance of our class `Observable`. */
   const foreign = (source: Observable<unknown>): object => {
     const subscribe = source.subscribe.bind(source);
     const it = { lift: noop, subscribe, [interop]: (): object => it };
@@ -419,7 +425,7 @@ describe('an Observable', () => {
     ['as the value of a Promise', (key: string, value: object) => service.give(key, value)],
     ['as the declared result', async (key: string, value: object) => service.watch(key, value)],
   ])(
-    'of another copy of rxjs gives its values, and holds the lock until it completes: %s',
+    'an Observable of another copy of rxjs gives its values, and holds the lock until it completes: %s',
     async (_name, call) => {
       const key = newKey();
       const source = new Subject<number>();
@@ -441,7 +447,7 @@ describe('an Observable', () => {
     },
   );
 
-  test('of a subclass keeps the members of its class', async () => {
+  test('an object of a subclass of Observable keeps the members of its class', async () => {
     const key = newKey();
     const subject = new BehaviorSubject(1);
     const given = (await service.give(key, subject)) as BehaviorSubject<number>;
@@ -461,7 +467,7 @@ describe('an Observable', () => {
   });
 
   test.each([[undefined], [7], [{ subscribe: noop }]])(
-    'fails, and releases the lock, when the method returns %p instead',
+    'an Observable as the declared result fails, and releases the lock, when the method returns %p instead',
     async (value) => {
       const key = newKey();
       const failure = new Promise((error) => service.watch(key, value).subscribe({ error }));
@@ -471,7 +477,7 @@ describe('an Observable', () => {
   );
 });
 
-describe('the lock is released when a half-read result is garbage-collected without being closed', () => {
+describe('a half-read result that nobody closes', () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
 
@@ -498,13 +504,16 @@ describe('the lock is released when a half-read result is garbage-collected with
     await past();
   });
 
-  test.each(begun.map(([name], index) => [name, index] as const))('%s', async (_name, index) => {
-    const released = until(async () => {
-      collect();
-      return isFree(keys[index]!);
-    });
-    await expect(released).resolves.toBeUndefined();
-  });
+  test.each(begun.map(([name], index) => [name, index] as const))(
+    'releases the lock when it is garbage-collected: %s',
+    async (_name, index) => {
+      const released = until(async () => {
+        collect();
+        return isFree(keys[index]!);
+      });
+      await expect(released).resolves.toBeUndefined();
+    },
+  );
 });
 
 describe('any object', () => {
@@ -586,7 +595,7 @@ describe('any object', () => {
     }
   }
 
-  test('reaches the caller, and the lock is released', async () => {
+  test('an object with random properties reaches the caller, and the lock is released', async () => {
     const kept: unknown[] = [];
     const keys: string[] = [];
     const changed: unknown[] = [];

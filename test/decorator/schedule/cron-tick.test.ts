@@ -14,11 +14,11 @@ interface Zone {
 function scheduleOf(source: string | Date, { timeZone, utcOffset }: Zone = { timeZone: 'UTC' }): Schedule {
   const schedule =
     utcOffset === undefined ? new CronTime(source, timeZone) : new CronTime(source, null, utcOffset);
-  // The type of cron has far more members than our own.
+  // The cast is needed because the type of cron has far more members than our own.
   return schedule as unknown as Schedule;
 }
 
-/** The tick of a call at `time`, and the hours to the next tick. */
+/** The tick of a call at `time`, and the hours from that tick to the next. */
 function tickAt(
   expression: string,
   time: string | number,
@@ -42,11 +42,11 @@ describe('latestTick', () => {
     ['0 0 29 2 *', '2026-06-01T00:00:00Z', '2024-02-29T00:00Z', (4 * 365 + 1) * 24],
     [CronExpression.EVERY_10_MINUTES, '2026-03-02T09:19:59Z', '2026-03-02T09:10Z', 1 / 6],
     [CronExpression.EVERY_1ST_DAY_OF_MONTH_AT_NOON, '2026-03-02T09:19:59Z', '2026-03-01T12:00Z', 31 * 24],
-  ])('of the schedule %s at %s is the tick %s', (expression, time, at, hours) => {
+  ])('for the schedule %s at %s returns the tick %s', (expression, time, at, hours) => {
     expect(tickAt(expression, time)).toEqual({ at, hours });
   });
 
-  test('is the same at every millisecond between two ticks', () => {
+  test('returns the same tick at all times between two ticks', () => {
     const start = Date.UTC(2026, 2, 2, 9);
     const every10s = scheduleOf('*/10 * * * * *');
     for (let late = 0; late < 9_950; late += 37) {
@@ -74,7 +74,7 @@ describe('latestTick', () => {
 
   const berlin = { timeZone: 'Europe/Berlin' };
 
-  test('is the end of the skipped hour for a daily time that the change to summer time skips', () => {
+  test('returns the end of the skipped hour for a daily time that the change to summer time skips', () => {
     expect(tickAt('30 2 * * *', '2026-03-29T01:00:00.005Z', berlin)).toEqual({
       at: '2026-03-29T01:00Z',
       hours: 23.5,
@@ -82,7 +82,7 @@ describe('latestTick', () => {
     expect(tickAt('30 2 * * *', '2026-03-30T00:30:00.005Z', berlin)?.at).toBe('2026-03-30T00:30Z');
   });
 
-  test('is a different tick in each of the repeated hours in autumn for an hourly schedule', () => {
+  test('returns a different tick in each of the repeated hours in autumn for an hourly schedule', () => {
     const ticks = ['00:30', '01:30', '02:30'].map(
       (time) => tickAt('30 * * * *', `2026-10-25T${time}:00.005Z`, berlin)?.at,
     );
@@ -90,7 +90,7 @@ describe('latestTick', () => {
     expect(ticks).toEqual(['2026-10-25T00:30Z', '2026-10-25T01:30Z', '2026-10-25T02:30Z']);
   });
 
-  test('is one tick for a daily time that is repeated in autumn, also between the two times', () => {
+  test('returns one tick, the first of the two times, for a daily time that is repeated in autumn', () => {
     const first = { at: '2026-10-25T00:30Z', hours: 25 };
     for (const time of ['00:30:00.005', '01:29:59', '01:30:00.005', '23:00:00']) {
       expect(tickAt('30 2 * * *', `2026-10-25T${time}Z`, berlin)).toEqual(first);
@@ -102,7 +102,7 @@ describe('latestTick', () => {
     );
   });
 
-  describe('of a job that fires while the clocks change', () => {
+  describe('for a job that fires while the clocks change', () => {
     beforeEach(() => {
       jest.useFakeTimers();
     });
@@ -134,11 +134,11 @@ describe('latestTick', () => {
       });
     }
 
-    test('is the end of the skipped hour in spring, when the job fires', () => {
+    test('returns the end of the skipped hour in spring, when the job fires', () => {
       expect(fired('30 2 * * *', 'Europe/Berlin', ['2026-03-28T12:00Z'], 48)).toEqual([
         ['29T01:00 for 29T01:00', '30T00:30 for 30T00:30'],
       ]);
-      // The same schedule also fires half an hour later.
+      // An hourly job fires at the end of the skipped hour, and again half an hour later.
       expect(fired('30 * * * *', 'Europe/Berlin', ['2026-03-29T00:00Z'], 2)).toEqual([
         ['29T00:30 for 29T00:30', '29T01:00 for 29T01:00', '29T01:30 for 29T01:30'],
       ]);
@@ -147,7 +147,7 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('is the first of two equal local times in autumn, also for an instance that started in between', () => {
+    test('returns the first of two equal local times in autumn, also for an instance that started between them', () => {
       const starts = ['2026-10-24T12:00Z', '2026-10-25T01:01Z'];
       expect(fired('30 2 * * *', 'Europe/Berlin', starts, 38)).toEqual([
         ['25T00:30 for 25T00:30', '26T01:30 for 26T01:30'],
@@ -155,14 +155,14 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('is the time at which an hourly job fires, in both repeated hours in autumn', () => {
+    test('returns the time at which an hourly job fires, in both repeated hours in autumn', () => {
       expect(fired('30 * * * *', 'Europe/Berlin', ['2026-10-25T00:00Z'], 3)).toEqual([
         ['25T00:30 for 25T00:30', '25T01:30 for 25T01:30', '25T02:30 for 25T02:30'],
       ]);
     });
   });
 
-  test('is the time at which a job fires, also on the days when the clocks change', () => {
+  test('returns the time at which a job fires, also on the days when the clocks change', () => {
     for (const day of ['2026-03-28T12:00:00Z', '2026-10-24T12:00:00Z']) {
       for (const expression of ['*/20 * * * *', '0 2,3 * * *', '15 1-4 * * *', '30 2 * * *']) {
         const schedule = scheduleOf(expression, berlin);
@@ -175,7 +175,7 @@ describe('latestTick', () => {
     }
   });
 
-  test('is the date of a job for a single date, and undefined before that date', () => {
+  test('returns the date of a job that is set for a single date, and undefined before that date', () => {
     const date = new Date(Date.now() + HOUR);
     const schedule = scheduleOf(date, {});
     expect(latestTick(schedule, date.getTime() + 5)).toEqual({ at: date.getTime(), gap: Infinity });

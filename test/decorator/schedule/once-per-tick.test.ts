@@ -236,7 +236,7 @@ describe('oncePerTick', () => {
     expect([await app.get(Above).run(), await app.get(Above).run()]).toEqual(['ran', 'ran']);
   });
 
-  test('is refused at start-up on a method without @Cron and @Interval', async () => {
+  test('fails the start-up when the method has neither @Cron nor @Interval', async () => {
     @Injectable()
     class Plain {
       @WithLock('plain', { oncePerTick: true })
@@ -266,7 +266,7 @@ describe('oncePerTick', () => {
     await expect(refusal(PerRequest)).resolves.toBeInstanceOf(TypeError);
   });
 
-  describe('in two classes of the same name', () => {
+  describe('on methods in two classes of the same name', () => {
     /** Returns a new class each time, as if two files each had a class with this name. */
     function taskOf(
       key: string | (() => string),
@@ -292,7 +292,7 @@ describe('oncePerTick', () => {
       ['the same key', 'same', 'same'],
       ['keys from functions', () => 'same', () => 'same'],
       ['a fixed key and a key from a function', 'same', () => 'same'],
-    ])('is refused at start-up when methods of the same name lock %s', async (_name, one, other) => {
+    ])('fails the start-up when the methods have the same name and lock %s', async (_name, one, other) => {
       // Only the message is compared, because Jest cannot print a started application.
       expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
         'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or with a key function. ' +
@@ -301,20 +301,20 @@ describe('oncePerTick', () => {
       );
     });
 
-    test('has separate ticks when the classes lock different keys', async () => {
+    test('keeps separate ticks when the classes lock different keys', async () => {
       const tasks = [taskOf('a'), taskOf('b')];
       const app = await startApp({ imports: [ScheduleModule.forRoot()], providers: tasks });
       await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
     });
 
-    test('has separate ticks when the classes use different module instances', async () => {
+    test('keeps separate ticks when the classes use different module instances', async () => {
       const tasks = [taskOf('same'), taskOf('same', { instance: 'billing' })];
       const imports = [ScheduleModule.forRoot(), RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
       const app = await startApp({ imports, providers: tasks });
       await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
     });
 
-    test('has one tick when two modules provide the same class', async () => {
+    test('runs a tick once when two modules provide the same class', async () => {
       const task = taskOf('same');
       @Module({ providers: [task] })
       class Feature {}
@@ -323,7 +323,7 @@ describe('oncePerTick', () => {
     });
   });
 
-  test('is refused at the first call when another decorator hides it at start-up', async () => {
+  test('rejects calls of an unscheduled method when another decorator hid `oncePerTick` at start-up', async () => {
     @Injectable()
     class Hidden {
       @Wrapped()
@@ -398,7 +398,7 @@ describe('a skipped call', () => {
     ]);
   });
 
-  test('causes no error while the application shuts down', async () => {
+  test('gives no error when the application shuts down', async () => {
     const { app, service } = await start(Task);
     await app.close();
     await expect(service.run()).resolves.toBeUndefined();

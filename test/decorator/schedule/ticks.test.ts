@@ -156,7 +156,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(counts).toEqual(isLate ? counts.map((count) => Math.min(count, 1)) : fired.map(Number));
   });
 
-  test('the same job runs more often without oncePerTick (control)', () => {
+  test('a 10 ms job every second without oncePerTick runs more than once per tick (control)', () => {
     const total = instances.counts('skip', first, TICKS).reduce((sum, count) => sum + count, 0);
     expect(total).toBeGreaterThan(TICKS);
   });
@@ -199,7 +199,7 @@ test('a tick whose instance crashed runs again on another instance after the ttl
     const { tick } = instances.of('crash').findLast(({ instance }) => instance === 1)!;
     await instances.untilOver(tick + 5);
     await instances.stop();
-    // A call that missed the time limit of the nodes on a busy machine is not repeated, so that round shows nothing.
+    // On a busy machine a call may miss the time limit of the nodes. It is not repeated, so such a round shows nothing.
     if (round < 3 && instances.errors.join('').includes('Could not lock "crash"')) continue;
     expect(instances.counts('crash', tick, 6)).toEqual([2, 0, 0, 0, 0, 1]);
     break;

@@ -54,8 +54,8 @@ function allKinds(events: readonly FaultEvent[]): boolean {
 
 /**
  * Makes a scenario with every fault that the promise in docs/safety.md covers. Nodes stop, die or lose their data;
- * connections are cut or slow; clients stop past their ttl or die; their clocks step. The short form causes each fault
- * once.
+ * connections are cut or slow; clients stop past their ttl, die, or have their clocks set. The short form causes each
+ * fault once.
  */
 function everything(count: number, seconds: readonly [number, number]): Scenario {
   /** The number of nodes that may fail at once, at least one. */

@@ -14,8 +14,8 @@ function lookersOf({ servers }: Stage): Redis[] {
 
 /**
  * Deletes all data of the node if its clock has passed the token of the lock `k`; otherwise deletes nothing. New tokens
- * start at the clock, so they are then larger than every earlier token. Without this condition, a token could be lower
- * after a grant that is less than 50 ms old. docs/safety.md excludes this case.
+ * start at the clock, so they are then larger than every earlier token. Without this condition, a new token could be
+ * lower than the token of a grant that is less than 50 ms old. docs/safety.md excludes this case.
  */
 const FORGET = `
 local record = redis.call('GET', 'lock:{k}')

@@ -38,7 +38,8 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
     wants: [{ keys: ['k'] }, { keys: ['k'] }, { keys: ['a'] }],
   };
   /**
-   * Holds are longer than a fail-over, so that a lock continues on the new master. Sentinels begin a fail-over late.
+   * Holds are longer than a fail-over, so that a lock continues on the new master. They are longest with Sentinels,
+   * which begin a fail-over late.
    */
   const long = each === 'cluster' ? { leastHold: 500, hold: 1_500 } : { leastHold: 3_000, hold: 4_000 };
   const through: ClientOptions = { ...client, ...long, ttl: 8_000 };
@@ -65,7 +66,7 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
       name: `${name}: SIGKILL of a client that holds the lock`,
       client: { ...client, ttl: 1_000, leastHold: 50, hold: 100 },
       seconds: [1, 10],
-      // The servers take no part in this fault, so one kind of client is enough.
+      // The fault concerns no server, so the short form plays it with a Cluster only.
       onlyLong: each === 'sentinel',
       faults: killHolders,
     },
