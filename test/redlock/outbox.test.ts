@@ -170,7 +170,7 @@ test('a Redlock grants and releases the other keys when the Redis user has no ri
     { reason: { message: expect.stringContaining('NOPERM') as unknown } },
     { status: 'fulfilled' },
   ]);
-  // The failed acquisition may have left a record, so it is released too, also in the same turn.
+  // The failed acquisition may have left a record, so the library releases its key, in the same turn as the other keys.
   const another = redlock.acquire(['x'], once).catch(() => undefined);
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
   await another;
@@ -268,7 +268,7 @@ describe('a store that throws instead of calling its callback `tell`', () => {
     return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
   }
 
-  test('makes every request of a turn of the event loop reject with LockUnavailableError without a quorum', async () => {
+  test('makes every request of a turn of the event loop reject with LockUnavailableError when no quorum is left', async () => {
     const redlock = redlockOver([throwing()]);
     const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
     const refused = {

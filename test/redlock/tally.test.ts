@@ -33,7 +33,7 @@ describe('a tally decides only when no later answer can change the outcome (S1)'
     ['decided: 2 of 3 nodes refused', 3, [held(), held()], true],
     ['decided: 2 of 3 nodes failed', 3, [away, away], true],
     ['open: 1 of 3 nodes granted, 1 failed', 3, [granted(), away], false],
-    // A quorum is impossible. The last vote decides between held and unavailable.
+    // A grant by a quorum is impossible here. The last vote decides between LockHeldError and LockUnavailableError.
     ['decided: 2 of 4 nodes granted, 2 refused', 4, [granted(), granted(), held(), held()], true],
     ['open: 2 of 4 nodes granted, 1 refused', 4, [granted(), granted(), held()], false],
     ['open: 2 of 5 nodes refused, 1 failed', 5, [held(), held(), away], false],
@@ -88,7 +88,7 @@ describe('a tally', () => {
   });
 });
 
-describe('permits, which need one slot on a quorum (S20),', () => {
+describe('permits (which need one slot on a quorum, S20)', () => {
   const slot = (...slots: number[]): AcquireReply => ({ granted: true, token: 10 + (slots[0] ?? 0), slots });
   const full = (id: string, remaining: number): AcquireReply => ({
     granted: false,

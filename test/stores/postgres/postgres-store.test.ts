@@ -69,7 +69,7 @@ function grantOf(reply: AcquireReply): Extract<AcquireReply, { granted: true }> 
 /** Statements that a store sends by itself from time to time: the clean-up, and the checks of its connection for messages. */
 const HOUSEKEEPING = /sweep\(|pg_notify\(|^listen|^select 1$/;
 
-/** Statements that a task sends. */
+/** Resolves to the statements that are sent during a task, without `HOUSEKEEPING`. */
 async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
   const spy = jest.spyOn(Client.prototype, 'query');
   await task();
@@ -135,7 +135,7 @@ describe('fencing tokens', () => {
     expect(grantOf(await acquireOn(store, leaseOn([a, b]))).token).toBe(2 ** 52 + 1);
   });
 
-  test('never exceed Number.MAX_SAFE_INTEGER: the next acquire of the key fails', async () => {
+  test('do not grow beyond Number.MAX_SAFE_INTEGER: the next acquire of the key fails', async () => {
     const store = await openStore();
     const [key, other] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [
@@ -256,7 +256,7 @@ describe('shared locks', () => {
     expect(await extendOn(store, long, TTL)).toBe(true);
   });
 
-  test('are refused to new readers while a mark of a waiting writer is set (S22)', async () => {
+  test('are refused to new readers while a waiting writer holds them back with holdBack (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -271,7 +271,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('do not make a second writer wait for the row lock while the mark of the first writer is set (S22)', async () => {
+  test('holdBack of a second writer returns without the row lock while a first writer holds readers back (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -290,8 +290,8 @@ describe('shared locks', () => {
 });
 
 /**
- * Makes the mark of a key last for a minute more. By itself a mark lasts for two seconds, which a busy machine may use
- * up.
+ * Makes the mark that `holdBack` has set on a key last a minute longer. Without this a mark lasts two seconds, which is
+ * too short on a busy machine.
  */
 async function lengthenMark(key: string): Promise<void> {
   await looker.query(`update redlock.locks set mark_ends = mark_ends + interval '1 minute' where key = $1`, [
@@ -330,7 +330,7 @@ describe('permits', () => {
     });
   });
 
-  test('take a slot of each of several keys, or no slot', async () => {
+  test('for several keys take a slot of each key, or no slot at all', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await acquireOn(store, leaseOn([a], PERMITS));
@@ -378,12 +378,13 @@ describe('waiters', () => {
   test.each([
     ['exclusive locks', undefined],
     ['permits', { mode: 'permits', permits: 1 } as LockKind],
-  ])('acquire %s in order of arrival, each woken by a message', async (_, kind) => {
+  ])('get %s in order of arrival, each woken by a message', async (_, kind) => {
     const processes = await Promise.all(['a', 'b', 'c'].map(newProcess));
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
     const served: number[] = [];
-    // Number of calls that were served before the first hand-over that was so slow that a turn may have ended.
+    // Number of calls that are served before the first slow hand-over. The turn of a waiter may end during a slow
+    // hand-over, and later waiters may then come first.
     let inOrder = Infinity;
     let released: number;
     const waiting: Promise<void>[] = [];
@@ -400,8 +401,8 @@ describe('waiters', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // A process has one call in the queue. The store learns how long the next call has waited when the call in the
-      // queue is served, not earlier.
+            // A pause between two arrivals keeps their order clear. Only one call of a process is in the queue. The store
+            // computes the arrival of the next call later, from the time that the call has waited.
       await delay(TURN);
     }
     const begun = performance.now();
@@ -416,7 +417,7 @@ describe('waiters', () => {
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });
 
-  test('acquire together if they are adjacent readers, while a reader behind a writer waits', async () => {
+  test('get a lock together if they are adjacent readers, while a reader behind a writer waits', async () => {
     const redlock = await newProcess('a');
     const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
     const key = freshKey();
@@ -479,7 +480,7 @@ describe('waiters', () => {
     return (rows as { channel: string }[])[0]!.channel;
   }
 
-  test("acquire even when locked methods have exhausted the application's own pool", async () => {
+  test("get a lock even when locked methods have exhausted the application's own pool", async () => {
     const { Pool } = await import('pg');
     const pool = new Pool({ connectionString: server.url, max: 1 });
     const redlock = await newProcess('a');
@@ -546,7 +547,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ version: 99 }]);
   });
 
-  test('serve a role with the rights of the migration alone, and refuse other roles', async () => {
+  test('can be used by a role that has only the rights from the migration, and by no other role', async () => {
     const connectionString = await database('rights');
     const owner = await server.client(connectionString);
     await owner.query(
