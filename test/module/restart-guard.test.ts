@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // A node without its marker counts as new, and each key prefix has its own marker on the node.
+  // A new key prefix makes the nodes new: a node counts as new until it has the marker of the prefix.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });

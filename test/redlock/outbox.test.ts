@@ -108,7 +108,7 @@ test('a Redlock grants a key that is released and requested again in the same tu
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
-  // Another acquisition comes first, so the command for acquisitions is begun before the release.
+  // One acquisition is requested before the release. The command for releases is sent first all the same.
   const outcomes = await Promise.allSettled([
     redlock.acquire(['other'], once),
     lock?.release(),
@@ -123,7 +123,7 @@ test('a Redlock leaves no key of an acquisition that is cancelled before it is s
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
 
-  // This release begins the command for releases before any acquisition. Later releases of the turn join that command.
+  // The release of the cancelled acquisition joins this release in one command, which is sent before the acquisitions.
   const releasing = held?.release();
   const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
   const kept = redlock.acquire(['other'], once);

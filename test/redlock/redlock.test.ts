@@ -77,7 +77,7 @@ describe('one attempt', () => {
       await hold(which === 'first' ? nodes.slice(0, count / 2) : nodes.slice(count / 2));
       const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
       expect(value).toBeInstanceOf(LockHeldError);
-      // A caller that the first node granted asks the other nodes again, after pauses of 15 ms in all.
+      // A caller to which the first node granted the lock asks the other nodes again, after pauses of 15 ms in all.
       expect(after).toBeLessThan(which === 'first' ? 5 : 20);
     },
   );

@@ -150,7 +150,7 @@ describe('Ctrl-C', () => {
 });
 
 describe('the arguments of the demo', () => {
-  test('can name the store of the locks and a file of tasks', () => {
+  test('readArguments reads the store of the locks and a file of tasks', () => {
     expect(readArguments([])).toEqual({ store: 'redis', tasks: undefined });
     expect(readArguments(['mine.json', '--store', 'postgres'])).toEqual({
       store: 'postgres',
@@ -163,11 +163,11 @@ describe('the arguments of the demo', () => {
     [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
-  ])('are refused with the reason if they are %j', (args, message) => {
+  ])('readArguments refuses %j with the reason', (args, message) => {
     expect(() => readArguments(args)).toThrow(message);
   });
 
-  test('make the demo end before it starts a server if they are invalid', async () => {
+  test('the demo ends before it starts a server when its arguments are invalid', async () => {
     const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
     await until(() => demo.code !== undefined, TIMEOUT);
     expect([demo.code, demo.output]).toEqual([
@@ -176,7 +176,7 @@ describe('the arguments of the demo', () => {
     ]);
   });
 
-  test('make the demo end with installation advice if they name etcd and the PATH has no etcd', async () => {
+  test('the demo ends with installation advice when its arguments name etcd and the PATH has no etcd', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
     const demo = new Demo(folder, { PATH: await pathWithoutRedis(), ETCD_URLS: '' }, ['--store', 'etcd']);
     await until(() => demo.code !== undefined, TIMEOUT);

@@ -72,7 +72,7 @@ async function failureOf(promise: Promise<unknown>): Promise<Error> {
 }
 
 describe('permits', () => {
-  test('are held by at most n callers at a time, each in its own slot', async () => {
+  test('permits are held by at most n callers at a time, each in its own slot', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { ...once, permits: 3 })));
     expect(held.map(({ mode }) => mode)).toEqual(['permits', 'permits', 'permits']);
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);

@@ -139,21 +139,21 @@ describe('tryAcquire', () => {
 });
 
 describe('several keys', () => {
-  test('make one lock, with its keys sorted and without duplicates', async () => {
+  test('several keys make one lock, with its keys sorted and without duplicates', async () => {
     const lock = await locks.acquire(['b', 'a', 'b', 'c']);
     expect(lock.keys).toEqual(['a', 'b', 'c']);
     expect((await heldKeys(looker)).toSorted()).toEqual(['lock:{a}', 'lock:{b}', 'lock:{c}']);
     await lock.release();
   });
 
-  test('are acquired together or not at all', async () => {
+  test('several keys are acquired together or not at all', async () => {
     const lock = await others.acquire('b');
     await expect(locks.tryAcquire(['a', 'b', 'c'])).resolves.toBeNull();
     await expect(heldKeys(looker)).resolves.toEqual(['lock:{b}']);
     await lock.release();
   });
 
-  test('do not deadlock when callers give them in different orders', async () => {
+  test('callers that give the same keys in different orders do not deadlock', async () => {
     const done: string[] = [];
     const work = async (service: LockService, name: string, keys: string[]): Promise<void> => {
       for (let i = 0; i < 5; i++) await service.withLock(keys, async () => void done.push(name));

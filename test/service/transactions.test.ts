@@ -482,7 +482,7 @@ describe('a lock with transaction hooks', () => {
     expect(lines.of('error')).toEqual([expect.stringMatching(told)]);
     expect(lines.of('warn')).toEqual([]);
     expect(events.filter(({ type }) => type === 'acquired')).toHaveLength(2);
-    // The end of the transaction is unknown, so the lock is refused with an error.
+    // The end of the transaction is unknown, so a lock with `afterCommit` is refused with an error.
     await expect(orders.pay()).rejects.toBeInstanceOf(Error);
     expect(await isHeld()).toBe(false);
   });

@@ -135,7 +135,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
-    // The node refused the first request for the lock, and the second request, which joined the queue.
+    // Two calls came at once, because the node refused two requests: the first one, and the one that joined the queue.
     expect(told).toEqual([0, 0, 50, 100, 150, 200]);
     await pass(200);
     expect(told.slice(6)).toEqual([1_000]);
@@ -161,7 +161,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
       } satisfies Partial<Store>);
       const waits = redlockOver([node]).acquire(['k'], waiting);
       await pass(900);
-      // The node refused the first request for the lock, and the second request, which joined the queue.
+      // Each of two refused requests led to one call: the first request, and the one that joined the queue.
       expect(times).toBe(2);
       await held.release();
       await pass(10);
@@ -195,7 +195,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
     }
   });
 
-  test('has a timer that does not keep the process alive', async () => {
+  test('is repeated by a timer that does not keep the process alive', async () => {
     const { node } = await marked(Infinity);
     const controller = new AbortController();
     const before = jest.getTimerCount();

@@ -431,8 +431,8 @@ describe('the restart guard (S12)', () => {
     const lookers = three.map((server) => server.client());
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
 
-    // All nodes must store the lock. A node that misses its time limit does not store it. The limit is a fifth of the
-    // ttl below.
+    // All nodes must store the lock, so the ttl below is long: a node that does not answer within a fifth of the ttl
+    // does not store it.
     const alice = locksOver(nodes, { owner: 'alice' });
     const patiently = { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 0 };
     const long = { ...once, ttl: 60_000, retry: patiently, minHold: 3_600_000 };
