@@ -186,7 +186,7 @@ describe('a call that cannot join (S18)', () => {
     await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
-  test('is refused when the lock of its caller has only some of its keys', async () => {
+  test('is refused when the lock of its caller lacks one of the keys of the call', async () => {
     const nested = service.outer(() => locks.acquire(['k', 'other'], joining));
     await expect(nested).rejects.toBeInstanceOf(LockHeldError);
   });
