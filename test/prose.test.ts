@@ -58,7 +58,7 @@ test('the prose linter reports each problem of a page with its line', async () =
   ]);
 });
 
-test('the prose linter reports nothing about questions, code and long sentences of code', async () => {
+test('the prose linter reports nothing about questions, or about the words and the length of code', async () => {
   const page = [
     'What happens when Redis dies?',
     'Set `deaf` `deaf`, and read [the page](https://example.com/owed).',
@@ -143,7 +143,7 @@ test('the prose linter allows comments that begin with a subject, a verb or an a
   await expect(problemsOfComments(comments)).resolves.toEqual([]);
 });
 
-test('the prose linter reports problems of comments in JSX and in style sheets, and of no other text there', async () => {
+test('the prose linter reports problems of comments in JSX and in style sheets, and ignores the other text', async () => {
   const page = 'export const page = (\n  <p>\n    // What is owed\n    {/* What is shown. */}\n  </p>\n);';
   await expect(problemsIn('page.tsx', page)).resolves.toEqual([
     '4: "What ..." as a subject: name the subject first',
@@ -224,6 +224,6 @@ test('the prose linter reports problems in the messages of the library', async (
   ]);
 });
 
-test('the prose linter ignores the messages of other programs', async () => {
+test('the prose linter ignores messages outside the library', async () => {
   await expect(problemsIn('lab/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([]);
 });

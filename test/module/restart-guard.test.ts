@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // A node without its marker counts as new, and each key prefix has its own marker on the node.
+  // A new key prefix makes the nodes new: a node counts as new until it has the marker of the prefix.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });
@@ -44,13 +44,16 @@ async function start(
   return app.get(LockService);
 }
 
-/** The milliseconds until the last node votes. */
+/** Resolves to the milliseconds until every node votes. */
 async function guardOf(locks: LockService): Promise<number> {
   const { nodes } = await locks.checkNodes();
   return Math.max(...nodes.map(({ votesIn = 0 }) => votesIn));
 }
 
-/** The duration of the guard. The tests use multiples of ten seconds, and take less than ten. */
+/**
+ * Resolves to the full duration of the guard: the time that is left, rounded up to ten seconds. The durations in the tests
+ * are multiples of ten seconds, and a test takes less than ten seconds.
+ */
 async function wholeGuardOf(locks: LockService): Promise<number> {
   return Math.ceil((await guardOf(locks)) / 10_000) * 10_000;
 }
@@ -99,7 +102,7 @@ class WithoutTtl {
   async run(): Promise<void> {}
 }
 
-describe('the restart guard covers the longest ttl as soon as the application starts (S12):', () => {
+describe('the restart guard (S12)', () => {
   test.each<[string, ModuleMetadata]>([
     ['of a provider', { providers: [Minute] }],
     ['of a provider that is request-scoped', { providers: [PerRequest] }],
@@ -111,27 +114,27 @@ describe('the restart guard covers the longest ttl as soon as the application st
       { providers: [{ provide: 'made', useFactory: () => new Minute() }] },
     ],
     ['of an object under `useValue`', { providers: [{ provide: 'value', useValue: new Minute() }] }],
-  ])('%s', async (_where, metadata) => {
+  ])('covers the ttl %s as soon as the application starts', async (_where, metadata) => {
     await expect(wholeGuardOf(await start({}, metadata))).resolves.toBe(60_000);
   });
 
-  test('of the defaults', async () => {
+  test('covers the ttl of the defaults', async () => {
     await expect(wholeGuardOf(await start({ defaults: { ttl: 40_000 } }))).resolves.toBe(40_000);
   });
 
-  test('but not of another module instance', async () => {
+  test('does not cover the ttl of a method that uses another module instance', async () => {
     const imports = [RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('and a method without a ttl does not change it', async () => {
+  test('does not change for a method without a ttl', async () => {
     await expect(wholeGuardOf(await start({}, { providers: [WithoutTtl] }))).resolves.toBe(10_000);
     await app!.close();
     const providers = [WithoutTtl, Minute];
     await expect(wholeGuardOf(await start({}, { providers }))).resolves.toBe(60_000);
   });
 
-  test('and it does not grow at the first call of the method with the longest ttl', async () => {
+  test('does not grow at the first call of the method with the longest ttl', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);
@@ -148,12 +151,12 @@ test("start-up refuses a decorator's ttl that is longer than a configured guard"
   );
 });
 
-describe('new nodes', () => {
+describe('the guard of new nodes', () => {
   /** The restart guard, in milliseconds. */
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
-  test('refuse the first call during the guard, and the error names `restartGuard` and `waitForQuorum`', async () => {
+  test('new nodes refuse the first call during the guard, and the error names `restartGuard` and `waitForQuorum`', async () => {
     const locks = await start({ restartGuard: 60_000, defaults: { ttl: 60_000, retry: false } });
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
@@ -162,7 +165,7 @@ describe('new nodes', () => {
     );
   });
 
-  test('grant locks after start-up has waited for their votes (waitForQuorum)', async () => {
+  test('new nodes grant locks after start-up has waited for their votes (waitForQuorum)', async () => {
     const begun = performance.now();
     const locks = await start({ ...short, waitForQuorum: 60_000 });
     expect(performance.now() - begun).toBeGreaterThan(GUARD - 1_000);
@@ -178,7 +181,7 @@ describe('new nodes', () => {
     });
   });
 
-  test('delay the start of the application for no longer than waitForQuorum', async () => {
+  test('new nodes delay the start of the application for no longer than waitForQuorum', async () => {
     const begun = performance.now();
     await start({ restartGuard: 60_000, waitForQuorum: 500 });
     expect(performance.now() - begun).toBeLessThan(30_000);

@@ -36,7 +36,7 @@ import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
-/** Milliseconds. The lock is renewed in time, even if the machine stalls for a moment. */
+/** A ttl in milliseconds that is long enough for a renewal in time, even if the machine stalls for a moment. */
 const TTL = 6_000;
 
 let redis: RedisServer;
@@ -49,7 +49,7 @@ afterAll(() => redis.stop());
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const connections = async (): Promise<number> =>
-  // Connections for messages have a longer name.
+  // The space excludes connections for messages: their name goes on after `nestjs-redlock`.
   String(await looker.client('LIST')).split('name=nestjs-redlock ').length - 1;
 
 /** A test opens the gate when the waiting code may continue. */
@@ -58,7 +58,7 @@ class Gate {
   readonly opened = new Promise<void>((resolve) => (this.open = resolve));
 }
 
-/** Closes in the same hook as most modules, such as TypeORM and Mongoose. */
+/** Closes in `onApplicationShutdown`, as TypeORM, Mongoose and most other modules do. */
 @Injectable()
 class Database implements OnApplicationShutdown {
   isOpen = true;
@@ -139,7 +139,7 @@ describe('app.close()', () => {
     then?: (locks: LockService) => unknown,
   ): Promise<{ readonly result: Promise<unknown> }> {
     const result = service.run(then);
-    // A test that expects a failure checks it later.
+    // Prevents an unhandled rejection: a test that expects a failure awaits `result` later.
     result.catch(() => undefined);
     await until(() => service.lock !== undefined);
     return { result };
@@ -412,7 +412,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
   }
 
   test.each([
-    ['by the signal, by default', {}, 'SIGTERM'],
+    ['by the signal', {}, 'SIGTERM'],
     ['with code 0, if `useProcessExit` is set', { USE_EXIT: '1' }, 0],
   ])(
     'finishes running methods, refuses waiting calls, and ends the process %s',

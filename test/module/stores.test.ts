@@ -21,11 +21,11 @@ function factory(open: (terms: StoreTerms) => Store = alone): StoreFactory {
 
 const refused = (options: RedlockModuleOptions): void => void RedlockModule.forRoot(options);
 
-describe('a store as the node of a module', () => {
+describe('a store in `nodes`', () => {
   test.each([
     ['given as an object', alone()],
     ['given as a factory', factory()],
-  ])('grants locks: %s', async (_, nodes) => {
+  ])('grants locks when it is %s', async (_, nodes) => {
     const locks = (await startApp({}, { nodes })).get(LockService);
     await using lock = await locks.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
@@ -43,7 +43,7 @@ describe('a store as the node of a module', () => {
     expect(prefix).toBe('app:');
   });
 
-  test('that replicates itself must be the only node', () => {
+  test('must be the only node when it replicates itself', () => {
     const two = /a single store.*got several nodes: this store replicates itself/;
     expect(() => refused({ nodes: [factory(), factory()] })).toThrow(two);
     expect(() => refused({ nodes: ['redis://localhost', factory()] })).toThrow(two);
@@ -52,7 +52,7 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
   });
 
-  test('that lacks a method is refused with the name of the method, as an object and from a factory', () => {
+  test('is refused with the names of its missing methods, as an object and from a factory', () => {
     const lacking = (...names: (keyof Store)[]): Store =>
       Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
     const withoutRelease = lacking('release', 'close');
@@ -84,7 +84,7 @@ describe('a store as the node of a module', () => {
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
     [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],
     [{ subscribed: 1 }, 'Expected `subscribed` of the store in `nodes` to be true or false'],
-  ])('with an invalid property is refused: %j', (property, message) => {
+  ])('is refused when it has an invalid property: %j', (property, message) => {
     const store = Object.assign(alone(), property) as Store;
     expect(() => refused({ nodes: store })).toThrow(message);
   });
@@ -98,14 +98,14 @@ describe('a store as the node of a module', () => {
     );
   });
 
-  test('that replicates itself is refused with a `restartGuard`', () => {
+  test('is refused together with a `restartGuard` when it replicates itself', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
       /`restartGuard` is for nodes that may forget locks/,
     );
     expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
   });
 
-  test('that rejects `connect` with UnfitStoreError stops start-up with an error that names the store', async () => {
+  test('stops start-up with an error that names the store when its `connect` rejects with UnfitStoreError', async () => {
     const unfit = factory(() =>
       Object.assign(alone(), {
         name: 'Database at db:5432',
@@ -117,7 +117,7 @@ describe('a store as the node of a module', () => {
     );
   });
 
-  test('that cannot be reached is logged with its own advice, not with advice for Redis', async () => {
+  test('is logged with its own advice, not with advice for Redis, when it cannot be reached', async () => {
     const away = factory(() =>
       Object.assign(alone(), {
         name: 'my table',

@@ -94,7 +94,7 @@ describe('durable providers', () => {
     },
   };
 
-  test('lock their methods, and are built once for each tenant', async () => {
+  test('durable providers lock their methods, and are built once for each tenant', async () => {
     ContextIdFactory.apply(strategy);
     const app = await startApp({ controllers: [Routes], providers: [OfTenant] });
     await app.listen(0, '127.0.0.1');
@@ -187,7 +187,7 @@ describe('in unit tests', () => {
     await lock.release();
   });
 
-  test('the function of useMocker is not called for dependencies of @WithLock when the module is imported', async () => {
+  test('the function of useMocker is not called for dependencies of @WithLock when RedlockModule is imported', async () => {
     const asked: unknown[] = [];
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service] })
       .useMocker((token) => {
@@ -200,7 +200,7 @@ describe('in unit tests', () => {
     expect(asked).toEqual([Mails]);
   });
 
-  describe('a locked method with a mocked LockInterceptor rejects with an error that names LockInterceptor:', () => {
+  describe('a locked method with a mocked LockInterceptor', () => {
     const mocker = new ModuleMocker(globalThis);
     /** Copied from the documentation of Nest. */
     const automatic = (token: unknown): unknown => {
@@ -210,7 +210,7 @@ describe('in unit tests', () => {
     test.each<[string, (token: unknown) => unknown]>([
       ['an automatic mock of Jest', automatic],
       ['an empty object', () => ({})],
-    ])('%s', async (_kind, mock) => {
+    ])('rejects with an error that names LockInterceptor when the mock is %s', async (_kind, mock) => {
       const module = await Test.createTestingModule({ providers: [Service] })
         .useMocker(mock)
         .compile();

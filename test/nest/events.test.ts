@@ -80,7 +80,7 @@ test('a request-scoped listener runs under its lock', async () => {
   await expect(emitter.emitAsync('per-event')).resolves.toEqual(['per-event']);
 });
 
-test('the emitter gets the error of a listener whose lock is refused when errors are not suppressed', async () => {
+test('unless errors are suppressed, the emitter gets the error of a listener whose lock is refused', async () => {
   const lock = await app.get(LockService).acquire('busy');
   await expect(emitter.emitAsync('busy')).rejects.toBeInstanceOf(LockHeldError);
   await lock.release();

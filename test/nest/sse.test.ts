@@ -103,43 +103,38 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   const ERROR_EVENT = /event: error\nid: 1\ndata: Internal server error\n\n$/;
 
   test.each([
+    ['answers 200 with an error event when it returns an Observable', 'plain', 200, ERROR_EVENT],
     [
-      'that returns an Observable answers 200 with an error event when the lock is held',
-      'plain',
-      200,
-      ERROR_EVENT,
-    ],
-    [
-      'that returns a Promise answers with the status of the exception filter when the lock is held',
+      'answers with the status of the exception filter when it returns a Promise',
       'later',
       409,
       /"code":"LOCK_HELD"/,
     ],
     [
-      'that returns a Promise, with an interceptor, answers 200 with an error event when the lock is held',
+      'answers 200 with an error event when it returns a Promise and has an interceptor',
       'intercepted',
       200,
       ERROR_EVENT,
     ],
     [
-      "that returns an Observable, with onBusy 'skip', answers 200 without an event when the lock is held",
+      "answers 200 without an event when it returns an Observable and has onBusy 'skip'",
       'plain-skip',
       200,
       /^\s*$/,
     ],
     [
-      "that returns a Promise, with onBusy 'skip' and an interceptor, answers 200 with an empty event when the lock is held",
+      "answers 200 with an empty event when it returns a Promise and has onBusy 'skip' and an interceptor",
       'intercepted-skip',
       200,
       /^\s*id: 1\s*$/,
     ],
     [
-      "that returns a Promise, with onBusy 'skip', answers 500 when the lock is held",
+      "answers 500 when it returns a Promise and has onBusy 'skip'",
       'later-skip',
       500,
       /Internal server error/,
     ],
-  ])('%s', async (_name, path, status, body) => {
+  ])('while the lock is held, the route %s', async (_name, path, status, body) => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     await using lock = await app.get(LockService).acquire('key');
     const answer = await request(server).get(`/${path}`);

@@ -11,7 +11,7 @@ import { underBoth } from './both-locks.js';
 
 const COMPARE_AND_DELETE = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1]) or 0";
 
-describe('a migration in the steps "old" lock, "both" locks and "new" lock', () => {
+describe('a migration from an old lock to a new lock, with a step "both" that takes both locks', () => {
   let redis: Redis;
   let app: INestApplication;
   let locks: LockService;

@@ -12,7 +12,7 @@ import { Prices, Supplier } from './cache.js';
 
 /** The ttl of the recipe, in milliseconds. */
 const TTL = 5_000;
-/** Milliseconds that a busy machine may take beside the ttl. */
+/** Milliseconds that a busy machine may take in addition to the ttl. */
 const PATIENCE = 30_000;
 
 let file: string;

@@ -51,8 +51,8 @@ describe('payments', () => {
     pool = new Pool({ connectionString: postgres.url });
     app = await startApp(
       { controllers: [PaymentsController], providers: [Requests, { provide: Pool, useValue: pool }] },
-      // Each request makes one attempt. A node may take a fifth of the ttl to answer, which is enough on a busy
-      // machine.
+      // Each request makes one attempt, in which a node has a fifth of the ttl to answer. This long ttl gives a busy
+      // machine enough time.
       { nodes: redis.url, defaults: { ttl: 60_000 } },
     );
     await app.listen(0, '127.0.0.1');

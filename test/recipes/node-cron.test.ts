@@ -35,7 +35,7 @@ describe('tasks of node-cron on several instances', () => {
     return task;
   }
 
-  test('run each tick on one instance', async () => {
+  test('each tick runs on one instance', async () => {
     const runs: number[] = [];
     const skipped: string[] = [];
     for (const app of apps) {
@@ -49,7 +49,7 @@ describe('tasks of node-cron on several instances', () => {
     expect(skipped.every((line) => line.startsWith('not-elected'))).toBe(true);
   });
 
-  test('skip a tick on a late instance, even after a failed run', async () => {
+  test('a late instance skips a tick that has run on another instance, even if the run failed', async () => {
     const failed: number[] = [];
     const completed: string[] = [];
     const onComplete = LockRunCoordinator.prototype.onComplete;
@@ -73,7 +73,7 @@ describe('tasks of node-cron on several instances', () => {
     await expect(coordinatorOf(apps[1]).shouldRun(run, 30_000)).resolves.toBe(false);
   });
 
-  test('renew the lock during a long run', async () => {
+  test('the lock is renewed during a long run', async () => {
     const ttl = 6_000;
     const [one, other] = apps.map(coordinatorOf);
     await expect(one!.shouldRun('long:tick', ttl)).resolves.toBe(true);
@@ -83,7 +83,7 @@ describe('tasks of node-cron on several instances', () => {
     await expect(other!.shouldRun('long:tick', ttl)).resolves.toBe(false);
   });
 
-  test('do not run while Redis is down', async () => {
+  test('a task does not run while Redis is down', async () => {
     const away = await startRedis();
     const app = await startApp({}, { nodes: away.url, nodeTimeout: 200 });
     apps.push(app);

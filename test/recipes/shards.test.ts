@@ -49,7 +49,7 @@ describe('views of a page', () => {
     await Promise.all(pools.map((pool) => pool.end()));
   });
 
-  test('are all counted, each in a shard with one writer at a time', async () => {
+  test('all views are counted, each in a shard with one writer at a time', async () => {
     const adding = apps.flatMap((app) => Array.from({ length: 100 }, () => app.get(Views).add('/', 2)));
     await Promise.all(adding);
     expect(twice).toEqual([]);
@@ -61,7 +61,7 @@ describe('views of a page', () => {
     expect(rows.every(({ shard }) => shard < 16)).toBe(true);
   });
 
-  test('are zero for a page without views', async () => {
+  test('a page that nobody viewed has zero views', async () => {
     await expect(apps[1]!.get(Views).of('/other')).resolves.toBe(0);
   });
 });

@@ -45,7 +45,7 @@ describe('one client for locks, queues and the cache', () => {
       .trim()
       .split('\n').length - 1;
 
-  test('serves them over three connections: the client, one for Pub/Sub, one for the worker', async () => {
+  test('needs three connections: the client, one for Pub/Sub, one for the worker', async () => {
     const queue = app.get<Queue>(getQueueToken('orders'));
     const { id = '' } = await queue.add('settle', 7);
     await until(async () => (await queue.getJobState(id)) === 'completed');
@@ -106,12 +106,12 @@ describe('one client for locks, queues and the cache', () => {
 });
 
 describe('a client that must not be shared', () => {
-  test('has a keyPrefix, which BullMQ refuses', async () => {
+  test('BullMQ refuses a client with a keyPrefix', async () => {
     const client = (await startRedis()).client({ keyPrefix: 'app:', maxRetriesPerRequest: null });
     expect(() => new Queue('orders', { connection: client })).toThrow('does not support ioredis prefixes');
   });
 
-  test('has a limit of retries per command, which a worker of BullMQ refuses', async () => {
+  test('a worker of BullMQ refuses a client with a limit of retries per command', async () => {
     // The worker leaves a duplicate of the client open. By default the duplicate would reconnect again and again.
     const client = (await startRedis()).client({ retryStrategy: () => null });
     expect(() => new Worker('orders', null, { connection: client })).toThrow(
@@ -119,7 +119,7 @@ describe('a client that must not be shared', () => {
     );
   });
 
-  test('has subscribed, so that locks are unavailable', async () => {
+  test('locks are unavailable on a client that has subscribed', async () => {
     const client = (await startRedis()).client();
     await client.subscribe('news');
     const app = await startApp({}, { nodes: client });

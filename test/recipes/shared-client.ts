@@ -49,7 +49,7 @@ class RedisCache implements KeyvStoreAdapter {
 export class RedisModule implements OnApplicationShutdown {
   constructor(@Inject(Redis) private readonly redis: Redis) {}
 
-  /** Runs in the last phase, and after the modules that import this module. */
+  /** Runs in the last phase of the shutdown, after the hooks of the modules that import this module. */
   async onApplicationShutdown(): Promise<void> {
     await this.redis.quit();
   }

@@ -125,7 +125,7 @@ describe('the shutdown of an application', () => {
    * Closes the application while a job and another locked method run. The other method ends when the worker has closed
    * or a job has failed.
    *
-   * @returns the reasons of the jobs that had failed at that moment
+   * @returns the failure reasons of the jobs that had failed when the other method ended
    */
   async function failuresOf(Consumer: typeof OrdersProcessor): Promise<unknown[]> {
     const app = await startPlainApp({

@@ -41,8 +41,8 @@ describe('reports of tenants', () => {
           ],
           providers: [ReportsProcessor, { provide: Reports, useValue: reports }],
         },
-        // `tryAcquire` makes one attempt. A node may take a fifth of the ttl to answer, which is enough on a busy
-        // machine.
+        // `tryAcquire` makes one attempt, in which a node has a fifth of the ttl to answer. This long ttl gives a busy
+        // machine enough time.
         { nodes: url, defaults: { ttl: 60_000 } },
       );
       apps.push(app);
@@ -56,7 +56,7 @@ describe('reports of tenants', () => {
     return (await queue.getJob(id))!;
   };
 
-  test('run two at a time for each tenant, and do not wait for other tenants', async () => {
+  test('two reports of a tenant run at a time, and reports of other tenants do not wait for them', async () => {
     const large = await Promise.all(
       Array.from({ length: 8 }, () => queue.add('build', { tenant: 'large' }, { attempts: 1 })),
     );
@@ -74,7 +74,7 @@ describe('reports of tenants', () => {
     expect(Math.max(...results.map(({ attemptsMade }) => attemptsMade))).toBe(1);
   });
 
-  test('release their permit when they fail', async () => {
+  test('a report that fails releases its permit', async () => {
     const jobs = await Promise.all([1, 2, 3].map(() => queue.add('build', { tenant: 'broken' })));
     const results = await Promise.all(jobs.map(ended));
     expect(results.map(({ failedReason }) => failedReason)).toEqual(['broken', 'broken', 'broken']);

@@ -89,7 +89,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     return answer;
   }
 
-  test('run one after the other for one order', async () => {
+  test('handlers for the same order run one after the other', async () => {
     const answers = await Promise.all([
       ...instances.map(async (instance) => (await post(instance, 7)).text()),
       ...instances.map(({ tcp }) => send(tcp, 7)),
@@ -104,7 +104,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     expect(overlap.most).toBe(1);
   });
 
-  test('answer with an error of their transport while the order is locked', async () => {
+  test('each handler answers with an error of its transport while the order is locked', async () => {
     const [instance] = instances as [Instance];
     const lock = await instance.app.get(LockService).acquire('order:8');
     const [http, tcp, overRedis, socket] = await Promise.all([
@@ -131,7 +131,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     await lock.release();
   });
 
-  test('process an event over Redis on one instance, although all instances receive it', async () => {
+  test('one instance processes an event over Redis, although all instances receive it', async () => {
     const skipped: string[] = [];
     const listen = (message: unknown): void => void skipped.push((message as LockSkippedEvent).keys.join());
     subscribe(LOCK_SKIPPED_CHANNEL, listen);

@@ -90,7 +90,7 @@ test('a worker that lost its number makes no ids, and continues a second later w
   expect(momentIn(ids.next()) - released).toBeGreaterThan(990);
   expect(errors()).toEqual([]);
   await app.close();
-  // The next worker can have the number. The closed worker asks for no other number.
+  // The closed worker has given up its number, and asks for no other number.
   expect(() => ids.next()).toThrow(LockLostError);
   expect(errors()).toEqual([]);
   log.mockRestore();

@@ -30,7 +30,7 @@ export class Ids implements OnModuleInit, OnModuleDestroy {
     this.count = now === this.last ? this.count + 1 : 0;
     this.last = now;
     if (this.count > 4_095) throw new Error('4,096 ids in this millisecond: try again in the next');
-    // Check the lock after reading the time. This line throws if a pause has cost the lock. A later pause does no harm.
+    // Check the lock after reading the time. A held lock proves that the number belonged to this worker at that time.
     this.worker!.assertHeld();
     return (BigInt(now) << 22n) | (BigInt(this.worker!.slot!) << 12n) | BigInt(this.count);
   }

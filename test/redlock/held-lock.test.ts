@@ -61,7 +61,7 @@ describe('validity', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('that has ended gives an aborted signal, even when nobody read the signal before', async () => {
+  test('aborts the signal at its end, even when nobody has read the signal before', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -143,7 +143,7 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
   });
 
-  test('accepts a confirmation after the time limit of the nodes, and counts the validity from the confirmed request (S9)', async () => {
+  test('accepts a confirmation that comes after the time limit, and counts the validity from the confirmed request (S9)', async () => {
     // Every answer misses the time limit of 50 ms.
     for (const node of nodes) node.fate = { extend: 80 };
     const lock = await acquire();

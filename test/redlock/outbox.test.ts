@@ -108,7 +108,7 @@ test('a Redlock grants a key that is released and requested again in the same tu
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
-  // Another acquisition comes first, so the command for acquisitions is begun before the release.
+  // One acquisition is requested before the release. The command for releases is sent first all the same.
   const outcomes = await Promise.allSettled([
     redlock.acquire(['other'], once),
     lock?.release(),
@@ -123,7 +123,7 @@ test('a Redlock leaves no key of an acquisition that is cancelled before it is s
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
 
-  // This release begins the command for releases before any acquisition. Later releases of the turn join that command.
+  // The release of the cancelled acquisition joins this release in one command, which is sent before the acquisitions.
   const releasing = held?.release();
   const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
   const kept = redlock.acquire(['other'], once);
@@ -170,7 +170,7 @@ test('a Redlock grants and releases the other keys when the Redis user has no ri
     { reason: { message: expect.stringContaining('NOPERM') as unknown } },
     { status: 'fulfilled' },
   ]);
-  // The failed acquisition may have left a record, so it is released too, also in the same turn.
+  // The failed acquisition may have left a record, so the library releases its key, in the same turn as the other keys.
   const another = redlock.acquire(['x'], once).catch(() => undefined);
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
   await another;
@@ -268,7 +268,7 @@ describe('a store that throws instead of calling its callback `tell`', () => {
     return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
   }
 
-  test('makes every request of a turn of the event loop reject with LockUnavailableError without a quorum', async () => {
+  test('makes every request of a turn of the event loop reject with LockUnavailableError when no quorum is left', async () => {
     const redlock = redlockOver([throwing()]);
     const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
     const refused = {

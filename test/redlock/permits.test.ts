@@ -30,7 +30,7 @@ async function over(...asked: readonly RedisServer[]): Promise<Redlock> {
   return redlock;
 }
 
-/** A map of slots with only the first slot taken. */
+/** The character in a record that encodes the taken slots, when only slot 0 is taken. */
 const ONLY_SLOT_0 = '@';
 
 const twoOnce: AcquireOptions = {
@@ -53,7 +53,8 @@ test('acquire with permits frees a slot that a slow node grants after the lock i
   const lock = await all.acquire(['k'], twoOnce);
   expect(lock.slot).toBe(0);
   await client.call('CLIENT', 'UNPAUSE');
-  // The record has the form for several holders once the slow node has granted the other slot.
+  // The record changes to the form for several holders (`+`) when the slow node grants the other slot, and keeps this
+  // form when that slot is freed.
   await until(async () => {
     const record = (await client.get('lock:{k}')) ?? '';
     return record.slice(PERMITS.kind - 1, PERMITS.kind) === '+' && record[PERMITS.bits - 1] === ONLY_SLOT_0;

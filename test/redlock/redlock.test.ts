@@ -77,7 +77,7 @@ describe('one attempt', () => {
       await hold(which === 'first' ? nodes.slice(0, count / 2) : nodes.slice(count / 2));
       const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
       expect(value).toBeInstanceOf(LockHeldError);
-      // A caller that the first node granted asks the other nodes again, after pauses of 15 ms in all.
+      // A caller to which the first node granted the lock asks the other nodes again, after pauses of 15 ms in all.
       expect(after).toBeLessThan(which === 'first' ? 5 : 20);
     },
   );
@@ -254,7 +254,7 @@ describe('the fencing token', () => {
   });
 });
 
-describe('a tick that has run', () => {
+describe('a tick of a schedule that has run', () => {
   const tick = { schedule: 's', at: 1_000, life: 60_000, from: 'release' } as const;
 
   test('is not run again when only one node remembers it, though a quorum would grant the lock', async () => {
@@ -298,7 +298,7 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
-  test('leaves the queue of the node, with one request for all waiters that give up at the same time', async () => {
+  test('leaves the queue of the node; one request serves all waiters that give up at the same time', async () => {
     const nodes = scriptedNodes(1);
     const lock = await hold(nodes);
     const redlock = redlockOn(nodes);
@@ -415,7 +415,7 @@ describe('a retry', () => {
     },
   );
 
-  /** The nodes report recent waiters, so an attempt asks the queue node first, and alone. */
+  /** The nodes report recent waiters, so an attempt first asks only the node that keeps the queue (the queue node). */
   function contendedNodes(): ScriptedNode[] {
     const nodes = scriptedNodes(3);
     for (const node of nodes) node.contended = () => true;
@@ -437,7 +437,7 @@ describe('a retry', () => {
     expect(after).toBeLessThanOrEqual(4_001);
   });
 
-  test('settles within its timeout when a node hangs at its second request (S8)', async () => {
+  test('settles within its timeout when a node does not answer the second request (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(1, 2));
     nodes[0]!.fate = { acquire: 1_500 };
@@ -536,7 +536,7 @@ describe('a signal', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('that has already aborted prevents every request', async () => {
+  test('prevents every request when it has already aborted', async () => {
     const nodes = scriptedNodes(1);
     const { value } = await outcome(
       redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),

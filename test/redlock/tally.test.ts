@@ -33,7 +33,7 @@ describe('a tally decides only when no later answer can change the outcome (S1)'
     ['decided: 2 of 3 nodes refused', 3, [held(), held()], true],
     ['decided: 2 of 3 nodes failed', 3, [away, away], true],
     ['open: 1 of 3 nodes granted, 1 failed', 3, [granted(), away], false],
-    // A quorum is impossible. The last vote decides between held and unavailable.
+    // A grant by a quorum is impossible here. The last vote decides between LockHeldError and LockUnavailableError.
     ['decided: 2 of 4 nodes granted, 2 refused', 4, [granted(), granted(), held(), held()], true],
     ['open: 2 of 4 nodes granted, 1 refused', 4, [granted(), granted(), held()], false],
     ['open: 2 of 5 nodes refused, 1 failed', 5, [held(), held(), away], false],
@@ -88,7 +88,7 @@ describe('a tally', () => {
   });
 });
 
-describe('permits, which need one slot on a quorum (S20),', () => {
+describe('permits (which need one slot on a quorum, S20)', () => {
   const slot = (...slots: number[]): AcquireReply => ({ granted: true, token: 10 + (slots[0] ?? 0), slots });
   const full = (id: string, remaining: number): AcquireReply => ({
     granted: false,
@@ -97,37 +97,37 @@ describe('permits, which need one slot on a quorum (S20),', () => {
 
   test.each<[string, (AcquireReply | Error | undefined)[], Partial<Tally>]>([
     [
-      'are won when all nodes grant the same slot',
+      'permits are won when all nodes grant the same slot',
       [slot(1), slot(1), slot(1)],
       { isWon: true, slots: [1], token: 11, isAgreed: true },
     ],
     [
-      'are won when a quorum grants the same slot',
+      'permits are won when a quorum grants the same slot',
       [slot(2), slot(1), slot(1)],
       { isWon: true, slots: [1], token: 11, together: 0b110 },
     ],
     [
-      'are split when three nodes grant three different slots',
+      'permits are split when three nodes grant three different slots',
       [slot(0), slot(1), slot(2)],
       { isWon: false, isSplitInSlots: true, isDecided: true, together: 0b001 },
     ],
     [
-      'are undecided while the third node can still grant a slot that another node granted',
+      'permits are undecided while the third node can still grant a slot that another node granted',
       [slot(0), slot(1)],
       { isWon: false, isDecided: false },
     ],
     [
-      'are split when two of five nodes grant the same slot and one does not answer',
+      'permits are split when two of five nodes grant the same slot and one does not answer',
       [slot(0), slot(1), slot(1), slot(2), away],
       { isSplitInSlots: true, together: 0b110, slots: [1] },
     ],
     [
-      'count as held when a quorum refused',
+      'permits count as held when a quorum refused',
       [slot(0), full('x', 5), full('y', 5)],
       { isWon: false, isSplitInSlots: false, isHeld: true },
     ],
     [
-      'are won when a quorum grants the same slot for each of several keys',
+      'permits are won when a quorum grants the same slot for each of several keys',
       [slot(0, 1), slot(0, 2), slot(0, 1)],
       { isWon: true, slots: [0, 1], together: 0b101 },
     ],
@@ -135,12 +135,12 @@ describe('permits, which need one slot on a quorum (S20),', () => {
     expect(tallyOf(votes.length > 2 ? votes.length : 3, votes)).toMatchObject(expected);
   });
 
-  test('have the token of the won slot', () => {
+  test('permits have the token of the won slot', () => {
     const tally = tallyOf(3, [slot(5), slot(1), slot(1)]);
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
 
-  test('are won only with grants of the slot that was chosen before other nodes were asked again', () => {
+  test('permits are won only with grants of the slot that was chosen before other nodes were asked again', () => {
     const tally = tallyOf(5, [slot(1), slot(2), slot(3), slot(4)]);
     tally.fixSlots();
     tally.forget(0b01110);
@@ -150,7 +150,7 @@ describe('permits, which need one slot on a quorum (S20),', () => {
     expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
   });
 
-  test('are refused with all reported holders and the time until the first of their locks can end', () => {
+  test('the refusal of permits has all reported holders, and the time until the first of their locks can end', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
     expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([

@@ -8,7 +8,7 @@ describe('usableTtl (S4: ttl minus 1 % minus 2 ms)', () => {
     [10, 0.01, 7.9],
     [10, 0.5, 3],
     [1_000, 0, 998],
-  ])('of a ttl of %d ms with a drift factor of %d is %d ms', (ttl, driftFactor, usable) => {
+  ])('a ttl of %d ms with a drift factor of %d can be used for %d ms', (ttl, driftFactor, usable) => {
     expect(usableTtl(ttl, driftFactor)).toBeCloseTo(usable, 9);
   });
 });
@@ -28,7 +28,7 @@ describe('nodeTimeLimit (S3: far below the ttl)', () => {
     [10_000, 120, 120],
     // configured, but the ttl is too short for it
     [100, 120, 20],
-  ])('with a ttl of %d ms and a configured limit of %p is %d ms', (ttl, configured, limit) => {
+  ])('a ttl of %d ms and a configured limit of %p give a limit of %d ms', (ttl, configured, limit) => {
     expect(nodeTimeLimit(ttl, configured)).toBe(limit);
   });
 });

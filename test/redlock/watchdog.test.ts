@@ -151,7 +151,7 @@ describe('more locks than fit into one request', () => {
     return Promise.all(Array.from({ length: count }, (_, index) => acquire(`k${index}`, ttl)));
   }
 
-  test('stay held on a slow node, because each request has its own time limit', async () => {
+  test('all locks stay held on a slow node, because each request has its own time limit', async () => {
     const locks = await holdMany(1_500);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3 * LONG_TTL);
@@ -162,7 +162,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('let another request run between two of their requests', async () => {
+  test('another request runs between two requests of the watchdog', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -175,7 +175,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('are renewed, except a lock that was released or extended while its request waited', async () => {
+  test('the watchdog renews all locks except those that are released or extended before their request is sent', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -188,7 +188,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('each report their loss by the end of validity when no node answers, even before their request is sent (S10)', async () => {
+  test('each lock reports its loss by the end of validity when no node answers, even before its request is sent (S10)', async () => {
     // A request has 250 locks and takes 50 ms, its time limit. The validity ends before the last request is sent.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
@@ -203,7 +203,7 @@ describe('more locks than fit into one request', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('each report their loss in time after the wall clock jumped forward (S10)', async () => {
+  test('each lock reports its loss in time after the wall clock jumped forward (S10)', async () => {
     const locks = await holdMany(2 * AT_ONCE, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
@@ -418,7 +418,7 @@ describe('a manual extension and a renewal of the same lock (S9: one at a time)'
   });
 });
 
-describe('a renewal that fails on a node is published', () => {
+describe('a renewal that fails on a node', () => {
   let errors: NodeErrorEvent[];
   const keep = (event: unknown): void => void errors.push(event as NodeErrorEvent);
 
@@ -430,7 +430,7 @@ describe('a renewal that fails on a node is published', () => {
     unsubscribe(NODE_ERROR_CHANNEL, keep);
   });
 
-  test('once for each node and batch', async () => {
+  test('is published once for each node and batch', async () => {
     const [, second, third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const locks = await acquireMany(200);
     second.fate.extend = new Error('READONLY');
@@ -447,7 +447,7 @@ describe('a renewal that fails on a node is published', () => {
     await release(locks);
   });
 
-  test('also when the error of the node comes after a quorum has decided', async () => {
+  test('is published even if the error of the node comes after a quorum has decided', async () => {
     const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const lock = await acquire('k');
     answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));
@@ -456,7 +456,7 @@ describe('a renewal that fails on a node is published', () => {
     await lock.release();
   });
 
-  test('also when it is a manual extension', async () => {
+  test('is published even if it is a manual extension', async () => {
     const [first] = nodes as [ScriptedNode];
     const lock = await acquire('k');
     first.fate.extend = new Error('OOM');

@@ -43,7 +43,7 @@ describe('several instances in separate processes', () => {
   }
 
   test(
-    'share the work and push no task twice with the lock',
+    'instances with the lock share the work and push no task twice',
     async () => {
       const result = await run({ dispatcher: 'locked', instances: 2, killOne: false });
 
@@ -60,7 +60,7 @@ describe('several instances in separate processes', () => {
   );
 
   test.each(['redis', 'postgres'] as const)(
-    'push no task twice and lose no task when one instance is killed, with locks in %s',
+    'no task is pushed twice or lost when one instance is killed, with locks in %s',
     async (store) => {
       const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });
 
@@ -78,7 +78,7 @@ describe('several instances in separate processes', () => {
 
   // This control shows that the tests above would find duplicates.
   test(
-    'push tasks twice without the lock (control)',
+    'instances without the lock push tasks twice (control)',
     async () => {
       // An instance that is late by chance finds nothing to push, so a run may have no duplicates.
       let result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });

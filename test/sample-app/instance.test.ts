@@ -87,7 +87,7 @@ describe('an instance, over HTTP,', () => {
   });
 });
 
-describe('an instance exits with code 1 and an explanation', () => {
+describe('an instance', () => {
   test.each([
     [
       'without configuration',
@@ -118,7 +118,7 @@ describe('an instance exits with code 1 and an explanation', () => {
       /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,
     ],
   ])(
-    '%s',
+    'exits with code 1 and an explanation %s',
     async (_when, environment, message) => {
       const server = new ServerProcess('instance', process.execPath, [MAIN], {
         env: { ...process.env, ...environment(), PORT: '0' },

@@ -163,7 +163,7 @@ describe('failAbandoned', () => {
     await expect(statusOf(last.id)).resolves.toBe('dead');
   });
 
-  test('prevents the slow consumer from changing the task later', async () => {
+  test('prevents the slow consumer of a failed task from changing that task later', async () => {
     const slow = await taken();
     await age(slow.id, 2 * HOUR_MS + 1);
     await tasks.failAbandoned();

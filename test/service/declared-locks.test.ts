@@ -101,12 +101,12 @@ describe('a declared lock', () => {
     await expect(others.forceRelease(locks['order:settle'], 42)).resolves.toBe(true);
   });
 
-  test('with several keys is acquired as one lock', async () => {
+  test('is acquired as one lock when it has several keys', async () => {
     await using lock = await service.acquire(locks.transfer, 'b', 'a');
     expect(lock.keys).toEqual(['account:a', 'account:b']);
   });
 
-  test('with two permits admits two holders', async () => {
+  test('admits two holders when it has two permits', async () => {
     await using first = await service.acquire(locks['tenant:report'], 'acme');
     await using second = await others.acquire(locks['tenant:report'], 'acme');
     expect([first.slot, second.slot].toSorted()).toEqual([0, 1]);

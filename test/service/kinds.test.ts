@@ -72,7 +72,7 @@ async function failureOf(promise: Promise<unknown>): Promise<Error> {
 }
 
 describe('permits', () => {
-  test('are held by at most n callers at a time, each in its own slot', async () => {
+  test('permits are held by at most n callers at a time, each in its own slot', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { ...once, permits: 3 })));
     expect(held.map(({ mode }) => mode)).toEqual(['permits', 'permits', 'permits']);
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -90,24 +90,24 @@ describe('permits', () => {
     expect(next.slot).toBe(slot);
   });
 
-  test('of a lock with one permit have slot 0', async () => {
+  test('the only permit of a lock has slot 0', async () => {
     await using lock = await service.acquire('one', { permits: 1 });
     expect(lock.slot).toBe(0);
     await expect(service.tryAcquire('one', { permits: 1 })).resolves.toBeNull();
   });
 
-  test('of several keys have a slot for each key, and no single slot', async () => {
+  test('a lock with permits on several keys has a slot for each key, and no single slot', async () => {
     await using one = await service.acquire('b', { permits: 2 });
     await using lock = await service.acquire(['b', 'a'], { permits: 2 });
     expect([one.slot, lock.keys, lock.slots, lock.slot]).toEqual([0, ['a', 'b'], [0, 1], undefined]);
   });
 
-  test('have slots, and the handle of an exclusive lock has none', async () => {
+  test('the handle of an exclusive lock has no slots', async () => {
     await using lock = await service.acquire('plain');
     expect([lock.mode, lock.slot, lock.slots]).toEqual(['exclusive', undefined, undefined]);
   });
 
-  test('of the outer call are joined by a nested call, which gets the same slot', async () => {
+  test('a nested call joins the permit of its outer call, and gets the same slot', async () => {
     const [outer, inner] = await catalog.pay(async () => [
       currentLock()?.slot,
       await catalog.pay(() => currentLock()?.slot),
@@ -115,7 +115,7 @@ describe('permits', () => {
     expect([outer, inner]).toEqual([0, 0]);
   });
 
-  test('and an exclusive lock exclude each other, and the error names both kinds', async () => {
+  test('permits and an exclusive lock exclude each other, and the error names both kinds', async () => {
     const permit = await service.acquire('stripe', { permits: 5 });
     const refusal = await failureOf(service.acquire('stripe', once));
     expect(refusal.message).toContain(
@@ -128,7 +128,7 @@ describe('permits', () => {
     );
   });
 
-  test('are refused to a nested call with an error whose heldByCaller is true when the outer call holds one of them', async () => {
+  test('a refused nested call gets an error whose heldByCaller is true when the outer call holds one of the permits', async () => {
     const others = await Promise.all([1, 2].map(() => locks.hold('stripe', { permits: 3, owner: 'them' })));
     await service.withLock('stripe', { permits: 3 }, async () => {
       await expect(service.acquire('stripe', { ...once, permits: 3 })).rejects.toMatchObject({
@@ -139,7 +139,7 @@ describe('permits', () => {
     await expect(service.tryAcquire('stripe', { permits: 3 })).resolves.toMatchObject({ slot: 2 });
   });
 
-  test('with different limits use the larger limit, and warn the caller with the smaller limit', async () => {
+  test('callers with different limits share the larger limit, and the caller with the smaller limit is warned', async () => {
     await locks.hold('stripe', { permits: 5 });
     await using lock = await service.acquire('stripe', { permits: 2 });
     expect(lock.slot).toBe(1);
@@ -151,7 +151,7 @@ describe('permits', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired']);
   });
 
-  test('with different limits warn a refused caller with the smaller limit', async () => {
+  test('a refused caller with a smaller limit than other callers is warned', async () => {
     await Promise.all([1, 2, 3].map(() => locks.hold('stripe', { permits: 5 })));
     await expect(service.tryAcquire('stripe', { permits: 2 })).resolves.toBeNull();
     expect(events.map(({ type }) => type)).toEqual(['refused', 'permits-differ']);
@@ -159,7 +159,7 @@ describe('permits', () => {
     expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
   });
 
-  test('are refused to a nested call with an error whose heldByCaller is true, even when the error lists only 10 of 50 holders', async () => {
+  test('a refused nested call gets an error whose heldByCaller is true, even when the error lists only 10 of 50 holders', async () => {
     await service.withLock('stripe', { permits: 50 }, async () => {
       const others = Array.from({ length: 49 }, () => locks.hold('stripe', { permits: 50, ttl: 5_000 }));
       await Promise.all(others);
@@ -170,7 +170,7 @@ describe('permits', () => {
     });
   });
 
-  test('are refused to a nested call with an error whose heldByCaller is false when the outer call does not block it', async () => {
+  test('a refused nested call gets an error whose heldByCaller is false when the outer call does not block it', async () => {
     await locks.hold('stripe', { permits: 10 });
     await service.withLock('stripe', { permits: 10 }, async (lock) => {
       expect(lock.slot).toBe(1);
@@ -187,7 +187,7 @@ describe('permits', () => {
     });
   });
 
-  test('can be released by force, one permit or all', async () => {
+  test('permits can be released by force, one or all', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { permits: 3 })));
     const [first, second, third] = held as [LockHandle, LockHandle, LockHandle];
     await expect(service.forceRelease('stripe', { id: second.id })).resolves.toBe(true);
@@ -200,7 +200,7 @@ describe('permits', () => {
     await expect(service.inspect('stripe')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
-  test('are checked by expectLocked together with their options', async () => {
+  test('expectLocked checks the permits and the mode of a lock', async () => {
     await catalog.pay(() => undefined);
     expectLocked(locks, 'stripe', { permits: 2 });
     expect(() => expectLocked(locks, 'stripe', { permits: 3 })).toThrow(/permits: 3.*acquired.*permits: 2/s);
@@ -211,7 +211,7 @@ describe('permits', () => {
 });
 
 describe('shared locks', () => {
-  test('are held by several callers together, and never beside an exclusive lock', async () => {
+  test('shared locks are held by several callers together, and never beside an exclusive lock', async () => {
     await catalog.read(1, async () => {
       await using other = await service.acquire('catalog:1', { ...once, mode: 'shared' });
       expect(other).toMatchObject({ mode: 'shared', slot: undefined, slots: undefined });
@@ -224,14 +224,14 @@ describe('shared locks', () => {
     await expect(service.tryAcquire('catalog:1', { mode: 'shared' })).resolves.toBeNull();
   });
 
-  test('exclude writers in unrelated calls', async () => {
+  test('a shared lock excludes writers in unrelated calls', async () => {
     const reading = await locks.hold('catalog:1', { mode: 'shared' });
     await expect(catalog.write(1)).resolves.toBeUndefined();
     await reading.release();
     await expect(catalog.write(1)).resolves.toBe('written');
   });
 
-  describe('are not upgraded', () => {
+  describe('a call inside a shared lock', () => {
     const upgrade = {
       code: 'LOCK_UPGRADE',
       message:
@@ -247,7 +247,7 @@ describe('shared locks', () => {
       ['tryAcquire', () => service.tryAcquire('catalog:1')],
       ['withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
       ['a method inside another lock', (id) => service.withLock('other', () => catalog.write(id))],
-    ])('to exclusive locks, and the nested call rejects at once: %s', async (_name, write) => {
+    ])('rejects at once when it asks for an exclusive lock: %s', async (_name, write) => {
       await catalog.read(1, async () => {
         const started = performance.now();
         await expect(write(1)).rejects.toMatchObject(upgrade);
@@ -259,7 +259,7 @@ describe('shared locks', () => {
       await expect(catalog.write(1)).resolves.toBe('written');
     });
 
-    test('to exclusive locks for several keys, or to permits', async () => {
+    test('rejects when it asks for an exclusive lock on several keys, or for permits', async () => {
       await catalog.read(1, async () => {
         await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
@@ -274,7 +274,7 @@ describe('shared locks', () => {
       });
     });
 
-    test('unless the outer call has released its shared lock', async () => {
+    test('acquires an exclusive lock when the outer call has released its shared lock', async () => {
       await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
         await lock.release();
         return service.acquire('catalog:1');
@@ -283,7 +283,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock join that lock, and an exclusive call inside the shared lock joins it, too', async () => {
+  test('a shared call inside an exclusive lock joins that lock, and so does an exclusive call inside the shared call', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));
@@ -292,7 +292,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive lock are refused with an error whose heldByCaller is true when `reentrant` is not set', async () => {
+  test('a shared call inside an exclusive lock gets an error whose heldByCaller is true when `reentrant` is not set', async () => {
     await service.withLock('catalog:1', async () => {
       await expect(service.acquire('catalog:1', { ...once, mode: 'shared' })).rejects.toMatchObject({
         code: 'LOCK_HELD',
@@ -301,7 +301,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside a shared lock join the outer lock concurrently, and the outer lock stays held', async () => {
+  test('concurrent shared calls inside a shared lock join it, and it stays held', async () => {
     await service.withLock('catalog:1', { mode: 'shared' }, async (outer) => {
       const modes = await Promise.all([catalog.readInside(1), catalog.readInside(1), catalog.readInside(1)]);
       expect(modes).toEqual(['shared', 'shared', 'shared']);
@@ -309,7 +309,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('require `minHold: 0` when the module has a minHold', async () => {
+  test('a shared lock requires `minHold: 0` when the module has a minHold', async () => {
     const other = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ defaults: { minHold: 100 } })],
       providers: [Catalog],

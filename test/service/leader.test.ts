@@ -28,7 +28,7 @@ import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds. The lock is renewed in time, even if the machine stalls for a moment. */
+/** A ttl in milliseconds that is long enough for a renewal in time, even if the machine stalls for a moment. */
 const TTL = 6_000;
 
 /** Leads until its term ends, unless a test gives other `work`. */
@@ -353,14 +353,14 @@ test('resign() in a method with @OnlyLeader does not deadlock while another resi
   await until(async () => (await first.leadership.current()) === undefined);
 });
 
-describe('start-up refuses', () => {
+describe('start-up', () => {
   const failing = (...providers: Type[]): Promise<unknown> =>
     startPlainApp(
       { imports: [RedlockModule.forRoot({ nodes: 'memory' })], providers },
       { logger: new LogLines() },
     );
 
-  test('an `@OnlyLeader` whose name has no `@Leader`', async () => {
+  test('refuses an `@OnlyLeader` whose name has no `@Leader`', async () => {
     class Cleaner {
       @Interval(60_000)
       @OnlyLeader('consumers')
@@ -372,7 +372,7 @@ describe('start-up refuses', () => {
     );
   });
 
-  test('two `@Leader` methods with the same name', async () => {
+  test('refuses two `@Leader` methods with the same name', async () => {
     class Other {
       @Leader('consumer')
       async lead(): Promise<void> {}
@@ -382,7 +382,7 @@ describe('start-up refuses', () => {
     );
   });
 
-  test('`@Leader` on a request-scoped class', async () => {
+  test('refuses `@Leader` on a request-scoped class', async () => {
     @Injectable({ scope: Scope.REQUEST })
     class OfRequest {
       @Leader('one')
@@ -392,7 +392,7 @@ describe('start-up refuses', () => {
   });
 });
 
-describe('class definition refuses', () => {
+describe('the definition of a class', () => {
   test.each([
     [Leader(''), "@Leader of Bad.lead: Expected `name` to be a string that is not empty, got ''"],
     [
@@ -401,7 +401,7 @@ describe('class definition refuses', () => {
     ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
-  ])('invalid options of a decorator (case %#)', (decorate, message) => {
+  ])('refuses invalid options of a decorator (case %#)', (decorate, message) => {
     class Bad {
       async lead(): Promise<void> {}
     }
@@ -412,7 +412,7 @@ describe('class definition refuses', () => {
   test.each([
     ['@Leader', Leader('a')],
     ['@OnlyLeader', OnlyLeader('a')],
-  ])('%s on a static method, with the remedy', (decorator, decorate) => {
+  ])('refuses %s on a static method with an error that names the remedy', (decorator, decorate) => {
     class Bad {
       static async lead(): Promise<void> {}
       async other(): Promise<void> {}
@@ -447,7 +447,7 @@ describe('a separate process', () => {
   }
   const leads = (line: string | undefined): boolean => line?.startsWith('leads') ?? false;
 
-  test('that leads and is killed is followed by the next leader when the ttl of its lock ends', async () => {
+  test('becomes the leader when the ttl of the lock of a killed leader ends', async () => {
     const first = run();
     await until(() => leads(first.lines[0]));
     const second = run();
@@ -460,7 +460,7 @@ describe('a separate process', () => {
     await once(second.child, 'exit');
   });
 
-  test('that is paused beyond the ttl of its lock sees that it no longer leads, and a fenced write refuses its token (S10)', async () => {
+  test('sees after a pause beyond the ttl of its lock that it no longer leads, and a fenced write refuses its token (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();

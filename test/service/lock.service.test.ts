@@ -58,7 +58,7 @@ const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
   );
 
 describe('acquire', () => {
-  test('with a maxHold gives a lock that is lost at the end of its ttl when the maxHold has passed', async () => {
+  test('returns a lock that is lost at the end of its ttl when its maxHold has passed', async () => {
     const lock = await locks.acquire('key', { ttl: 200, maxHold: 1 });
     const { signal } = lock;
     await until(() => signal.aborted);
@@ -139,21 +139,21 @@ describe('tryAcquire', () => {
 });
 
 describe('several keys', () => {
-  test('are one lock, with its keys sorted and without duplicates', async () => {
+  test('several keys make one lock, with its keys sorted and without duplicates', async () => {
     const lock = await locks.acquire(['b', 'a', 'b', 'c']);
     expect(lock.keys).toEqual(['a', 'b', 'c']);
     expect((await heldKeys(looker)).toSorted()).toEqual(['lock:{a}', 'lock:{b}', 'lock:{c}']);
     await lock.release();
   });
 
-  test('are acquired together or not at all', async () => {
+  test('several keys are acquired together or not at all', async () => {
     const lock = await others.acquire('b');
     await expect(locks.tryAcquire(['a', 'b', 'c'])).resolves.toBeNull();
     await expect(heldKeys(looker)).resolves.toEqual(['lock:{b}']);
     await lock.release();
   });
 
-  test('in different orders do not deadlock', async () => {
+  test('callers that give the same keys in different orders do not deadlock', async () => {
     const done: string[] = [];
     const work = async (service: LockService, name: string, keys: string[]): Promise<void> => {
       for (let i = 0; i < 5; i++) await service.withLock(keys, async () => void done.push(name));
@@ -274,7 +274,7 @@ describe('current', () => {
 });
 
 describe('signal', () => {
-  test('that has already aborted makes the call reject with its reason, without a request', async () => {
+  test('makes the call reject with its reason, without a request, when it has already aborted', async () => {
     // This test has its own store, because a server also counts late requests of earlier tests.
     const store = new ScriptedNode();
     const other = await startApp({}, { nodes: { openStore: () => store } });
@@ -338,7 +338,7 @@ describe('signal', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('that aborts while the lock is being granted leaves no key', async () => {
+  test('leaves no key when it aborts while the lock is being granted', async () => {
     for (let i = 0; i < 50; i++) {
       const controller = new AbortController();
       const acquiring = failureOf(locks.acquire(`key${i}`, { signal: controller.signal, ttl: 60_000 }));
@@ -355,7 +355,7 @@ const callOf = (service: LockService, method: Method, ...args: unknown[]): Promi
   Reflect.apply(service[method], service, args) as Promise<unknown>;
 const task = (): string => 'never';
 
-describe('invalid arguments are refused without a request:', () => {
+describe('LockService, without a request to the store,', () => {
   // These tests have their own store, because a server also counts late requests of earlier tests.
   const store = new ScriptedNode();
   let service: LockService;
@@ -375,13 +375,16 @@ describe('invalid arguments are refused without a request:', () => {
 
   const call = (method: Method, ...args: unknown[]): Promise<unknown> => callOf(service, method, ...args);
 
-  test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])('key %j', async (key) => {
-    const rule =
-      /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings/;
-    await expect(call('acquire', key)).rejects.toThrow(rule);
-    await expect(call('tryAcquire', key)).rejects.toThrow(rule);
-    await expect(call('withLock', key, task)).rejects.toThrow(rule);
-  });
+  test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])(
+    'refuses the key %j',
+    async (key) => {
+      const rule =
+        /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings/;
+      await expect(call('acquire', key)).rejects.toThrow(rule);
+      await expect(call('tryAcquire', key)).rejects.toThrow(rule);
+      await expect(call('withLock', key, task)).rejects.toThrow(rule);
+    },
+  );
 
   test.each<[unknown, string | RegExp]>([
     [{ ttl: 1 }, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1'],
@@ -400,7 +403,7 @@ describe('invalid arguments are refused without a request:', () => {
     [{ nodes: [] }, /^Unknown option `nodes` in `\w+`\. It is an option of `RedlockModule\.forRoot`$/],
     [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
     [null, /^Expected the options of `\w+` to be an object, got null$/],
-  ])('options %j', async (options, message) => {
+  ])('refuses the options %j', async (options, message) => {
     await expect(call('acquire', 'key', options)).rejects.toThrow(message);
     await expect(call('withLock', 'key', options, task)).rejects.toThrow(message);
   });
@@ -430,17 +433,17 @@ describe('invalid arguments are refused without a request:', () => {
       '`attempts` in `tryAcquire`. `tryAcquire` makes one attempt; to wait, use `acquire`',
     ],
     ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
-  ])('an option that %s does not have: %j', async (method, options, message) => {
+  ])('refuses an option that %s does not have: %j', async (method, options, message) => {
     await expect(call(method, 'key', options)).rejects.toThrow(message);
   });
 
-  test('null in place of the options of tryAcquire', async () => {
+  test('refuses null in place of the options of tryAcquire', async () => {
     await expect(call('tryAcquire', 'key', null)).rejects.toThrow(
       'Expected the options of `tryAcquire` to be an object, got null',
     );
   });
 
-  test('a task that is not a function', async () => {
+  test('refuses a task that is not a function', async () => {
     await expect(call('withLock', 'key', {}, 'task')).rejects.toThrow(
       "Expected `task` to be a function, got 'task'",
     );

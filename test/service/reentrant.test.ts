@@ -97,8 +97,8 @@ async function takeAway(lock: LockHandle): Promise<void> {
   await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
 }
 
-describe('a nested call joins the lock of its caller (S18)', () => {
-  test('with the same fencing token, and without asking Redis', async () => {
+describe('a nested call that joins the lock of its caller (S18)', () => {
+  test('gets the same fencing token, without asking Redis', async () => {
     await looker.config('RESETSTAT');
     const tokens = await service.outer(async () => [currentLock('k')?.fencingToken, await service.inner()]);
     expect(tokens[0]).toEqual(expect.any(Number));
@@ -106,7 +106,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     expect(await looker.info('commandstats')).toMatch(/cmdstat_set:calls=2,/);
   });
 
-  test('at any depth, and several times in a row', async () => {
+  test('joins at any depth, and several times in a row', async () => {
     const inner = await service.outer(() =>
       service.outer(async () => {
         await service.inner();
@@ -116,7 +116,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     expect(inner).toEqual(expect.any(Number));
   });
 
-  test('without releasing it', async () => {
+  test('does not release the lock', async () => {
     await service.outer(async () => {
       await service.inner();
       expect(currentLock('k')?.isHeld()).toBe(true);
@@ -125,7 +125,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('also through LockService, whose handle does not release the lock', async () => {
+  test('joins also through LockService, whose handle does not release the lock', async () => {
     await locks.withLock(['k', 'other'], joining, async (lock) => {
       const joined = await locks.acquire('k', joining);
       expect([joined.id, joined.fencingToken, joined.state]).toEqual([lock.id, lock.fencingToken, 'held']);
@@ -138,7 +138,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('with the maxHold of the call that acquired the lock', async () => {
+  test('is bound to the maxHold of the call that acquired the lock', async () => {
     await locks.withLock('k', { maxHold: 1 }, async () => {
       await delay(5);
       const joined = await locks.acquire('k', { ...joining, maxHold: 60_000 });
@@ -147,7 +147,7 @@ describe('a nested call joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('with the signal of the joined lock', async () => {
+  test('gets the signal of the joined lock', async () => {
     const failure = service.outer(async () => {
       const outer = currentLock('k');
       await locks.withLock('k', { ...joining, onLost: 'ignore' }, async (joined) => {
@@ -160,8 +160,8 @@ describe('a nested call joins the lock of its caller (S18)', () => {
   });
 });
 
-describe('a call does not join (S18)', () => {
-  test('while another nested call has joined the lock', async () => {
+describe('a call that cannot join (S18)', () => {
+  test('is refused while another nested call has joined the lock', async () => {
     const results = await service.outer(() => Promise.allSettled([service.inner(), service.inner()]));
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({
@@ -171,7 +171,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(1);
   });
 
-  test('a lost lock, and rejects with LockLostError', async () => {
+  test('rejects with LockLostError when the lock of its caller is lost', async () => {
     const nested = service.outer(async () => {
       await takeAway(currentLock('k')!);
       return service.inner();
@@ -180,18 +180,18 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('without `reentrant`, and rejects with an error whose heldByCaller is true', async () => {
+  test('rejects with an error whose heldByCaller is true when it has no `reentrant`', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
-  test('a lock that has only some of the keys of the call', async () => {
+  test('is refused when the lock of its caller lacks one of the keys of the call', async () => {
     const nested = service.outer(() => locks.acquire(['k', 'other'], joining));
     await expect(nested).rejects.toBeInstanceOf(LockHeldError);
   });
 
-  test('the lock of an unrelated call', async () => {
+  test('is refused while an unrelated call holds the lock', async () => {
     const outer = service.outer(() => delay(50));
     await expect(service.inner()).rejects.toBeInstanceOf(LockHeldError);
     await outer;
@@ -212,14 +212,14 @@ describe('a call does not join (S18)', () => {
       expect(service.mostInside).toBe(0);
     }
 
-    test('when the lock is lost', async () => {
+    test('rejects with LockLostError when the lock is lost', async () => {
       await besideSibling(async (lock) => {
         await takeAway(lock);
         await expect(service.inner()).rejects.toBeInstanceOf(LockLostError);
       });
     });
 
-    test('when nobody has noticed the loss of the lock, and reports the loss', async () => {
+    test('rejects and reports the loss when nobody has noticed the loss of the lock', async () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
         await looker.del('lock:{k}');
@@ -231,7 +231,7 @@ describe('a call does not join (S18)', () => {
       });
     });
 
-    test('when another holder gets the lock while the call waits', async () => {
+    test('rejects with LockLostError when another holder gets the lock while the call waits', async () => {
       await besideSibling(async (lock) => {
         const waiting = locks.withLock('k', { ...joining, retry: { timeout: 60_000 } }, () => 'never');
         waiting.catch(() => undefined); // the test checks it below
@@ -244,7 +244,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('the lost lock of a caller that has ended, and acquires no new lock', async () => {
+  test('acquires no new lock when its caller has ended and had lost its lock', async () => {
     let late: (() => Promise<unknown>) | undefined;
     const outer = service.outer(async () => {
       late = AsyncLocalStorage.bind(() => service.inner());
@@ -255,7 +255,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('beside a call that has joined the lock, even if that call began in the context of an ended nested call', async () => {
+  test('is refused beside a joined call, even if that call began in the context of an ended nested call', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -268,7 +268,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('beside a call that has joined the lock in an earlier step of the same generator', async () => {
+  test('is refused beside a call that joined in an earlier step of the same generator', async () => {
     const gate = new Gate();
     const steps = service.steps([
       () => locks.withLock('k', joining, () => gate.opened),
@@ -280,7 +280,7 @@ describe('a call does not join (S18)', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('the lock of a caller that has ended, and acquires a new lock', async () => {
+  test('acquires a new lock when its caller has ended', async () => {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
     let late: Promise<number | undefined> | undefined;

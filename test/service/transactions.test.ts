@@ -278,7 +278,7 @@ describe("release: 'afterCommit'", () => {
 describe('calls of one transaction', () => {
   beforeEach(() => start());
 
-  test('join the kept lock with `reentrant`', async () => {
+  test('a later call joins the kept lock with `reentrant`', async () => {
     await database.run(async () => {
       const [first, second] = [await orders.add(), await orders.add()];
       expect(second.fencingToken).toBe(first.fencingToken);
@@ -288,7 +288,7 @@ describe('calls of one transaction', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired', 'released']);
   });
 
-  test('do not join the lock of another transaction', async () => {
+  test('a call does not join the lock of another transaction', async () => {
     const outside = AsyncLocalStorage.snapshot();
     await database.run(async () => {
       await orders.add();
@@ -300,7 +300,7 @@ describe('calls of one transaction', () => {
     expect(second.fencingToken).toBeGreaterThan(first.fencingToken);
   });
 
-  test('do not join a concurrent call', async () => {
+  test('a call does not join the lock of a concurrent call', async () => {
     const [running, goOn] = [new Step(), new Step()];
     await database.run(async () => {
       const first = orders.add(() => (running.done(), goOn.reached));
@@ -312,7 +312,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused with an error whose heldByCaller is true when `reentrant` is not set', async () => {
+  test('a later call gets an error whose heldByCaller is true when `reentrant` is not set', async () => {
     await database.run(async () => {
       await orders.pay();
       const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
@@ -320,7 +320,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused with an error whose heldByCaller is true when they are concurrent and `reentrant` is not set', async () => {
+  test('a concurrent call gets an error whose heldByCaller is true when `reentrant` is not set', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
         locks.withLock('order', { ...kept, retry: { timeout: 2_000 } }, () => undefined);
@@ -330,14 +330,14 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('cannot upgrade the kept shared lock', async () => {
+  test('a later call cannot upgrade the kept shared lock', async () => {
     await database.run(async () => {
       await orders.read();
       await expect(orders.pay()).rejects.toMatchObject({ code: 'LOCK_UPGRADE' });
     });
   });
 
-  test('reject with LockLostError when they join a lost lock', async () => {
+  test('a call that joins a lost lock rejects with LockLostError', async () => {
     await database.run(async () => {
       await orders.add();
       await locks.forceRelease('order');
@@ -345,7 +345,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('keep the lock until a joined call that outlives the transaction has ended, and then release it', async () => {
+  test('a joined call that outlives the transaction keeps the lock until the call has ended', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let late: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -482,12 +482,12 @@ describe('a lock with transaction hooks', () => {
     expect(lines.of('error')).toEqual([expect.stringMatching(told)]);
     expect(lines.of('warn')).toEqual([]);
     expect(events.filter(({ type }) => type === 'acquired')).toHaveLength(2);
-    // The end of the transaction is unknown, so the lock is refused with an error.
+    // The end of the transaction is unknown, so a lock with `afterCommit` is refused with an error.
     await expect(orders.pay()).rejects.toBeInstanceOf(Error);
     expect(await isHeld()).toBe(false);
   });
 
-  test('with `afterCommit` is refused when `afterTransaction` throws', async () => {
+  test('is refused when it has `afterCommit` and `afterTransaction` throws', async () => {
     const afterTransaction = (): void => {
       throw new Error('no hooks');
     };

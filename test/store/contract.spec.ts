@@ -1,4 +1,4 @@
-// The spec of docs/own-store.md, with the runner in its first line. A test checks that the page shows this code.
+// The spec of docs/own-store.md. The first import names the test runner. A test checks that the page shows this code.
 import { after as afterAll, before as beforeAll, describe, test } from 'node:test';
 import { storeContract } from 'nestjs-redlock/store';
 import { mapTable } from './map-table.js';

@@ -22,7 +22,7 @@ const RUNNERS = {
   'node:test': "import { after as afterAll, before as beforeAll, describe, test } from 'node:test';",
 };
 
-/** Makes a folder with the spec as JavaScript for the runner, with the library in it. */
+/** Makes a folder with the spec for the runner, as JavaScript that includes the library. */
 async function specFor(runner: keyof typeof RUNNERS, change = (source: string): string => source) {
   const folder = await mkdtemp(join(tmpdir(), 'own-store-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));

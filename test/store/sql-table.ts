@@ -3,7 +3,7 @@ import { Pool } from 'pg';
 import { FREE, type Row, type Table } from './table-store.js';
 
 export function sqlTable(connectionString: string): Table {
-  // A pool of its own: locked methods that have exhausted the application's pool could never release their locks.
+  // A pool of its own: if locked methods exhausted a pool that the store shares, no method could release its lock.
   const pool = new Pool({ connectionString }).on('error', () => undefined);
   return {
     open: () => pool.query('create table if not exists my_locks (key text primary key, lock jsonb not null)'),

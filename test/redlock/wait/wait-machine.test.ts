@@ -139,7 +139,7 @@ describe('a refused caller', () => {
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('asks more often, over the same total time, while nodes refuse other callers in its favour', () => {
+  test('asks more often, over the same total time, while nodes refuse later callers for its sake (holdBack)', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;

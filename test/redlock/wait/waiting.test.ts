@@ -110,12 +110,12 @@ describe('in one process', () => {
   });
 });
 
-describe("a waiter's mark on a node that still keeps another waiter's mark", () => {
+describe('the holdBack of a waiter, while the node refuses callers in favour of another waiter,', () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
   /**
-   * A node on which readers hold the lock, and which keeps another waiter's mark for `standsFor` milliseconds. `told` has
-   * the times at which our waiter requested its mark.
+   * A node on which readers hold the lock. For `standsFor` milliseconds it answers `holdBack` with `false`, because it
+   * refuses callers in favour of another waiter. `told` has the times of the calls of `holdBack`.
    */
   async function marked(standsFor: number): Promise<{ node: ScriptedNode; held: HeldLock; told: number[] }> {
     const [node] = scriptedNodes(1) as [ScriptedNode];
@@ -131,11 +131,11 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
     return { node, held, told };
   }
 
-  test('is requested every 50 ms until the node sets it, and from then on with each retry', async () => {
+  test('is repeated every 50 ms until the node returns true, and from then on with each retry', async () => {
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
-    // The node refused the first request for the lock, and the second request, which joined the queue.
+    // Two calls came at once, because the node refused two requests: the first one, and the one that joined the queue.
     expect(told).toEqual([0, 0, 50, 100, 150, 200]);
     await pass(200);
     expect(told.slice(6)).toEqual([1_000]);
@@ -144,7 +144,7 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
     await (await waits).release();
   });
 
-  test('is not requested again when the store answers with undefined or throws', async () => {
+  test('is not repeated when the store returns undefined or throws', async () => {
     for (const holdBack of [
       () => Promise.resolve(undefined as never),
       () => {
@@ -161,7 +161,7 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
       } satisfies Partial<Store>);
       const waits = redlockOver([node]).acquire(['k'], waiting);
       await pass(900);
-      // The node refused the first request for the lock, and the second request, which joined the queue.
+      // Each of two refused requests led to one call: the first request, and the one that joined the queue.
       expect(times).toBe(2);
       await held.release();
       await pass(10);
@@ -169,7 +169,7 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
     }
   });
 
-  test('is not requested again after its waiter acquired, gave up, or met an exclusive holder', async () => {
+  test('is not repeated after the waiter acquired, gave up, or met an exclusive holder', async () => {
     for (const end of ['granted', 'aborted', 'exclusive'] as const) {
       const { node, held, told } = await marked(Infinity);
       const controller = new AbortController();
@@ -195,7 +195,7 @@ describe("a waiter's mark on a node that still keeps another waiter's mark", () 
     }
   });
 
-  test('has a timer that does not keep the process alive', async () => {
+  test('is repeated by a timer that does not keep the process alive', async () => {
     const { node } = await marked(Infinity);
     const controller = new AbortController();
     const before = jest.getTimerCount();

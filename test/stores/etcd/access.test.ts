@@ -53,8 +53,8 @@ async function openStore(options: EtcdOptions): Promise<EtcdStore> {
 }
 
 /**
- * Hands a lock over to a waiting process. The two stores then send every request that locks need. Returns true if the
- * token grows.
+ * Acquires a lock and releases it to a waiter in another store, so that every kind of request that locks need is sent.
+ * Resolves to true if the second token is larger.
  */
 async function handsOver(options: EtcdOptions): Promise<boolean> {
   const store = await openStore(options);

@@ -183,7 +183,7 @@ const waiting: AcquireOptions = {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 1))(
-      'never hold a lock together, and get growing tokens, when %s',
+      'no two contenders hold a lock together, and tokens grow, when %s',
       async (name, fault) => {
         const ways = await Promise.all(servers.map((server) => startTcpProxy(server)));
         const processes = await Promise.all(

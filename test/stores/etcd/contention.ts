@@ -6,7 +6,10 @@ export const LEAST = 2;
 /** The shortest ttl of a lock on etcd, in milliseconds. */
 const TTL = 2_000;
 
-/** Milliseconds in which a call must settle (J6). The short runs share the machine with other tests, which delay them. */
+/**
+ * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). Other tests on the same machine delay the
+ * short runs.
+ */
 const BUDGET =
   process.env['FAULTS'] === 'long'
     ? { acquire: 2_000, release: 1_500 }

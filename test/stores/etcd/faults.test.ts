@@ -447,7 +447,7 @@ async function startLateGateway(server: EtcdServer) {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 2))(
-      'never hold a lock together, get growing tokens and leave no orphaned lock when %s',
+      'no two contenders hold a lock together, tokens grow, and no orphaned lock is left, when %s',
       async (_, fault) => {
         const mine = await startEtcd();
         const way = await startTcpProxy(mine);
@@ -466,8 +466,8 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    // This test shows that the tests above can fail: the judge sees overlaps when the server forgets locks.
-    test('are seen to overlap when the keys of their lock are deleted (control of the judge)', async () => {
+    // This test shows that the tests above can fail: `contend` reports overlaps when the server forgets locks.
+    test('contend reports overlaps when the keys of a held lock are deleted (control)', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
       // Each hold is long, so that another process acquires during it even on a busy machine.

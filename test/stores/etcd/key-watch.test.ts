@@ -41,7 +41,7 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   expect(told).toEqual([undefined]);
   const { id } = new Lease([KEY], 'other', 2_000);
   const name = holderName(KEY, 'exclusive', id);
-  // Both events come in one message. Between two messages the waiter would ask, and would be refused.
+  // Both events come in one message. If they came in two, the waiter would ask after the first, and would be refused.
   message?.({ result: { events: [put(name, holderValue('other', 0, 0)), removed(name)] } });
   expect(told).toEqual([undefined, id]);
   watch.close();

@@ -11,7 +11,10 @@ export const DURATION = LONG ? 30_000 : 5_500;
 /** Smallest number of acquisitions for a meaningful test. It is low in short runs: a busy machine restarts a server slowly. */
 export const LEAST = LONG ? 20 : 3;
 
-/** Milliseconds in which a call must settle (J6). The short runs share the machine with other tests, which delay them. */
+/**
+ * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). Other tests on the same machine delay the
+ * short runs.
+ */
 const BUDGET = LONG ? { acquire: 1_500, release: 1_000 } : { acquire: 10_000, release: 10_000 };
 
 /**

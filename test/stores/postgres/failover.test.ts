@@ -137,7 +137,8 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
   });
 });
 
-// No client can prevent this; docs/postgres.md warns of it. The test also shows that the tests above can fail.
+// No client can prevent this second grant; docs/postgres.md warns of it. The test also shows that the tests above can
+// fail.
 test('a fail-over to an asynchronous standby that lacks a grant allows two holders for a time', async () => {
   const both = await startPair('asynchronous');
   const [alice, bob] = [await newProcess(both), await newProcess(both)];

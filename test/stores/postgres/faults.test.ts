@@ -101,7 +101,7 @@ describe('a store over a broken connection', () => {
   test('leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
-    // Other stores have connections to the server, too, which may be ending.
+    // The name tells the connections of this store from those of other tests, which may still be ending.
     const store = await openStore(proxy, newTerms(), { applicationName: 'cut' });
     const redlock = redlockOver([store], { nodeTimeout: 3_000 });
     await (await redlock.acquire([key], once)).release();
@@ -118,7 +118,7 @@ describe('a store over a broken connection', () => {
     await delay(50);
     proxy.cut();
     await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    // The release has run on the next connection, and has found nothing.
+    // Wait until the release has run on the next connection, where it finds no lock.
     await until(async () => (await backends()).length > stopped.length);
     await delay(100);
     for (const pid of stopped) process.kill(pid, 'SIGCONT');
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('that hangs stores no lock of a late acquire, and its locks end in time', async () => {
+  test('stores no lock for an acquire that came while it hung, and its locks end in time', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -375,7 +375,7 @@ describe('many contenders', () => {
   ];
 
   test.each(faults)(
-    'never hold a lock together, get growing tokens and leave no orphaned lock when the server %s',
+    'no two contenders hold a lock together, tokens grow, and no orphaned lock is left, when the server %s',
     async (_, fault) => {
       const mine = await startPostgresServer();
       const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
@@ -389,8 +389,8 @@ describe('many contenders', () => {
     },
   );
 
-  // This test shows that the tests above can fail: the judge sees overlaps when the server forgets locks.
-  test('are seen to overlap when the server forgets its locks (control of the judge)', async () => {
+  // This test shows that the tests above can fail: `contendOver` reports overlaps when the server forgets locks.
+  test('contendOver reports overlaps when the server forgets its locks (control)', async () => {
     const mine = await startPostgresServer();
     const { overlaps } = await contendOver(
       () => newProcess(mine),

@@ -69,7 +69,7 @@ function grantOf(reply: AcquireReply): Extract<AcquireReply, { granted: true }> 
 /** Statements that a store sends by itself from time to time: the clean-up, and the checks of its connection for messages. */
 const HOUSEKEEPING = /sweep\(|pg_notify\(|^listen|^select 1$/;
 
-/** Statements that a task sends. */
+/** Resolves to the statements that are sent during a task, without `HOUSEKEEPING`. */
 async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
   const spy = jest.spyOn(Client.prototype, 'query');
   await task();
@@ -122,20 +122,20 @@ describe('the store', () => {
 });
 
 describe('fencing tokens', () => {
-  test('follow the clock at the same scale as in every other store', async () => {
+  test('tokens follow the clock at the same scale as in every other store', async () => {
     const store = await openStore();
     const { token } = grantOf(await acquireOn(store, leaseOn([freshKey()])));
     expect(Math.abs(token / 2 ** 20 - Date.now() / 1_000)).toBeLessThan(60);
   });
 
-  test('are larger than the last token of the key even when the clock is behind that token', async () => {
+  test('a token is larger than the last token of its key even when the clock is behind that token', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [`lock:${a}`, 2 ** 52]);
     expect(grantOf(await acquireOn(store, leaseOn([a, b]))).token).toBe(2 ** 52 + 1);
   });
 
-  test('never exceed Number.MAX_SAFE_INTEGER: the next acquire of the key fails', async () => {
+  test('tokens do not grow beyond Number.MAX_SAFE_INTEGER: the next acquire of the key fails', async () => {
     const store = await openStore();
     const [key, other] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [
@@ -209,8 +209,8 @@ describe('a request', () => {
   });
 });
 
-describe('batches of the same keys in different orders', () => {
-  test('do not deadlock', async () => {
+describe('concurrent batches', () => {
+  test('batches of the same keys in different orders do not deadlock', async () => {
     const stores = await Promise.all([openStore(), openStore(), openStore()]);
     const keys = Array.from({ length: 20 }, freshKey);
     for (let round = 0; round < 30; round++) {
@@ -229,7 +229,7 @@ describe('batches of the same keys in different orders', () => {
 });
 
 describe('shared locks', () => {
-  test('have one token for all readers, and exclude writers', async () => {
+  test('a shared lock has one token for all readers, and excludes writers', async () => {
     const store = await openStore();
     const key = freshKey();
     const [one, two] = [leaseOn([key], SHARED), leaseOn([key], SHARED, 2 * TTL)];
@@ -243,7 +243,7 @@ describe('shared locks', () => {
     expect(grantOf(await acquireOn(store, leaseOn([key]))).token).toBeGreaterThan(first.token);
   });
 
-  test('expire separately, each after its own ttl (S23)', async () => {
+  test('the shared locks of two readers expire separately, each after its own ttl (S23)', async () => {
     const store = await openStore();
     const key = freshKey();
     const [short, long] = [leaseOn([key], SHARED, 200), leaseOn([key], SHARED)];
@@ -256,7 +256,7 @@ describe('shared locks', () => {
     expect(await extendOn(store, long, TTL)).toBe(true);
   });
 
-  test('are refused to new readers while a mark of a waiting writer is set (S22)', async () => {
+  test('a shared lock is refused to new readers while a waiting writer holds them back with holdBack (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -271,7 +271,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('do not make a second writer wait for the row lock while the mark of the first writer is set (S22)', async () => {
+  test('holdBack of a second writer returns without the row lock while a first writer holds readers back (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -290,8 +290,8 @@ describe('shared locks', () => {
 });
 
 /**
- * Makes the mark of a key last for a minute more. By itself a mark lasts for two seconds, which a busy machine may use
- * up.
+ * Makes the mark that `holdBack` has set on a key last a minute longer. Without this a mark lasts two seconds, which is
+ * too short on a busy machine.
  */
 async function lengthenMark(key: string): Promise<void> {
   await looker.query(`update redlock.locks set mark_ends = mark_ends + interval '1 minute' where key = $1`, [
@@ -300,7 +300,7 @@ async function lengthenMark(key: string): Promise<void> {
 }
 
 describe('permits', () => {
-  test('are granted up to the limit, each with its own slot and token (S20)', async () => {
+  test('permits are granted up to the limit, each with its own slot and token (S20)', async () => {
     const store = await openStore();
     const key = freshKey();
     const leases = [leaseOn([key], PERMITS), leaseOn([key], PERMITS), leaseOn([key], PERMITS, 2 * TTL)];
@@ -330,7 +330,7 @@ describe('permits', () => {
     });
   });
 
-  test('take a slot of each of several keys, or no slot', async () => {
+  test('permits for several keys take a slot of each key, or no slot at all', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await acquireOn(store, leaseOn([a], PERMITS));
@@ -339,7 +339,7 @@ describe('permits', () => {
     expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
   });
 
-  test('take another slot if the preferred slot is held, but none if the required slot is held', async () => {
+  test('a permit takes another slot if the preferred slot is held, but none if the required slot is held', async () => {
     const store = await openStore();
     const key = freshKey();
     const wish = { slots: [1], exactly: false };
@@ -378,12 +378,13 @@ describe('waiters', () => {
   test.each([
     ['exclusive locks', undefined],
     ['permits', { mode: 'permits', permits: 1 } as LockKind],
-  ])('acquire %s in order of arrival, each woken by a message', async (_, kind) => {
+  ])('waiters acquire %s in order of arrival, each woken by a message', async (_, kind) => {
     const processes = await Promise.all(['a', 'b', 'c'].map(newProcess));
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
     const served: number[] = [];
-    // Number of calls that were served before the first hand-over that was so slow that a turn may have ended.
+    // Number of calls that are served before the first slow hand-over. The turn of a waiter may end during a slow
+    // hand-over, and later waiters may then come first.
     let inOrder = Infinity;
     let released: number;
     const waiting: Promise<void>[] = [];
@@ -400,8 +401,8 @@ describe('waiters', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // A process has one call in the queue. The store learns how long the next call has waited when the call in the
-      // queue is served, not earlier.
+      // A pause between two arrivals keeps their order clear. Only one call of a process is in the queue. The store
+      // computes the arrival of the next call later, from the time that the call has waited.
       await delay(TURN);
     }
     const begun = performance.now();
@@ -416,7 +417,7 @@ describe('waiters', () => {
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });
 
-  test('acquire together if they are adjacent readers, while a reader behind a writer waits', async () => {
+  test('adjacent waiting readers acquire together, while a reader behind a writer waits', async () => {
     const redlock = await newProcess('a');
     const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
     const key = freshKey();
@@ -435,7 +436,7 @@ describe('waiters', () => {
     await (await late).release();
   });
 
-  test('are not delayed by a waiter of a dead process', async () => {
+  test('waiters acquire before the entry of a dead process in the queue has expired', async () => {
     const [alive, redlock] = await Promise.all([newProcess('alive'), newProcess('holder')]);
     const key = freshKey();
     const held = await redlock.acquire([key], options);
@@ -452,7 +453,7 @@ describe('waiters', () => {
     expect(performance.now() - released).toBeLessThan(30_000);
   });
 
-  test('receive only messages for their own process', async () => {
+  test('a waiter receives only messages for its own process', async () => {
     const store = await openStore();
     const told: unknown[] = [];
     store.listen({ keys: ['k'], mode: 'exclusive', process: 'p', number: 1, owner: 'me' }, (...what) =>
@@ -479,7 +480,7 @@ describe('waiters', () => {
     return (rows as { channel: string }[])[0]!.channel;
   }
 
-  test("acquire even when locked methods have exhausted the application's own pool", async () => {
+  test("a waiter acquires even when locked methods have exhausted the application's own pool", async () => {
     const { Pool } = await import('pg');
     const pool = new Pool({ connectionString: server.url, max: 1 });
     const redlock = await newProcess('a');
@@ -505,7 +506,7 @@ describe('the tables of the store', () => {
     return server.urlOf('postgres', name);
   }
 
-  test('are created at start-up, even by ten processes at the same time', async () => {
+  test('the tables are created at start-up, even by ten processes at the same time', async () => {
     const connectionString = await database('ten');
     const stores = await Promise.all(Array.from({ length: 10 }, () => openStore({ connectionString })));
     const leases = stores.map(() => leaseOn(['one']));
@@ -513,14 +514,14 @@ describe('the tables of the store', () => {
     expect(replies.filter(({ granted }) => granted)).toHaveLength(1);
   });
 
-  test('are in the given schema, so that locks of two schemas are independent', async () => {
+  test('the tables are in the given schema, so that locks of two schemas are independent', async () => {
     const [a, b] = await Promise.all([openStore({ schema: 'one' }), openStore({ schema: 'Two' })]);
     for (const store of [a, b])
       expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
     expect(await count(`"Two".locks`)).toBe(1);
   });
 
-  test('are created by the migration, which can run again', async () => {
+  test('the migration creates the tables, and can run again', async () => {
     const client = await server.client(await database('migrated'));
     await client.query(schemaSql('redlock'));
     await client.query(schemaSql('redlock'));
@@ -528,7 +529,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ version: SCHEMA_VERSION }]);
   });
 
-  test('keep locks during a migration, and are never changed to an older version', async () => {
+  test('the tables keep locks during a migration, and are never changed to an older version', async () => {
     const connectionString = await database('upgraded');
     const client = await server.client(connectionString);
     const store = await openStore({ connectionString });
@@ -546,7 +547,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ version: 99 }]);
   });
 
-  test('serve a role with the rights of the migration alone, and refuse other roles', async () => {
+  test('the tables serve a role that has only the rights from the migration, and refuse other roles', async () => {
     const connectionString = await database('rights');
     const owner = await server.client(connectionString);
     await owner.query(
@@ -593,7 +594,7 @@ describe('the tables of the store', () => {
     );
   });
 
-  test('keep the rights of a role when a later migration recreates a function', async () => {
+  test('a role keeps its rights when a later migration recreates a function', async () => {
     const owner = await server.client(await database('kept_rights'));
     await owner.query('create role early login');
     await owner.query(schemaSql('redlock', 'early'));
@@ -612,7 +613,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ early: true, everybody: false, pg_get_function_result: 'boolean' }]);
   });
 
-  test('cause an error that says how to create them when the role may not create them', async () => {
+  test('missing tables cause an error with the way to create them when the role may not create tables', async () => {
     const connectionString = await database('bare');
     await looker.query('create role poor login');
     const terms = newTerms();
@@ -627,7 +628,7 @@ describe('the tables of the store', () => {
     expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
   });
 
-  test('lose only unneeded rows when the clean-up statement of docs/postgres.md runs', async () => {
+  test('the clean-up statement of docs/postgres.md deletes only unneeded rows', async () => {
     const page = await readFile('docs/postgres.md', 'utf8');
     const [statement = ''] = /^delete from redlock\.locks[^;]*;/m.exec(page) ?? [];
     const connectionString = await database('deleted_by_hand');
@@ -652,7 +653,7 @@ describe('the tables of the store', () => {
     expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
-  test('lose only rows with an old end and an old token when the store cleans up', async () => {
+  test('the clean-up of the store deletes only rows with an old end and an old token', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);

@@ -32,10 +32,10 @@ async function slowDown(milliseconds: number): Promise<void> {
   `);
 }
 
-/** Milliseconds. A node has at most a fifth of it to answer, which a machine that stands still for a moment does not use up. */
+/** Milliseconds. A node has a fifth of the ttl to answer: long enough even if the machine stands still for a moment. */
 const TTL = 15_000;
 
-// A renewal takes `each` milliseconds: a batch takes longer than the time limit of a node.
+// The renewal of one lock takes `each` milliseconds, so that a batch takes longer than the time limit of a node.
 test.each([
   ['all locks', { count: 600, each: 6 }],
   ['one batch of locks', { count: 260, each: 13 }],

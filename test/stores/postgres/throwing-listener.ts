@@ -5,7 +5,7 @@ import type { Connection } from '../../../lib/stores/postgres/connection.js';
 import { Turns } from '../../../lib/stores/postgres/turns.js';
 
 // A process in which the listener of a renewal throws. Prints the answers to later renewals, and the unhandled errors.
-// In the process of Jest, an unhandled error makes the test fail.
+// This program has its own process, because an unhandled error in the process of Jest would make the test fail.
 
 const errors: string[] = [];
 process.on('unhandledRejection', (error) => errors.push((error as Error).message));

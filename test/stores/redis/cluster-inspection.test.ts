@@ -75,11 +75,11 @@ async function keyOn(master: RedisServer): Promise<string> {
   }
 }
 
-describe('start-up fails when one Cluster is given several times (S17)', () => {
+describe('start-up (S17)', () => {
   test.each([
     ['5', Cluster],
     ['6', Cluster6 as unknown as typeof Cluster],
-  ])('as several clients of ioredis %s', async (_version, Client) => {
+  ])('fails when one Cluster is given as several clients of ioredis %s', async (_version, Client) => {
     const [a, b] = masters as [RedisServer, RedisServer];
     const nodes = await Promise.all([[a], [b], [a]].map((start) => clientOf(start, {}, Client)));
     await expect(startApp({}, { nodes })).rejects.toThrow(
@@ -87,12 +87,12 @@ describe('start-up fails when one Cluster is given several times (S17)', () => {
     );
   });
 
-  test('as a Cluster and as one of its masters', async () => {
+  test('fails when a Cluster and one of its masters are given', async () => {
     const nodes = [await clientOf(masters), evicting.url, durable.url];
     await expect(startApp({}, { nodes })).rejects.toThrow('it is a node of a Redis Cluster');
   });
 
-  test('as a Cluster and as one of its masters, on Valkey', async () => {
+  test('fails when a Cluster of Valkey and one of its masters are given', async () => {
     const cluster = await clientOf(masters);
     for (const master of cluster.nodes('master')) likeValkey(master);
     const plain = evicting.client();

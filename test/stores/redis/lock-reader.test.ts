@@ -167,8 +167,9 @@ describe('a lock with many readers', () => {
         coming.push(reader(more + 50));
         await acquireOn(others, coming.at(-1)!);
       }
-      // An extension moves a reader of the next page from the set into the record before that page is read. Extensions
-      // of other readers move that reader back into the set.
+      // The record has the reader whose lease ends last, and a sorted set has the other readers. This extension moves a
+      // reader of the next page from the set into the record before that page is read. Extensions of other readers move
+      // that reader back into the set.
       const next = order[page + 1]?.find((id) => byId.has(id));
       if (next !== undefined) await extendOn(others, byId.get(next)!, TTL + 10_000 * (page + 2));
     });

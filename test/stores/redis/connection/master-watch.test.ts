@@ -111,7 +111,7 @@ test('a MasterWatch resolves the host name of a master, and ignores a name that 
     'sentinel resolve-hostnames yes',
     'sentinel announce-hostnames yes',
   );
-  // The longest name has 63 characters, so the lookup fails at once.
+  // A label of a host name has at most 63 characters, so the lookup of this name fails at once.
   const natMap = { 'localhost:7002': { host: 'x'.repeat(64), port: 7_002 } };
   const { told } = await watchOver([sentinel], { natMap });
   await change(sentinel, { host: 'localhost', port: 7_002 });

@@ -99,8 +99,8 @@ async function answerOf(redlock: Redlock): Promise<string> {
   return (await answered(redlock)).answer;
 }
 
-describe('an unfit server is refused with the reason (S17)', () => {
-  test('when it is listed twice, even under two names', async () => {
+describe('an unfit server (S17)', () => {
+  test('is refused with the reason when it is listed twice, even under two names', async () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
@@ -108,14 +108,14 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
   });
 
-  test('when it is a replica', async () => {
+  test('is refused with the reason when it is a replica', async () => {
     const master = await newServer(DURABLE);
     const replica = await newServer({ args: ['--replicaof', '127.0.0.1', String(master.port)] });
     const { failures } = await connect([replica.url]);
     expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
   });
 
-  test('when it has become a replica, until it is a master again', async () => {
+  test('is refused with the reason when it has become a replica, until it is a master again', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     const { nodes, warnings } = await connect([other.url]);
     const redlock = locksOver(nodes);
@@ -130,7 +130,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('while it is a replica, but votes after its promotion, on the same connection', async () => {
+  test('is refused while it is a replica, and votes after its promotion, on the same connection', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     await other.client().replicaof('127.0.0.1', master.port);
     const { nodes } = await connect([other.url]);
@@ -139,7 +139,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
-  test('when it has no database with the number in the URL', async () => {
+  test('is refused with the reason when it has no database with the number in the URL', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
     const { nodes, failures } = await connect([`${server.url}/2`]);
     expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
@@ -147,19 +147,19 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
   });
 
-  test('when it is a Sentinel', async () => {
+  test('is refused with the reason when it is a Sentinel', async () => {
     const server = await newServer({ args: ['--sentinel'], config: '\n' });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('it is a Sentinel, which keeps no keys')]);
   });
 
-  test('when it is a node of a Redis Cluster', async () => {
+  test('is refused with the reason when it is a node of a Redis Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
   });
 
-  test('when it is a node of a Valkey Cluster', async () => {
+  test('is refused with the reason when it is a node of a Valkey Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const connected = connectOver(likeValkey(await readyClientOf(server)));
     await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
@@ -257,15 +257,15 @@ describe('the check for settings of a server that weaken locks', () => {
   });
 });
 
-describe('a server that refuses some commands is still used', () => {
-  test('when it has no CONFIG command, like many hosted servers', async () => {
+describe('a server that refuses some commands', () => {
+  test('is used when it has no CONFIG command, like many hosted servers', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
     const { nodes, failures, warnings } = await connect([server.url]);
     expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
     await expect(answerOf(locksOver(nodes))).resolves.toBe('acquired');
   });
 
-  test('when it has no INFO command', async () => {
+  test('is used when it has no INFO command', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'INFO', ''] });
     const client = new Redis(server.url, { enableReadyCheck: false });
     const fleet = newFleet();
@@ -343,7 +343,7 @@ describe('the restart guard (S12)', () => {
   test('does not end sooner when the wall clock of this machine jumps forward', async () => {
     const { server, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
-    // The server restarts with its old data and the node's old marker, so that the time since the start alone counts.
+    // The server restarts with its old data and the node's old marker, so that only the time since its start counts.
     await server.restart();
     const { answer, asked } = await answered(redlock);
     expect(answer).toContain('may have forgotten locks');
@@ -431,8 +431,8 @@ describe('the restart guard (S12)', () => {
     const lookers = three.map((server) => server.client());
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
 
-    // All nodes must store the lock. A node that misses its time limit does not store it. The limit is a fifth of the
-    // ttl below.
+    // All nodes must store the lock, so the ttl below is long: a node that does not answer within a fifth of the ttl
+    // does not store it.
     const alice = locksOver(nodes, { owner: 'alice' });
     const patiently = { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 0 };
     const long = { ...once, ttl: 60_000, retry: patiently, minHold: 3_600_000 };
