@@ -151,7 +151,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     });
   });
 
-  // These tests end before the first heartbeat of the connection for messages.
+  // These tests do not wait for the heartbeat of a connection for messages, which comes late.
   const needed = RIGHTS.filter((right) => right.startsWith('+'));
 
   test.each(needed)('the rights are not enough without %s: Redis denies that command', async (right) => {

@@ -160,7 +160,7 @@ describe('a Cluster of three masters', () => {
     await Promise.all(instances.map((app) => app.close()));
   });
 
-  test('needs no other rights than those in docs/choosing-nodes.md', async () => {
+  test('serves a Redis user that has only the rights in docs/choosing-nodes.md', async () => {
     const user = ['locks', 'reset', 'on', '>secret', ...RIGHTS, ...CLUSTER_RIGHTS];
     await Promise.all(lookers.map((looker) => looker.call('ACL', 'SETUSER', ...user)));
     const redisOptions = { username: 'locks', password: 'secret' };

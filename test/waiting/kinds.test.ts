@@ -410,12 +410,17 @@ describe.each([
     }
 
     test.each<[string, object, LockKind, readonly LockKind[]]>([
-      ['in front of readers, a reader', reading, EXCLUSIVE, [SHARED, SHARED]],
-      ['in front of a writer, a reader', reading, EXCLUSIVE, [EXCLUSIVE]],
-      ['in front of readers, a writer', {}, SHARED, [SHARED, SHARED]],
-      ['in front of callers for permits, a writer', {}, permits(2), [permits(2), permits(2)]],
-      ['in front of callers for permits, another such caller', oneOfTwo, EXCLUSIVE, [permits(2), permits(2)]],
-    ])('%s that misses its turn delays the others only briefly', async (_what, front, holding, behind) => {
+      ['a reader in front of readers', reading, EXCLUSIVE, [SHARED, SHARED]],
+      ['a reader in front of a writer', reading, EXCLUSIVE, [EXCLUSIVE]],
+      ['a writer in front of readers', {}, SHARED, [SHARED, SHARED]],
+      ['a writer in front of callers for permits', {}, permits(2), [permits(2), permits(2)]],
+      [
+        'a caller for a permit in front of other callers for permits',
+        oneOfTwo,
+        EXCLUSIVE,
+        [permits(2), permits(2)],
+      ],
+    ])('%s delays the others only briefly when it misses its turn', async (_what, front, holding, behind) => {
       for (const fault of ['kill', 'pause'] as const) {
         const [alice, ...others] = (await processes(1 + behind.length)) as [Redlock, ...Redlock[]];
         const held = await alice.acquire(['k'], { ...waiting, kind: holding });

@@ -280,7 +280,7 @@ async function withoutMemory(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** A token larger than any token that the clock gives while a test runs. */
+/** The token that the clock gives in so many milliseconds: by default, only after the test has ended. */
 function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }

@@ -96,7 +96,7 @@ describe('a node-redis client that is passed in', () => {
     },
   );
 
-  test('needs no other rights than those in docs/choosing-nodes.md', async () => {
+  test('needs no rights except those in docs/choosing-nodes.md', async () => {
     await looker.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>secret', ...RIGHTS, ...NODE_REDIS_RIGHTS);
     await looker.call('ACL', 'LOG', 'RESET');
     const client = nodeRedis(server.url, { username: 'few', password: 'secret' });
