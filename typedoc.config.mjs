@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs';
 import { posix } from 'node:path';
 import { Converter } from 'typedoc';
 
-// `npm run docs:api` writes the API reference from the docstrings, a page for each entry point of the package, and
-// fails when an export has none or names something that is not there.
+// `npm run docs:api` writes the API reference from the docstrings, with a page for each entry point of the package. It
+// fails when an export has no docstring, or when a docstring names something that does not exist.
 
 const { name: packageName, exports } = JSON.parse(
   readFileSync(new URL('package.json', import.meta.url), 'utf8'),
 );
 const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
 
-/** Calls each page by what a user imports: TypeDoc goes by the files, and would call the main entry point "index". */
+/** Names each page after what a user imports. TypeDoc would name it after its file, the main entry point "index". */
 function nameAfterEntryPoints(/** @type {import('typedoc').Application} */ app) {
   app.converter.on(Converter.EVENT_RESOLVE_END, ({ project }) => {
     for (const module of project.children ?? []) {
@@ -35,11 +35,12 @@ export default {
   disableSources: true,
   hidePageHeader: true,
   hideBreadcrumbs: true,
-  // The anchors that the links go by: `RedlockError.code` takes the one of the heading `RedlockErrorCode`.
+  // Writes the anchors that links use. Without them a link to `RedlockErrorCode` leads nowhere: its usual anchor
+  // belongs to `RedlockError.code`, so the link has a number at the end.
   useHTMLAnchors: true,
   // Types that only appear in a signature need not be exported.
   validation: { notExported: false, invalidLink: true, invalidPath: true, notDocumented: true },
-  // 'Function' would mean every method of every interface, too.
+  // With 'Function' in this list, every method of every interface would need a docstring.
   requiredToBeDocumented: ['Class', 'Interface', 'TypeAlias', 'Variable'],
   treatValidationWarningsAsErrors: true,
 };

@@ -11,7 +11,7 @@ export function canInstall() {
 
 /** Installs packages, and does not start their servers. */
 export function install(...packages) {
-  // A Debian package starts its server after the installation. invoke-rc.d runs this file first; 101 means "do not start".
+  // A Debian package starts its server after the installation, unless this policy script exits with 101.
   const ownPolicy = !existsSync(POLICY);
   if (ownPolicy) {
     writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });

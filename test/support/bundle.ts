@@ -11,7 +11,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 /** A change to a source file. Only one bundle contains this change. */
 export interface Patch {
   readonly file: string;
-  /** Text that the file must contain exactly once. A test with a patch that changed nothing would show nothing. */
+  /** Text that the file must contain once. Otherwise a patch could change nothing, and its test prove nothing. */
   readonly find: string;
   readonly replace: string;
 }

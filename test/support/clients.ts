@@ -7,7 +7,8 @@ import { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import type { StoreContext } from '../../lib/stores/redis/store-context.js';
 import { cleanUpAfterTests } from './leftovers.js';
 
-// Clients that an application makes, passes to the library, and closes. It also connects the clients of node-redis.
+// Clients that an application makes, passes to the library, and closes. The application also connects the clients of
+// node-redis.
 
 /** A client keeps the process alive until its next attempt to connect, so the delay between attempts is short. */
 const QUICKLY = { socket: { reconnectStrategy: 100 } } as const;

@@ -4,8 +4,8 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * Servers for the tests of Redis, each a program of a suite of Debian. The tests use the version that the suite has
- * now.
+ * Servers on which the tests of Redis can run. Each comes from a Debian release (a suite), in the version that the
+ * release contains now.
  */
 const SERVERS = [
   { name: 'redis@bookworm', program: 'redis-server', suite: 'bookworm' },
@@ -25,7 +25,7 @@ const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), '
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 
 /**
- * Downloads a server with all its libraries, and unpacks them into a cache. It needs no root, and installs nothing.
+ * Downloads a server with all its libraries, and unpacks them into a cache. Needs no root, and installs nothing.
  *
  * @returns the folder with the server as `redis-server`, for the PATH
  * @throws when the download fails: no apt, no network, no such package

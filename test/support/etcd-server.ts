@@ -62,7 +62,7 @@ export function oldLeadersRevoke(): boolean {
 }
 
 export interface StartEtcdOptions {
-  /** Further arguments of etcd; they override the arguments that this class sets. */
+  /** Further arguments of etcd; they override the arguments that {@link EtcdServer} sets. */
   readonly args?: readonly string[];
   /** A second URL for clients, such as one with https. */
   readonly alsoAt?: string;
@@ -179,7 +179,7 @@ export class EtcdServer {
     return JSON.parse(text) as Reply;
   }
 
-  /** Lists the names of all keys with the leases that they end with. */
+  /** Lists all keys, each with its lease: etcd deletes the key when the lease ends. */
   async keys(prefix = 'nestjs-redlock/'): Promise<{ readonly key: string; readonly lease: string }[]> {
     const key = Buffer.from(prefix).toString('base64');
     const range_end = Buffer.from(`${prefix}\u{10FFFF}`).toString('base64');

@@ -17,14 +17,14 @@ describe('the ports of the Jest workers', () => {
     workers = Array.from({ length: config.maxWorkers + 1 }, (_, worker) => worker);
   });
 
-  test('overlap neither with each other nor with the ports of a process without Jest', () => {
+  test('the ports of Jest workers overlap neither with each other nor with the ports of a process without Jest', () => {
     expect(workers.length).toBeLessThanOrEqual(PORT_SHARES);
     const ranges = workers.map(portsOf).toSorted(([a], [b]) => a - b);
     for (const [index, [first]] of ranges.slice(1).entries())
       expect(first).toBeGreaterThanOrEqual(ranges[index]![1]);
   });
 
-  test('exclude the ports of outgoing connections and of Redis Cluster buses', () => {
+  test('no Jest worker gets a port of outgoing connections or of a Redis Cluster bus', () => {
     const ports = workers.map(portsOf);
     const [first, end] = [Math.min(...ports.flat()), Math.max(...ports.flat())];
     expect(end + CLUSTER_BUS).toBeLessThan(FIRST_OUTGOING);

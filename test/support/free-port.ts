@@ -13,16 +13,16 @@ const FIRST_PORT = 10_000;
 const LAST_PORT = 20_000;
 
 /**
- * Number of parts of these ports. Each worker of Jest has its own part, and processes without Jest share another part.
- * A test may need a port on which nobody answers, or restart a server on a port: a test of another worker must not take
- * that port.
+ * Number of parts into which these ports are divided. Each worker of Jest has its own part, and processes without Jest
+ * share another part. A test may need a port on which nobody answers, or restart a server on a port: a test of another
+ * worker must not take that port.
  */
 export const PORT_SHARES = 8;
 const SHARE = (LAST_PORT - FIRST_PORT) / PORT_SHARES;
 
 /**
- * Ports that `freePort` has returned. A port is returned once, as the caller may not listen yet, or may have stopped
- * for a moment.
+ * Ports that `freePort` has returned. It returns each port only once. A caller needs its port even while nobody listens
+ * on it: before the server starts, and during a restart.
  */
 const given = new Set<number>();
 

@@ -15,7 +15,7 @@ export default async function setUp() {
 
 /**
  * Removes the folder when this process has ended, even by SIGKILL, after which Jest runs no `globalTeardown`. The shell
- * waits for the end of the pipe.
+ * waits until this process closes its end of the pipe.
  */
 function removeAtEnd(folder) {
   const script = 'while read -r _; do :; done; rm -rf "$1"';

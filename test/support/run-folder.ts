@@ -7,8 +7,8 @@ import { cleanUpAfterTests } from './leftovers.js';
 let own: string | undefined;
 
 /**
- * Returns the folder that test files share, made by `global-setup.mjs`. A benchmark runs without Jest, and has a folder
- * of its process.
+ * Returns the folder that test files share, made by `global-setup.mjs`. A benchmark runs without Jest, and gets a
+ * folder of its own.
  */
 export function runFolder(): string {
   const given = process.env['TEST_RUN_FOLDER'];

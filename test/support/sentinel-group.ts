@@ -2,8 +2,8 @@ import { type RedisServer, startRedis, startRedisNodes } from './redis-server.js
 import { until } from './until.js';
 
 /**
- * Time limit of a fail-over, in milliseconds. A Sentinel whose process was paused for two seconds does nothing for
- * thirty seconds (its TILT mode).
+ * Time limit of a fail-over, in milliseconds. It is long because a Sentinel whose process was paused for two seconds
+ * does nothing for thirty seconds (its TILT mode).
  */
 export const PATIENCE = 90_000;
 

@@ -1,7 +1,7 @@
 /**
- * Prints the outcome of the whole run as the last line, `Tests: N passed, N failed`, for programs. The exit code of
- * Jest stays the same. The line never looks better than the exit code: a test file that Jest could not load counts as a
- * failed test, and so does a run that fails for another reason.
+ * Prints the outcome of the whole run as the last line, `Tests: N passed, N failed`, for programs that read it. The
+ * exit code of Jest stays the same. If it reports a failure, so does the line: a test file that Jest could not load
+ * counts as a failed test, and so does a run that fails for another reason.
  */
 export default class TallyReporter {
   onRunComplete(_contexts, results) {

@@ -35,8 +35,8 @@ afterEach(async () => {
   await app.close();
 });
 
-describe('forceRelease without a quorum rejects, and publishes', () => {
-  test('that it ended a holder on the node that answered', async () => {
+describe('forceRelease without a quorum', () => {
+  test('rejects, and publishes that it ended a holder on the node that answered', async () => {
     const lock = await locks.acquire('k');
     for (const node of nodes.slice(1)) node.fate.forceRelease = away;
     const options = { id: lock.id, actor: 'ann' };
@@ -46,7 +46,7 @@ describe('forceRelease without a quorum rejects, and publishes', () => {
     expect(heard).toEqual([{ type: 'force-released', ...published[0] }]);
   });
 
-  test('that it ended no holder, because most nodes could not be read', async () => {
+  test('rejects, and publishes that it ended no holder, when most nodes cannot be read', async () => {
     await locks.acquire('k');
     for (const node of nodes.slice(1)) node.fate.read = away;
     const error = await locks.forceRelease('k').catch((thrown: unknown) => thrown);

@@ -79,10 +79,10 @@ function trace<Event extends object>(name: string): [point: string, event: Event
   return told;
 }
 
-describe('the tracing channels', () => {
+describe('the diagnostics channels', () => {
   beforeEach(() => start());
 
-  test('publish one event object from the start to the end of an acquisition', async () => {
+  test('a channel publishes one event object from the start to the end of an acquisition', async () => {
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await module.get(Orders).settle(7);
     expect(told.map(([point]) => point)).toEqual(['start', 'end', 'asyncStart', 'asyncEnd']);
@@ -99,7 +99,7 @@ describe('the tracing channels', () => {
     expect(event).not.toHaveProperty('instance');
   });
 
-  test('publish the error of a failed acquisition', async () => {
+  test('a channel publishes the error of a failed acquisition', async () => {
     await locks.hold('order:7');
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await expect(module.get(Orders).settle(7)).rejects.toBeInstanceOf(LockHeldError);
@@ -107,7 +107,7 @@ describe('the tracing channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockHeldError), waited: expect.any(Number) });
   });
 
-  test('publish a hold from the acquisition to the release, also of a lock of LockService', async () => {
+  test('a channel publishes a hold from the acquisition to the release, also for a lock of LockService', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a', { label: 'import', ttl: 3_000 });
     expect(told.map(([point]) => point)).toEqual(['start', 'end']);
@@ -119,7 +119,7 @@ describe('the tracing channels', () => {
     expect(before).toBeGreaterThanOrEqual(0);
   });
 
-  test('publish the error of a lost lock, and the end of its hold only once', async () => {
+  test('a channel publishes the error of a lost lock, and the end of its hold only once', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     locks.lose('a');
@@ -128,7 +128,7 @@ describe('the tracing channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockLostError) });
   });
 
-  test('publish the slots of permits, and the mode of readers', async () => {
+  test('the channels publish the slots of permits, and the mode of readers', async () => {
     const acquired = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     const held = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const released = trace<LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
@@ -159,7 +159,7 @@ describe('the tracing channels', () => {
     expect(states.slice(begun).map(pick)).toEqual([one, two, shared]);
   });
 
-  test('publish a lock once when a reentrant method joins it', async () => {
+  test('the channels publish a lock only once when a reentrant method joins it', async () => {
     const acquired = trace(LOCK_ACQUIRE_CHANNEL);
     const held = trace(LOCK_HOLD_CHANNEL);
     await module.get(Orders).outer();
@@ -168,7 +168,7 @@ describe('the tracing channels', () => {
     ]);
   });
 
-  test('publish a release from its start to its confirmation', async () => {
+  test('a channel publishes a release from its start to its confirmation', async () => {
     const told = trace(LOCK_RELEASE_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     const { id, fencingToken } = lock;
@@ -178,7 +178,7 @@ describe('the tracing channels', () => {
     expect(told[0]?.[1]).toMatchObject({ keys: ['a'], id, fencingToken });
   });
 
-  test('call the function `around` of an event once, and pass to it the work under the lock', async () => {
+  test('the function `around` of an event runs once, and gets the work under the lock', async () => {
     const inside: string[] = [];
     for (const name of [LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]) {
       const begin = (event: unknown): void => {
@@ -195,7 +195,7 @@ describe('the tracing channels', () => {
     expect(inside).toEqual([LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]);
   });
 
-  test('publish the error of a node that gives no answer', async () => {
+  test('a channel publishes the error of a node that gives no answer', async () => {
     const errors: unknown[] = [];
     const keep = (event: unknown): void => void errors.push(event);
     subscribe(NODE_ERROR_CHANNEL, keep);
@@ -208,7 +208,7 @@ describe('the tracing channels', () => {
     expect(errors).toContainEqual({ node: 'memory', error: expect.objectContaining({ message: 'down' }) });
   });
 
-  test('have no internal subscribers after the release', async () => {
+  test('a channel has no internal subscribers after the release of the lock', async () => {
     const hold = trace(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     expect(channel(LOCK_STATE_CHANNEL).hasSubscribers).toBe(true);
@@ -310,7 +310,7 @@ describe('onEvent', () => {
     ]);
   });
 
-  test('must be a function', async () => {
+  test('onEvent must be a function', async () => {
     await start();
     const onEvent = 'log' as never;
     expect(() => RedlockTestingModule.forRoot({ onEvent })).toThrow(

@@ -1,4 +1,4 @@
-// Copy this spec and put your own service in place of Orders. docs/testing.md shows it.
+// Copy this spec and put your own service in place of Orders. docs/testing.md shows this file.
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';

@@ -95,7 +95,7 @@ describe('with TestLocks an application', () => {
   test.each([
     [() => locks.lead(''), "Expected `name` to be a string that is not empty, got ''"],
     [() => locks.lead('a', { permits: 2 } as never), 'Unknown option `permits` in `lead`'],
-  ])('cannot call `lead` with invalid arguments (case %#)', async (call, message) => {
+  ])('gets an error from `TestLocks.lead` for invalid arguments (case %#)', async (call, message) => {
     await expect(call()).rejects.toThrow(message);
   });
 });

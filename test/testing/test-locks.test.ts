@@ -61,7 +61,7 @@ describe('TestLocks', () => {
     await expect(acquired).resolves.toMatchObject({ state: 'held' });
   });
 
-  test("accepts `release: 'afterCommit'` without hooks, and releases when the method ends", async () => {
+  test("accepts `release: 'afterCommit'` without transaction hooks, and releases when the method ends", async () => {
     class Orders {
       @WithLock('order', { release: 'afterCommit' })
       async pay(): Promise<void> {}
@@ -147,7 +147,7 @@ describe('TestLocks', () => {
       expect(lock.signal.reason).toBeInstanceOf(LockLostError);
     });
 
-    test('leaves the key until its ttl when the release fails', async () => {
+    test('leaves a key locked until its ttl has passed when the release fails', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 5_000 });
       locks.fail({ on: 'release' });
@@ -318,7 +318,7 @@ describe('an application after TestLocks.override', () => {
   })
   class AppModule {}
 
-  test('locks in memory, separately in each named instance, and logs nothing', async () => {
+  test('keeps locks in memory, separately for each named instance, and logs nothing', async () => {
     const log = new LogLines();
     const locks = new TestLocks();
     const builder = locks.override(Test.createTestingModule({ imports: [AppModule] }));

@@ -72,7 +72,7 @@ function parentOf(name: string): string | undefined {
     ?.name;
 }
 
-test('the spans of the wait and the hold are children of the span of the caller, and spans of work under the lock are children of the hold', async () => {
+test("the spans of wait and hold are children of the caller's span, and spans of work under the lock are children of the hold span", async () => {
   await tracer.startActiveSpan('request', async (request) => {
     await module.get(Orders).settle(7);
     tracer.startSpan('after').end();

@@ -21,7 +21,7 @@ export interface Sales {
 export const LOST: Sales = { read: [10, 10], freeWhileCommitting: true, left: 9 };
 export const CURED: Sales = { read: [10, 9], freeWhileCommitting: false, left: 8 };
 
-/** A database with a `stock`, whose transactions commit when a test lets them. */
+/** A database with a table `stock`. Its transactions commit only when a test lets them. */
 export class ShopDatabase {
   private constructor(
     readonly server: PostgresServer,

@@ -119,8 +119,8 @@ describe('with MikroORM and two concurrent sales', () => {
   });
 });
 
-describe("with release: 'afterCommit' the lock is kept", () => {
-  test('until the rollback', async () => {
+describe("release: 'afterCommit'", () => {
+  test('keeps the lock until the rollback', async () => {
     await database.stockUp();
     const rolledBack = orm.em.transactional(async () => {
       await shop.kept(() => undefined);
@@ -132,7 +132,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await expect(database.left()).resolves.toBe(10);
   });
 
-  test('until the outermost transaction has committed, even if a savepoint acquired the lock', async () => {
+  test('keeps the lock until the outermost transaction has committed, even if a savepoint acquired the lock', async () => {
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined));
       expect(await isFree()).toBe(false);
@@ -140,7 +140,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await until(isFree);
   });
 
-  test('until its own transaction has committed, while the outer transaction is still open', async () => {
+  test('keeps the lock until its own transaction has committed, while the outer transaction is still open', async () => {
     const options = { propagation: TransactionPropagation.REQUIRES_NEW };
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined), options);
@@ -148,7 +148,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     });
   });
 
-  test('only until its task ends, if the task runs outside of the transaction', async () => {
+  test('keeps the lock only until its task ends, if the task runs outside of the transaction', async () => {
     const options = { propagation: TransactionPropagation.NOT_SUPPORTED };
     await orm.em.transactional(() =>
       orm.em.transactional(async () => {
@@ -158,7 +158,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     );
   });
 
-  test('for later reentrant calls in the same transaction, which join the lock', async () => {
+  test('keeps the lock for later reentrant calls in the same transaction, which join it', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

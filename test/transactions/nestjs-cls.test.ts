@@ -95,7 +95,7 @@ describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales',
     await until(isFree);
   });
 
-  test("refuses release: 'afterCommit' without commit hooks", async () => {
+  test("a lock with release: 'afterCommit' is refused without commit hooks", async () => {
     await expect(shop.call('kept')).rejects.toThrow(/`release: 'afterCommit'` needs .*afterTransaction/);
   });
 });

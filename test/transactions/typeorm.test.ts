@@ -118,8 +118,8 @@ describe('with typeorm-transactional and two concurrent sales', () => {
   });
 });
 
-describe("with release: 'afterCommit' the lock is kept", () => {
-  test('until the rollback', async () => {
+describe("release: 'afterCommit'", () => {
+  test('keeps the lock until the rollback', async () => {
     await database.stockUp();
     const rolledBack = runInTransaction(async () => {
       await shop.kept(() => undefined);
@@ -131,7 +131,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await expect(database.left()).resolves.toBe(10);
   });
 
-  test('until the outermost method has committed', async () => {
+  test('keeps the lock until the outermost transaction has committed', async () => {
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined));
       expect(await isFree()).toBe(false);
@@ -139,7 +139,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     await until(isFree);
   });
 
-  test('until its own transaction has committed, while the outer transaction is still open', async () => {
+  test('keeps the lock until its own transaction has committed, while the outer transaction is still open', async () => {
     const options = { propagation: Propagation.REQUIRES_NEW };
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined), options);
@@ -147,7 +147,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     });
   });
 
-  test('only until its task ends, if the task runs outside of the transaction', async () => {
+  test('keeps the lock only until its task ends, if the task runs outside of the transaction', async () => {
     const options = { propagation: Propagation.NOT_SUPPORTED };
     await runInTransaction(() =>
       runInTransaction(async () => {
@@ -157,7 +157,7 @@ describe("with release: 'afterCommit' the lock is kept", () => {
     );
   });
 
-  test('for later reentrant calls in the same transaction, which join the lock', async () => {
+  test('keeps the lock for later reentrant calls in the same transaction, which join it', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await runInTransaction(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

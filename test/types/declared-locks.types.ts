@@ -83,7 +83,7 @@ export class Methods {
     throw new Error();
   }
 
-  // @ts-expect-error - another type than the parameter of the key function
+  // @ts-expect-error - not the type that the key function takes
   @WithLock.of(locks['order:settle'])
   async otherType(_id: string): Promise<void> {}
 
@@ -124,7 +124,7 @@ export async function calls(service: LockService): Promise<void> {
   await service.forceRelease(locks['order:settle'].for(42), { id: 'id' });
   service.current(locks['order:settle'], 42);
 
-  // @ts-expect-error - another type than the parameter of the key function
+  // @ts-expect-error - not the type that the key function takes
   await service.acquire(locks['order:settle'], '42');
   // @ts-expect-error - the argument of the key function is missing
   await service.acquire(locks['order:settle']);
@@ -134,13 +134,13 @@ export async function calls(service: LockService): Promise<void> {
   await service.acquire(locks['clean-up'], { retry: false });
   // @ts-expect-error - only the declaration can set the ttl
   await service.acquire(locks['order:settle'].for(42), { ttl: 1_000 });
-  // @ts-expect-error - another type than the parameter of the key function
+  // @ts-expect-error - not the type that the key function takes
   locks['order:settle'].for('42');
   // @ts-expect-error - the task is missing
   await service.withLock(locks['order:settle'], 42);
-  // @ts-expect-error - another type than the parameter of the key function
+  // @ts-expect-error - not the type that the key function takes
   await service.withLock(locks['order:settle'], '42', () => 1);
-  // @ts-expect-error - another type than the parameter of the key function
+  // @ts-expect-error - not the type that the key function takes
   await service.inspect(locks['order:settle'], '42');
   // @ts-expect-error - a typo in the name
   await service.acquire(locks['order:settel'], 42);

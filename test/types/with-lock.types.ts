@@ -78,7 +78,7 @@ export class Keys {
     return id;
   }
 
-  // @ts-expect-error - another type than the parameter of the method
+  // @ts-expect-error - the key function takes another type than the method
   @WithLock((id: number) => `id:${id}`)
   async otherType(_id: string): Promise<void> {}
 
@@ -116,7 +116,7 @@ export class Keys {
   @WithLock((id: number) => `catalog:${id}`, { mode: 'shared' })
   async shared(_id: number): Promise<void> {}
 
-  // @ts-expect-error - another type than the parameter of the method, also with permits
+  // @ts-expect-error - the key function takes another type than the method, also with permits
   @WithLock((id: number) => `id:${id}`, { permits: 5 })
   async otherTypeWithPermits(_id: string): Promise<void> {}
 

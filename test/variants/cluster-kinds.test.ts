@@ -191,7 +191,7 @@ describe('every master of a Cluster', () => {
       await until(async () => (await inLine(key)) === behind.length);
       await Promise.all(held.map((lock) => lock.release()));
       await Promise.all(locks);
-      // Polling alone would also give them the lock, later.
+      // Without messages the waiters would also get the lock, later, by polling.
       for (const { turns } of behind) expect(turns).toContain(key);
       await Promise.all(locks.map(async (lock) => (await lock).release()));
     }
@@ -200,7 +200,7 @@ describe('every master of a Cluster', () => {
 });
 
 test('a Cluster keeps renewed readers and permits beyond their ttl, and drops unrenewed ones', async () => {
-  // A stall of three seconds delays a renewal and does not end the lock.
+  // With this ttl a stall of three seconds delays a renewal, but does not end the lock.
   const ttl = 5_000;
   const short = { ...once, ttl };
   const [reading, limited] = keys as [string, string];

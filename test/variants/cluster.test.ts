@@ -14,7 +14,7 @@ import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
 
 // These tests use several servers; test/stores/redis/cluster.test.ts tests errors of a Cluster on one server.
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
 const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
 
@@ -160,7 +160,7 @@ describe('a Cluster of three masters', () => {
     await Promise.all(instances.map((app) => app.close()));
   });
 
-  test('denies no command to a user with the rights in docs/choosing-nodes.md', async () => {
+  test('serves a Redis user that has only the rights in docs/choosing-nodes.md', async () => {
     const user = ['locks', 'reset', 'on', '>secret', ...RIGHTS, ...CLUSTER_RIGHTS];
     await Promise.all(lookers.map((looker) => looker.call('ACL', 'SETUSER', ...user)));
     const redisOptions = { username: 'locks', password: 'secret' };
@@ -197,7 +197,8 @@ describe('a Cluster of three masters', () => {
     // Without READONLY, a replica of a Cluster answers MOVED.
     await lookers[3]!.readonly();
     await until(async () => (await countLocks(lookers[3]!)) === 2);
-    // Set only now: servers forget a new server that does not answer in this time, and a busy machine may be slower.
+    // The node timeout is set only now. While servers join, they forget a server that does not answer within it, and a
+    // busy machine may be slower.
     await Promise.all(lookers.map((looker) => looker.config('SET', 'cluster-node-timeout', '1000')));
     // The client asks for up to two seconds. The replica must not become the master meanwhile.
     const mayFailOver = (may: boolean): Promise<unknown> =>

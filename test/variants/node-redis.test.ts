@@ -14,10 +14,10 @@ import { setFailOverAfter } from '../support/fail-over-after.js';
 
 // sentinel.test.ts and cluster.test.ts test clients of ioredis. These tests pass clients of node-redis in.
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
 const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
-/** A waiter polls late: when it gets its lock soon, it has received a message. */
+/** A waiter with these options polls late. If it gets its lock sooner, a message has woken it. */
 const IN_TURN = { ttl: TTL, retry: { timeout: PATIENCE, delay: PATIENCE / 2 } };
 
 describe('a client of createSentinel', () => {

@@ -12,7 +12,7 @@ import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { heldKeys } from '../support/core.js';
 import { setFailOverAfter } from '../support/fail-over-after.js';
 
-/** A ttl in milliseconds. A single attempt gives up after a fifth of the ttl, and a busy machine never stalls for so long. */
+/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
 const LONG = 60_000;
 const once = { retry: false, ttl: LONG } as const;
 
@@ -62,7 +62,7 @@ describe('a master that a Sentinel watches', () => {
     await (await six.acquire('key', once)).release();
   });
 
-  test('makes applications refuse locks from its death until its replica takes over with the replicated locks', async () => {
+  test('applications get no lock from the death of the master until its replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);

@@ -14,11 +14,11 @@ const lock = {
   retry: { timeout: 60_000, delay: 10_000, jitter: 100 },
 } satisfies ContenderOptions['lock'];
 
-/** A waiter in the queue that gets no message sleeps for five seconds, so a lost message exceeds this limit. */
+/** A waiter in the queue that gets no message sleeps for five seconds: its wait exceeds this limit. */
 const FORGOTTEN_MS = 4_500;
 
 const LONG = process.env['FAULTS'] === 'long';
-/** The connections for messages are cut several times during this number of hand-overs. */
+/** Hand-overs in one test. They take so long that the connections for messages are cut several times. */
 const HAND_OVERS = LONG ? 10_000 : 1_200;
 /** Fewest grants to the 32 waiters: on average, each waiter gets at least 15. */
 const SERVED = LONG ? 1_600 : 500;
@@ -46,7 +46,7 @@ function expectOneAtATime(served: readonly Served[]): void {
   }
 }
 
-describe('waiters on one node, which acquire again and again,', () => {
+describe('one node, whose waiters acquire again and again', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
     servers = await startRedisNodes(1);
@@ -57,7 +57,7 @@ describe('waiters on one node, which acquire again and again,', () => {
     ['1 process', 32, 1],
     ['8 processes', 4, 8],
   ])(
-    'in %s with %d waiters each acquire equally often, about in order of arrival',
+    'waiters acquire equally often, about in order of arrival (%s, %d waiters in each)',
     async (_where, loops, processes) => {
       const key = `fair-${processes}`;
       const looker = servers[0]!.client();
@@ -84,7 +84,7 @@ describe('waiters on one node, which acquire again and again,', () => {
     },
   );
 
-  test(`(2 in each of 3 processes) hand the lock over ${HAND_OVERS} times in all without a long gap, though message connections are cut every 500 ms`, async () => {
+  test(`six waiters in 3 processes hand the lock over ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -104,14 +104,14 @@ describe('waiters on one node, which acquire again and again,', () => {
   });
 });
 
-describe('waiters on five nodes, which acquire again and again,', () => {
+describe('five nodes, whose waiters acquire again and again', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
     servers = await startRedisNodes(5);
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
-  test('in 8 processes with 2 waiters each do not starve while the queue node hangs, dies and restarts', async () => {
+  test('waiters do not starve while the queue node hangs, dies and restarts (8 processes, 2 waiters in each)', async () => {
     const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
     for (const contender of contenders) contender.tell('go');
     await delay(1_500);
@@ -139,7 +139,7 @@ describe('waiters on five nodes, which acquire again and again,', () => {
     const lookers = servers.map((server) => server.client());
     const left = await Promise.all(lookers.map((looker) => looker.keys('*')));
     expect(left.flat().filter((key) => key !== 'lock:{k}' && key !== 'lock:redlock-node')).toEqual([]);
-    // The first node may have missed a release of a process that has ended. Its lock then ends with its ttl.
+    // The first node may have missed a release of a process that has ended. The lock on that node ends with its ttl.
     const held = await Promise.all(lookers.slice(1).map(heldKeys));
     expect(held.flat()).toEqual([]);
   });

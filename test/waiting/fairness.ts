@@ -15,7 +15,7 @@ export function countPerLoop(served: readonly Served[]): number[] {
 
 /**
  * The number of other grants between the call and the grant of each acquisition. A busy machine changes the time
- * between the call and the grant, and not this number.
+ * between the call and the grant, but not this number.
  */
 export function servedMeanwhile(served: readonly Served[]): number[] {
   const grants = served.map(({ granted }) => granted).toSorted((a, b) => a - b);

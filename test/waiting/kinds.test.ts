@@ -17,7 +17,7 @@ const POLL_MS = 20_000;
 
 /**
  * The most milliseconds that a grant may take on a busy machine. A waiter in the queue that gets no message sleeps for
- * five seconds, so a lost message exceeds this limit.
+ * five seconds: its wait exceeds this limit.
  */
 const ROOM_MS = 4_000;
 
@@ -47,13 +47,13 @@ interface Standing {
 }
 
 /**
- * The mark of the writer, as the test process knows it. A node keeps a mark for {@link MARK_MS} after the request. A
- * machine that stalls for longer lets the mark lapse, and later callers may pass then, so only the time for which
- * the node certainly has the mark counts.
+ * The mark of the writer, as the test process knows it. With a mark on a node, a waiter makes the node refuse later
+ * callers in other modes. The node keeps the mark for {@link MARK_MS} after the request. If the machine stalls for
+ * longer, the mark lapses and later callers may pass. So only the time for which the node certainly has it counts.
  */
 class WritersMark {
   readonly #standing = new Map<number, Standing>();
-  /** For each node, the moment after which a request must have been sent, so that its answer counts. */
+  /** For each node, a moment: an answer counts only if its request was sent later. */
   readonly #doubted = new Map<number, number>();
   #forgotten = -Infinity;
   /** The moments at which the writer sent its unanswered requests. */
@@ -216,7 +216,7 @@ describe.each([
     return calls.reduce((sum, [, each = '0']) => sum + Number(each), 0);
   }
 
-  describe('an endless stream of holders does not starve a waiter in another mode', () => {
+  describe('an endless stream of holders', () => {
     const LOOPS = 9;
 
     /** A caller that one node grants and the others refuse gets no message, so it polls. */
@@ -240,7 +240,7 @@ describe.each([
           if (mark.stood(asked, performance.now())) state.afterMark++;
           state.holding++;
           await delay(20 + Math.random() * 20);
-          // After the machine has stalled, all loops come here at once.
+          // After a stall of the machine all loops come here at once. The last holder waits for another loop.
           const turns = holdsBack ? 20 : Infinity;
           for (let turn = 0; turn < turns && state.holding === 1 && !state.over; turn++) await delay(5);
           state.holding--;
@@ -262,25 +262,28 @@ describe.each([
       ['readers', 'a caller for a permit', SHARED, permits(3)],
       ['permits', 'a writer', permits(LOOPS), EXCLUSIVE],
       ['permits', 'a reader', permits(LOOPS), SHARED],
-    ])('the holders are %s, and the waiter is %s', async (_stream, _waiter, kind, other) => {
-      const writer = await newProcess('writer');
-      const { state, end } = await stream(kind);
-      let marked = 0;
-      // On a busy machine a grant may come before the test knows that the mark is set. More turns follow then.
-      for (let turn = 0; turn < 5 || (marked === 0 && turn < 50); turn++) {
-        const before = state.grants;
-        mark.forget();
-        const lock = await writer.acquire(['k'], { ...waiting, kind: other });
-        if (mark.wasSet) marked++;
-        mark.forget();
-        expect(state.holding).toBe(0);
-        await lock.release();
-        await until(() => state.grants > before + 2 * LOOPS);
-      }
-      await end();
-      // Callers that asked before the mark was set may be granted, even more than once. Later callers are not.
-      expect({ afterMark: state.afterMark, marked: marked > 0 }).toEqual({ afterMark: 0, marked: true });
-    });
+    ])(
+      'an endless stream of holders (%s) does not starve a waiter in another mode (%s)',
+      async (_stream, _waiter, kind, other) => {
+        const writer = await newProcess('writer');
+        const { state, end } = await stream(kind);
+        let marked = 0;
+        // On a busy machine a grant may come before the test knows that the mark is set. More turns follow then.
+        for (let turn = 0; turn < 5 || (marked === 0 && turn < 50); turn++) {
+          const before = state.grants;
+          mark.forget();
+          const lock = await writer.acquire(['k'], { ...waiting, kind: other });
+          if (mark.wasSet) marked++;
+          mark.forget();
+          expect(state.holding).toBe(0);
+          await lock.release();
+          await until(() => state.grants > before + 2 * LOOPS);
+        }
+        await end();
+        // Callers that asked before the mark was set may be granted, even more than once. Later callers are not.
+        expect({ afterMark: state.afterMark, marked: marked > 0 }).toEqual({ afterMark: 0, marked: true });
+      },
+    );
 
     test('a writer that gets no messages asks again long before its delay has passed, and acquires', async () => {
       const writer = await newProcess('writer', true, false);
@@ -388,7 +391,7 @@ describe.each([
     await Promise.all([order[6], order[7]].map(release));
   });
 
-  describe('a first waiter that misses its turn delays the others only briefly', () => {
+  describe('a first waiter that misses its turn', () => {
     const reading = { mode: 'shared' } as const;
     const oneOfTwo = { permits: 2 } as const;
 
@@ -417,7 +420,7 @@ describe.each([
         EXCLUSIVE,
         [permits(2), permits(2)],
       ],
-    ])('%s', async (_what, front, holding, behind) => {
+    ])('%s delays the others only briefly when it misses its turn', async (_what, front, holding, behind) => {
       for (const fault of ['kill', 'pause'] as const) {
         const [alice, ...others] = (await processes(1 + behind.length)) as [Redlock, ...Redlock[]];
         const held = await alice.acquire(['k'], { ...waiting, kind: holding });

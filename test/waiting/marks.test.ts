@@ -8,7 +8,8 @@ import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// A key has one mark at a time on a node. A later waiter sets its own mark as soon as the earlier mark has gone (S22).
+// With a mark on a node, a waiter makes the node refuse later callers in other modes (S22). A key has one mark at a
+// time on a node. A later waiter sets its own mark as soon as the earlier mark has gone.
 
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;

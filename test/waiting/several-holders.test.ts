@@ -66,24 +66,27 @@ async function timed(promise: Promise<HeldLock>): Promise<{ lock: HeldLock; took
 }
 
 describe('calls of one process that wait for permits', () => {
-  test.each([2, 5])('all acquire when %i permits are freed at once', async (count) => {
-    const [holder, waiting] = [await newProcess('holder'), await newProcess('waiting')];
-    for (let round = 0; round < 5; round++) {
-      const key = `k${count}-${round}`;
-      const held = await Promise.all(
-        Array.from({ length: count }, () => holder.acquire([key], permits(count))),
-      );
-      const asking = Array.from({ length: count }, () => waiting.acquire([key], permits(count)));
-      await until(async () => (await inLine(key)) === 1);
-      const timings = asking.map(timed);
-      await Promise.all(held.map((lock) => lock.release()));
-      const got = await Promise.all(timings);
-      expect(Math.max(...got.map(({ took }) => took))).toBeLessThan(TOLD_MS);
-      await Promise.all(got.map(({ lock }) => lock.release()));
-    }
-  });
+  test.each([2, 5])(
+    'waiting calls of one process all acquire when %i permits are freed at once',
+    async (count) => {
+      const [holder, waiting] = [await newProcess('holder'), await newProcess('waiting')];
+      for (let round = 0; round < 5; round++) {
+        const key = `k${count}-${round}`;
+        const held = await Promise.all(
+          Array.from({ length: count }, () => holder.acquire([key], permits(count))),
+        );
+        const asking = Array.from({ length: count }, () => waiting.acquire([key], permits(count)));
+        await until(async () => (await inLine(key)) === 1);
+        const timings = asking.map(timed);
+        await Promise.all(held.map((lock) => lock.release()));
+        const got = await Promise.all(timings);
+        expect(Math.max(...got.map(({ took }) => took))).toBeLessThan(TOLD_MS);
+        await Promise.all(got.map(({ lock }) => lock.release()));
+      }
+    },
+  );
 
-  test('acquire when a holder renews with a wrong slot, so that the node frees the slot of the holder', async () => {
+  test('a waiting call acquires when a holder renews with a wrong slot, so that the node frees the slot of the holder', async () => {
     const [store] = nodesTo([server.url]) as [RedisStore];
     await store.connect();
     const waiting = await newProcess('waiting');
@@ -100,7 +103,7 @@ describe('calls of one process that wait for permits', () => {
     await lock.release();
   });
 
-  test('acquire when an earlier call of their process releases its permit', async () => {
+  test('waiting calls acquire when an earlier call of their process releases its permit', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
       await newProcess('bob'),
@@ -128,7 +131,7 @@ describe('calls of one process that wait for permits', () => {
     await Promise.all([secondLock, carolsLock, (await thirdLock).lock].map((lock) => lock.release()));
   });
 
-  test('acquire when the permit of a dead holder lapses, also behind another waiting call', async () => {
+  test('waiting calls acquire when the permit of a dead holder lapses, also behind another waiting call', async () => {
     const [holder, dead, waiting] = [
       await newProcess('holder'),
       await newProcess('dead'),

@@ -20,7 +20,7 @@ const POLL_MS = 20_000;
 /** The longest sleep of a waiter in the queue that gets no message, in milliseconds. */
 const LONGEST_SLEEP_MS = 5_000;
 
-/** The most milliseconds that a grant may take on a busy machine. A lost message exceeds this limit. */
+/** The most milliseconds that a grant may take on a busy machine. A waiter that gets no message sleeps longer. */
 const ROOM_MS = 4_000;
 
 const TTL = 30_000;
@@ -151,7 +151,7 @@ test('calls of several processes acquire in order of arrival', async () => {
   expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
 });
 
-describe('a waiter that gives up leaves no queue and no key', () => {
+describe('a waiter that gives up', () => {
   test.each<[string, (controller: AbortController) => AcquireOptions]>([
     ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 2_500 } })],
     [
@@ -159,7 +159,7 @@ describe('a waiter that gives up leaves no queue and no key', () => {
       () => ({ ...waiting, retry: { ...waiting.retry, attempts: 3, delay: 1_000 } }),
     ],
     ['when its signal aborts', ({ signal }) => ({ ...waiting, signals: [signal] })],
-  ])('%s', async (_when, acquisition) => {
+  ])('a waiter that gives up %s leaves no queue and no key', async (_when, acquisition) => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const controller = new AbortController();
@@ -167,7 +167,7 @@ describe('a waiter that gives up leaves no queue and no key', () => {
     const calls = [1, 2].map(() => bob.acquire(['k'], acquisition(controller)));
     let isOver = false;
     const outcomes = Promise.allSettled(calls).finally(() => (isOver = true));
-    // On a machine that stalls the calls may end before the test sees them in the queue.
+    // On a machine that stalls, the calls may end before the test sees them in the queue.
     await until(async () => isOver || (await inLine('k')) === 1);
     controller.abort(new Error('not needed any more'));
     for (const outcome of await outcomes) expect(outcome.status).toBe('rejected');
@@ -195,7 +195,7 @@ test('a waiter that gives up during its turn passes the turn to the next waiter'
   await value.release();
 });
 
-describe('a waiter whose process no longer answers delays the others only briefly:', () => {
+describe('a waiter whose process no longer answers', () => {
   const options = (key: string) => ({
     module: { nodes: [server.url], nodeTimeout: TTL / 5 },
     key,
@@ -207,7 +207,7 @@ describe('a waiter whose process no longer answers delays the others only briefl
   test.each<[string, 'kill' | 'pause']>([
     ['a killed process', 'kill'],
     ['a stopped process', 'pause'],
-  ])('%s', async (_what, fault) => {
+  ])('a waiter in %s delays the others only briefly', async (_what, fault) => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     const [dead] = await startContenders(1, options('k'));
@@ -231,7 +231,7 @@ describe('a waiter whose process no longer answers delays the others only briefl
   });
 });
 
-describe('paused waiters delay the others only briefly:', () => {
+describe('paused waiters', () => {
   /** A process in the queue that no longer reads messages. */
   async function hanging(behind: number): Promise<Contender> {
     const options = {
@@ -254,7 +254,7 @@ describe('paused waiters delay the others only briefly:', () => {
     ['the second waiter', ['bob', 'hangs', 'carol']],
     ['the second and the third waiter', ['bob', 'hangs', 'hangs', 'carol']],
     ['the third waiter, between two calls of another process', ['bob', 'carol', 'hangs', 'carol']],
-  ])('%s', async (_which, line) => {
+  ])('a pause of %s delays the others only briefly', async (_which, line) => {
     const people = {
       alice: await newProcess('alice'),
       bob: await newProcess('bob'),
@@ -285,7 +285,7 @@ describe('paused waiters delay the others only briefly:', () => {
   });
 });
 
-describe('calls of one process follow each other', () => {
+describe('the calls of one process', () => {
   /** Resolves to the milliseconds that the calls take together. Each call holds the lock for a moment. */
   async function inTurn(redlock: Redlock, calls: number): Promise<number> {
     const start = performance.now();
@@ -298,7 +298,7 @@ describe('calls of one process follow each other', () => {
     return performance.now() - start;
   }
 
-  test('without messages, when the Redis user may not publish', async () => {
+  test('the calls of one process follow each other without messages when the Redis user may not publish', async () => {
     await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
     const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
     await Promise.all(nodes.map((node) => node.connect()));
@@ -306,13 +306,13 @@ describe('calls of one process follow each other', () => {
     opened.push(mute);
     // Now the server knows the script of a release. Otherwise a release takes two round trips.
     await (await mute.acquire(['k'], waiting)).release();
-    // Nobody releases this lock. The first of the calls below is granted when it lapses.
+    // Nobody releases this lock. When it lapses, the first of the calls below is granted.
     await mute.acquire(['k'], { ...waiting, ttl: 500, renew: false });
     expect(await inTurn(mute, 10)).toBeLessThan(LONGEST_SLEEP_MS);
     await looker.call('ACL', 'DELUSER', 'mute');
   });
 
-  test('with about two commands for each call, though the process gets messages about its own releases', async () => {
+  test('the calls of one process need about two commands each, though the process gets messages about its own releases', async () => {
     const alice = await newProcess('alice');
     // Opens the connection for messages.
     await inTurn(alice, 2);
@@ -360,7 +360,7 @@ test('a waiter still acquires, only later, when Redis has lost its queue', async
 });
 
 describe('the connection for messages', () => {
-  test('is opened once in a process when a call waits, and closed after a while without waiters', async () => {
+  test('a process opens one connection for messages when a call waits, and closes it after a while without waiters', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     await (await bob.acquire(['free'], waiting)).release();
     await expect(subscribers()).resolves.toBe(0);
@@ -377,7 +377,7 @@ describe('the connection for messages', () => {
     await until(async () => (await subscribers()) === 0);
   });
 
-  test('is replaced when it is cut, and waiters then ask again at once', async () => {
+  test('the connection for messages is replaced when it is cut, and waiters then ask again at once', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const next = timed(bob.acquire(['k'], waiting));
@@ -393,7 +393,7 @@ describe('the connection for messages', () => {
     await value.release();
   });
 
-  test('is replaced when the server stops answering', async () => {
+  test('the connection for messages is replaced when the server stops answering', async () => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     const [node] = nodesTo([server.url]) as [RedisStore];
@@ -413,7 +413,7 @@ describe('the connection for messages', () => {
     await lock.release();
   });
 
-  test('is not needed, because waiters poll when the Redis user may not subscribe', async () => {
+  test('waiters poll when the Redis user may not subscribe to messages', async () => {
     await looker.call('ACL', 'SETUSER', 'deaf', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const url = server.url.replace('redis://', 'redis://deaf:secret@');
     const fleet = newFleet();
@@ -438,7 +438,7 @@ describe('the connection for messages', () => {
     await looker.call('ACL', 'DELUSER', 'deaf');
   });
 
-  test("is a duplicate of the user's client, which stays unchanged", async () => {
+  test("the connection for messages is a duplicate of the user's client, which stays unchanged", async () => {
     const mine = server.client();
     const node = new RedisStore(mine, false, newFleet());
     await node.connect();

@@ -91,8 +91,8 @@ interface Terms {
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
   /**
-   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times that differ by more than
-   * a busy machine is late.
+   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times so far apart that the
+   * delays of a busy machine do not change the order.
    */
   readonly waited?: number;
   /** Seconds that the next waiter of the process has waited. */
@@ -234,7 +234,7 @@ async function takenOf(key = 'k'): Promise<string> {
   return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
 
-/** Makes a lease look as if its ttl had passed. It must not be the only lease of the key. */
+/** Makes a lease look as if its ttl had passed. The key must have another lease. */
 async function lapse(lease: Lease, key = 'k'): Promise<void> {
   await redis.zadd(holdersKey(PREFIX, key), Date.now() - 60_000, lease.id);
 }
@@ -280,7 +280,7 @@ async function withoutMemory(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** A token that the clock does not reach while a test runs. */
+/** The token that the clock gives in so many milliseconds: by default, only after the test has ended. */
 function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
@@ -333,7 +333,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('stores a single holder in the record alone, and several also in a set and a hash until the last release', async () => {
+  test('stores one holder in the record alone, and stores several holders also in a set and a hash until the last release', async () => {
     const a = await hold();
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
     await expect(takenOf()).resolves.toBe('100');
@@ -468,7 +468,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(takenOf()).resolves.toBe('001');
     await expect(extend(TTL, b)).resolves.toBe('0');
     expect((await granted(c)).slot).toBe(0);
-    // The lease keeps its present slot if the request is too late, or if the node does not vote yet (guard).
+    // The lease keeps its present slot if the request is too late, or if the restart guard keeps the node from voting.
     expect(await acquire(c, { ...exactly(1), deadline: -500 })).toMatchObject({ granted: true, slots: [0] });
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
@@ -614,7 +614,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     },
   );
 
-  test('fails on a value that is not the mark of a waiter', async () => {
+  test('fails if the key for the mark of a waiter has another value', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');
     await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
   });
@@ -634,7 +634,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
   });
 
-  test('grants no slot that is taken in the record, even without the set and the hash', async () => {
+  test('grants no slot that the record shows as taken, even if the set and the hash of holders are gone', async () => {
     await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
     await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
     await refused(leaseFor('k', { permits: 2 }));
@@ -688,10 +688,10 @@ describe('the ACQUIRE_PERMITS script', () => {
   });
 });
 
-describe('permits on free keys', () => {
+describe('the slots of permits', () => {
   const wishes = [2, 0, 1].map((slot): SlotWish => ({ slots: [slot], exactly: false }));
 
-  test('need one GET and one SET for each key, and one EXISTS for the marks of all keys', async () => {
+  test('permits need one GET and one SET for each free key, and one EXISTS for the marks of all keys', async () => {
     const keys = ['a', 'b', 'c'];
     for (const key of keys) await release(await hold(key));
     await redis.config('RESETSTAT');
@@ -713,7 +713,7 @@ describe('permits on free keys', () => {
       await expect(takenOf(key)).resolves.toBe(['001', '100', '010'][index]);
   });
 
-  test('get their preferred slots, or the next free slot of a key with a holder', async () => {
+  test('permits get their preferred slots, or the next free slot of a key that has a holder', async () => {
     await hold('b');
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await askAll(leases.map((lease, index) => requestFor(lease, { wish: wishes[index] })));
@@ -721,7 +721,7 @@ describe('permits on free keys', () => {
     expect(slots).toMatchObject([{ slots: [2] }, { slots: [1] }, { slots: [1] }]);
   });
 
-  test('get an existing slot when the preferred slot is too large', async () => {
+  test('a permit gets an existing slot when the number of its preferred slot is too large', async () => {
     const wish = { slots: [4], exactly: false };
     expect(await granted(leaseFor(), { wish })).toMatchObject({ slot: 1 });
     await expect(takenOf()).resolves.toBe('010');
@@ -729,7 +729,7 @@ describe('permits on free keys', () => {
 });
 
 describe('the fencing tokens of permits', () => {
-  test('follow the clock, or equal the proposed token', async () => {
+  test('a token of a permit follows the clock, or equals the proposed token', async () => {
     const before = Date.now();
     const { token } = await granted(leaseFor());
     expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
@@ -740,14 +740,12 @@ describe('the fencing tokens of permits', () => {
     }
   });
 
-  test('increase for each slot separately', async () => {
+  test('the tokens of each slot increase separately', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
     const far = tokenAhead();
     await expect(raise(b, far, MARKER)).resolves.toBe(1);
-    // The node's marker would raise the tokens of all slots.
-    await redis.del(MARKER);
     const { token, slot } = await granted(leaseFor());
     expect(slot).toBe(2);
     expect(token).toBeLessThan(far);
@@ -762,7 +760,7 @@ describe('the fencing tokens of permits', () => {
     await expect(tokenOf()).resolves.toBe(far + 1);
   });
 
-  test('increase with each of many pipelined grants of one slot while another slot is held', async () => {
+  test('the tokens of a slot increase with each of many pipelined grants while another slot is held', async () => {
     await hold();
     const leases = Array.from({ length: 100 }, () => leaseFor());
     const answers = await together(() => leases.flatMap((lease) => [ask(lease), release(lease)]));
@@ -777,7 +775,7 @@ describe('the fencing tokens of permits', () => {
   });
 
   test.each(['H', 'S', 'F', 'K'])(
-    'begin in every slot above the token of an earlier record with the state letter %s',
+    'the first token of every slot is larger than the token of an earlier record with the state letter %s',
     async (state) => {
       const far = tokenAhead();
       const record = `${state}-${String(far).padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
@@ -788,13 +786,12 @@ describe('the fencing tokens of permits', () => {
     },
   );
 
-  test('are smaller in every slot than the token of the next exclusive lock', async () => {
+  test('the tokens of every slot are smaller than the token of the next exclusive lock', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
     const far = tokenAhead();
     await raise(a, far, MARKER);
-    await redis.del(MARKER);
     await release(a);
     await release(b);
     expect(await tokenAlone()).toBe(far + 1);
@@ -803,26 +800,25 @@ describe('the fencing tokens of permits', () => {
     expect(await tokenAlone()).toBe(far + 3);
   });
 
-  test('are equal for several keys, and larger than all earlier tokens of their slots', async () => {
+  test('a permit of several keys has one token, larger than all earlier tokens of its slots', async () => {
     const far = tokenAhead();
     const lease = await hold('b');
     await hold('b');
     await raise(lease, far, MARKER);
-    await redis.del(MARKER);
     await release(lease);
     const given = await granted(leaseFor(['a', 'b']));
     expect(given).toEqual({ token: far + 1, slot: 0, slots: [0, 0] });
     await expect(tokenOf('a')).resolves.toBe(far + 1);
   });
 
-  test('never exceed Number.MAX_SAFE_INTEGER', async () => {
+  test('tokens never exceed Number.MAX_SAFE_INTEGER', async () => {
     const record = `F-${Number.MAX_SAFE_INTEGER}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
     await expect(ask(leaseFor())).rejects.toThrow('fencing token out of range');
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test("are larger than the token in the node's marker, and raise the marker if necessary", async () => {
+  test("tokens are larger than the token in the node's marker, and raise the marker if necessary", async () => {
     const high = tokenAhead();
     await redis.set(
       MARKER,
@@ -902,7 +898,7 @@ describe('the RAISE_PERMITS script', () => {
 });
 
 describe('the EXTEND_PERMITS script', () => {
-  test('extends only the given lease, alone or among several holders (S23)', async () => {
+  test('extends only the given lease, whether or not the key has other holders (S23)', async () => {
     const a = await hold();
     await expect(extend(2 * TTL, a)).resolves.toBe('1');
     await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
@@ -962,7 +958,7 @@ describe('the EXTEND_PERMITS script', () => {
     await expectLife(recordKey(PREFIX, 'a'), TTL + LINGER_MS);
   });
 
-  test('works when Redis is out of memory, alone or among several holders (S9)', async () => {
+  test('extends a single holder, or one of several, when Redis is out of memory (S9)', async () => {
     const single = await hold('a');
     const [b, c] = [await hold('k', { ttl: 10 * TTL }), await hold()];
     await withoutMemory(async () => {
@@ -1168,8 +1164,8 @@ class RandomWalk {
     const lease = alone();
     const reply = await acquireAlone(lease);
     if (reply instanceof Error) throw reply;
-    // The test moves the ends of leases, but not the end of their record. The record can therefore cause a refusal
-    // although all its leases have lapsed.
+    // The test makes leases lapse, but does not change the expiry of their record. So the record can still cause a
+    // refusal.
     if (!reply.granted) return;
     assert.equal(this.#holders.size, 0);
     assert(reply.token > this.#largest);
@@ -1198,7 +1194,7 @@ class RandomWalk {
 
 describe('the scripts for permits', () => {
   test.each([1, 2, 3, 4, 5, 6])(
-    'never grant more than n permits, or one slot twice, in a random schedule (seed %i)',
+    'the scripts never grant more than n permits, or one slot twice, in a random schedule (seed %i)',
     async (seed) => {
       const walk = new RandomWalk(seed);
       for (let step = 0; step < 400; step++) await walk.step();
@@ -1206,7 +1202,7 @@ describe('the scripts for permits', () => {
     },
   );
 
-  test('grant 1,000 permits of a key, and grant them again after 999 holders have lapsed', async () => {
+  test('the scripts grant 1,000 permits of a key, and grant 999 of them again after their holders have lapsed', async () => {
     const leases = Array.from({ length: 1_000 }, () => leaseFor('k', { permits: 1_000 }));
     const slots = new Set<number>();
     for (let at = 0; at < 1_000; at += 100)
@@ -1329,7 +1325,7 @@ describe('the queue of a key with permits', () => {
     await expect(queue()).resolves.toEqual([all[3]!.name]);
   });
 
-  test('lets a caller acquire only if more slots are free than waiters are in front of it', async () => {
+  test('grants a caller a permit only if the free slots outnumber the waiters in front of it', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1396,7 +1392,7 @@ describe('the queue of a key with permits', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('refuses later callers of a free key with a mark, but not of other keys', async () => {
+  test('refuses callers of a free key that has the mark of an earlier writer, and grants the other keys of the command', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1416,7 +1412,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('does not lose the token that the record had before the first permit', async () => {
+  test('keeps the last token of the record when the first permit is granted', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1427,7 +1423,7 @@ describe('the queue of a key with permits', () => {
     }
   });
 
-  test('respects a mark even if the user may not run EXISTS', async () => {
+  test('respects a mark even if the Redis user may not run EXISTS', async () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');

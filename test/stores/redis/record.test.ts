@@ -51,7 +51,7 @@ test('a record has every field before the owner at the offset that the scripts r
     expect(record[position]).toBe(':');
 });
 
-test('a record begins with a letter for its state, which shows the mode', () => {
+test('the first letter of a record shows its state and its mode', () => {
   const { held, free, kept, shared, permits } = RECORD;
   expect([held, free, kept, shared, permits]).toEqual([...'HFKSP'].map((letter) => letter.charCodeAt(0)));
   const modes = Object.values(STATE).map(modeOfRecord);
@@ -66,14 +66,17 @@ test.each(OWNERS)('the hash entry of a reader contains token, start and the owne
   });
 });
 
-test.each(OWNERS)('the mark of a tick begins with its time and contains the owner %p', (owner) => {
-  const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
-  const lease = new Lease(['k'], owner, 100, tick);
-  const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
-  expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
-  expect(marks.toSorted()).toEqual(marks);
-  expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
-});
+test.each(OWNERS)(
+  'the mark of a tick begins with the time of the tick and contains the owner %p',
+  (owner) => {
+    const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
+    const lease = new Lease(['k'], owner, 100, tick);
+    const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
+    expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
+    expect(marks.toSorted()).toEqual(marks);
+    expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
+  },
+);
 
 test.each(OWNERS)('the name of a waiter contains process, number, mode and the owner %p', (owner) => {
   const process = '0123456789abcdef';

@@ -18,7 +18,7 @@ import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 
 const once: AcquireOptions = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
+/** Milliseconds. Far below the ttl, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;
 
 let server: RedisServer;
@@ -75,7 +75,7 @@ describe('a store of one Redis', () => {
     await looker.config('RESETSTAT');
     const lock = await redlockOn(node).acquire(['k'], once);
     await lock.release();
-    // The scripts run the other commands.
+    // The store sends only EVALSHA. The scripts run the other commands.
     expect(await commandCounts()).toEqual({
       evalsha: 2,
       time: 1,
@@ -131,8 +131,8 @@ describe('a store whose server has lost its scripts (SCRIPT FLUSH)', () => {
   });
 });
 
-describe('no key is left', () => {
-  test('by an acquire that reached a paused server and timed out (S6, SIGSTOP)', async () => {
+describe('no lock stays held', () => {
+  test('an acquire that reached a paused server and timed out leaves no lock (S6, SIGSTOP)', async () => {
     const node = await openNode();
     await (await redlockOn(node).acquire(['warm'], once)).release();
     const [evalshas, sets] = [await commandCountOf('evalsha'), await commandCountOf('set')];
@@ -146,7 +146,7 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('by an acquire whose reply was lost with the connection: its release is retried (S6)', async () => {
+  test('an acquire whose reply was lost with the connection leaves no lock: the store retries its release (S6)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode(proxy.url);
@@ -162,7 +162,7 @@ describe('no key is left', () => {
     await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 
-  test('after a release without a connection, once the node is connected again', async () => {
+  test('a lock that was released without a connection is freed once the node is connected again', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
@@ -175,37 +175,34 @@ describe('no key is left', () => {
   });
 
   test.each([
-    ['a node that confirmed the longer ttl', false],
-    ['a node whose confirmation was lost', true],
-  ])(
-    'when a node gets the release of an extended lock late, even after the original ttl: %s (S6)',
-    async (_what, lost) => {
-      const proxy = await startTcpProxy(server);
-      ends.push(() => proxy.close());
-      // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
-      const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
-      const redlock = redlockOn(await openNode(proxy.url));
-      const warm = await redlock.acquire(['warm'], once);
-      await warm.extend();
-      await warm.release();
-      const ttl = 2_500;
-      const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
-      if (lost) proxy.dropReplies();
-      const extending = lock.extend(60_000).catch((error: Error) => error);
-      await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
-      if (!lost) await extending;
-      proxy.cut();
-      proxy.refuse();
-      await extending;
-      await lock.release();
-      await delay(ttl + 100);
-      await expect(countLocks(looker)).resolves.toBe(1);
-      proxy.heal();
-      await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
-    },
-  );
+    ['the node confirmed the longer ttl', false],
+    ['the confirmation of the longer ttl was lost', true],
+  ])('a late release frees an extended lock, even after the original ttl: %s (S6)', async (_what, lost) => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    // With so short a ttl a node has little time to answer, so one attempt may not be enough.
+    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+    const redlock = redlockOn(await openNode(proxy.url));
+    const warm = await redlock.acquire(['warm'], once);
+    await warm.extend();
+    await warm.release();
+    const ttl = 2_500;
+    const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
+    if (lost) proxy.dropReplies();
+    const extending = lock.extend(60_000).catch((error: Error) => error);
+    await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
+    if (!lost) await extending;
+    proxy.cut();
+    proxy.refuse();
+    await extending;
+    await lock.release();
+    await delay(ttl + 100);
+    await expect(countLocks(looker)).resolves.toBe(1);
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
+  });
 
-  test('after a release without a connection, once the node is connected again, though the wall clock jumps forward (S6)', async () => {
+  test('a lock that was released without a connection is freed once the node is connected again, even if the wall clock jumps forward (S6)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
@@ -221,10 +218,10 @@ describe('no key is left', () => {
   });
 
   test.each([
-    ['a key that is kept for minHold', 20_000],
-    ['a free record after minHold', 100],
+    ['kept for the rest of minHold', 20_000],
+    ['freed after minHold', 100],
   ])(
-    'after a release without a connection, once the node is connected again, except %s',
+    'a lock that was released without a connection is %s, once the node is connected again',
     async (_what, minHold) => {
       const proxy = await startTcpProxy(server);
       ends.push(() => proxy.close());
@@ -242,11 +239,11 @@ describe('no key is left', () => {
     },
   );
 
-  test('except the mark of a tick, which a pending release stores even after the ttl', async () => {
+  test('a release that waits for a connection stores the mark of its tick, even after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
-    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
+    // With so short a ttl a node has little time to answer, so one attempt may not be enough.
     const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
     const redlock = redlockOn(await openNode(proxy.url));
     const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry, tick });
@@ -259,7 +256,7 @@ describe('no key is left', () => {
     await until(async () => (await looker.get('lock:{k}:t:s')) === '0000000000000005:me');
   });
 
-  test('by an acquire over a passed-in client with an offline queue that is not connected (S15)', async () => {
+  test('an acquire leaves no lock when a passed-in client with an offline queue is not connected (S15)', async () => {
     // By default ioredis has an offline queue, and sends commands in flight again.
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
@@ -276,7 +273,7 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('by an acquire that a passed-in client sends again after its connection was cut (S15)', async () => {
+  test('an acquire that a passed-in client sends again after a cut of its connection leaves no lock (S15)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -290,7 +287,7 @@ describe('no key is left', () => {
     proxy.cut();
     await expect(acquiring).rejects.toBeInstanceOf(LockUnavailableError);
     proxy.heal();
-    // The client sends the acquire again when it is connected: too late (S16). The pending release follows.
+    // Once connected, the client sends the acquire again, too late to store anything (S16), and then the release.
     await until(async () => (await commandCountOf('evalsha')) >= 4);
     await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
@@ -313,8 +310,8 @@ test('a store sends a release again when the server refuses it, and logs the ref
 test("a store sends an acquire a second time if its estimate of the server's clock was behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
-  // After this lock the server has the scripts for new connections and for acquires. The slow connection then needs only
-  // two replies, and no acquire is sent again with the text of its script.
+  // After this lock the server has the scripts for new connections and for acquires. So the slow connection below needs
+  // only two replies, and the store sends no acquire again with the text of its script.
   await (await redlockOn(await openNode()).acquire(['warm'], once)).release();
   const client = new Redis(proxy.url);
   client.on('error', () => {});
@@ -412,7 +409,7 @@ describe('a store', () => {
     );
   });
 
-  test('rejects pending and later connects over a passed-in client when the store is closed', async () => {
+  test('rejects pending and later calls of connect() over a passed-in client when the store is closed', async () => {
     const client = new Redis({ host: '127.0.0.1', port: 1, retryStrategy: () => 20 });
     client.on('error', () => undefined);
     ends.push(() => client.disconnect());
@@ -433,7 +430,7 @@ describe('a store', () => {
     expect(client.listenerCount('ready')).toBe(listeners);
   });
 
-  test('rejects pending and later connects over its own connection when the store is closed', async () => {
+  test('rejects pending and later calls of connect() over its own connection when the store is closed', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     proxy.blackHole();

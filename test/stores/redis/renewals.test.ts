@@ -75,7 +75,7 @@ describe('many locks on one server', () => {
   });
   beforeEach(() => looker.config('RESETSTAT'));
 
-  test('are renewed with less than one command for ten locks', async () => {
+  test('many locks are renewed with less than one command for every ten locks', async () => {
     const locks = await acquireMany([node], 1_000, 'many');
     await looker.config('RESETSTAT');
     await renewed(locks);
@@ -88,7 +88,7 @@ describe('many locks on one server', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('are extended with at most 100 keys in a command', async () => {
+  test('many locks are extended with at most 100 keys in a command', async () => {
     const locks = await acquireMany([node], 250, 'part', { renew: false });
     await looker.config('RESETSTAT');
     await expect(extendAll(node, locks)).resolves.toEqual(locks.map(() => true));
@@ -96,7 +96,7 @@ describe('many locks on one server', () => {
     await release(locks);
   });
 
-  test('are extended after SCRIPT FLUSH, but not if one of the locks is released meanwhile (S15)', async () => {
+  test('two locks are extended after SCRIPT FLUSH, but neither is if one of them is released meanwhile (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,
@@ -125,7 +125,7 @@ describe('many locks on three servers', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('stay held, except the lock whose records are gone, which is lost at its next renewal (S9)', async () => {
+  test('a lock whose records are gone is lost at its next renewal, and the other locks stay held (S9)', async () => {
     const locks = await acquireMany(nodes, 50, 'gone');
     const gone = locks[20]!;
     const others = renewed(locks.filter((lock) => lock !== gone));
@@ -137,7 +137,7 @@ describe('many locks on three servers', () => {
     await release(locks);
   });
 
-  test('are all renewed when one server is stopped (SIGSTOP) (S9)', async () => {
+  test('all locks are renewed when one server is stopped (SIGSTOP) (S9)', async () => {
     const locks = await acquireMany(nodes, 100, 'minority');
     servers[2]!.pause();
     try {
@@ -149,7 +149,7 @@ describe('many locks on three servers', () => {
     await release(locks);
   });
 
-  test('are reported as lost by the end of their validity when a majority is stopped (SIGSTOP) (S10)', async () => {
+  test('all locks are reported as lost by the end of their validity when a majority of servers is stopped (SIGSTOP) (S10)', async () => {
     await until(
       async () => (await Promise.all(servers.map((server) => server.client().ping()))).length === 3,
     );
@@ -161,7 +161,7 @@ describe('many locks on three servers', () => {
     });
     for (const server of servers.slice(1)) server.pause();
     try {
-      // Answers that arrived before the pause may still be unread. These answers make locks last longer.
+      // Read the answers that arrived before the pause: they make locks last longer.
       await delay(50);
       await turn();
       const ends = locks.map((lock) => performance.now() + lock.remaining());
@@ -191,7 +191,7 @@ test('a store renews each lock with its own command on a Cluster, and the loss o
   await node.connect();
   try {
     const unrenewed = await acquireMany([node], 20, 'counted', { renew: false });
-    // The first extension sends the text of the script.
+    // Only the first extension also sends the text of the script, so the count begins after it.
     await extendAll(node, unrenewed);
     await looker.config('RESETSTAT');
     await expect(extendAll(node, unrenewed)).resolves.toEqual(unrenewed.map(() => true));

@@ -22,7 +22,7 @@ import { until } from '../../support/until.js';
 /** Milliseconds until a client sends a command again. A test gives up the call before that. */
 const SENT_AGAIN_AFTER_MS = 500;
 
-/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
+/** Milliseconds. Far below the ttl, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;
 
 /** A server behind a proxy, and clients that connect through the proxy. */
@@ -156,7 +156,7 @@ describe.each<[string, () => Promise<Setup>]>([
     await cut(client, lost);
     await app.close();
     expect(await acquiring).toContain('the application is shutting down');
-    // The release was sent before the application ended: the client sends the release again after the acquire.
+    // The application sent its release before it ended. So the client sends both again: the acquire, then the release.
     await until(() => wasStored(key));
     await until(async () => (await countLocks(setup.looker)) === 0, RELEASED_WITHIN);
     client.disconnect();
@@ -227,7 +227,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();
     await until(() => store.available);
-    // If node-redis sends the acquire again, the acquire arrives before its release is confirmed.
+    // `close` waits for the release. An acquire that node-redis sends again arrives before the release.
     await redlock.close();
     expect(await wasStored('late')).toBe(false);
   });

@@ -83,8 +83,8 @@ interface Terms {
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
   /**
-   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times that differ by more than
-   * a busy machine is late.
+   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times so far apart that the
+   * delays of a busy machine do not change the order.
    */
   readonly waited?: number;
   /** Seconds that the next waiter of the process has waited. */
@@ -224,7 +224,7 @@ async function withoutMemory(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** A token that the clock does not reach while a test runs. */
+/** The token that the clock gives in so many milliseconds: by default, only after the test has ended. */
 function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
@@ -240,7 +240,7 @@ async function writeMarker(born: number, high = 0): Promise<void> {
   await redis.set(MARKER, [born, high].map((number) => String(number).padStart(16, '0')).join(':'));
 }
 
-/** Sends commands in one write: a turn is short, and this process can stand still between two writes. */
+/** Sends commands in one write. Between two writes this process could stall for longer than the turn of a waiter. */
 function together<T extends readonly unknown[] | []>(send: () => T) {
   redis.stream.cork();
   try {
@@ -449,12 +449,15 @@ describe('the fencing token that ACQUIRE gives', () => {
     ['was released', { state: 'F', life: LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was kept for minHold', { state: 'K', life: LINGER_MS }],
-  ])('is the last token plus one if the clock is behind, for a key that %s', async (_name, record) => {
-    const last = tokenAhead();
-    await write('k', { ...record, token: last });
-    await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
-    await expect(tokenOf('k')).resolves.toBe(last + 1);
-  });
+  ])(
+    'is the last token plus one if the clock is behind that token, for a key that %s',
+    async (_name, record) => {
+      const last = tokenAhead();
+      await write('k', { ...record, token: last });
+      await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
+      await expect(tokenOf('k')).resolves.toBe(last + 1);
+    },
+  );
 
   test('follows the clock when the clock is ahead of the last token', async () => {
     const last = tokenAhead(-3_600_000);
@@ -543,7 +546,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test("is given to none of the leases in one command when Redis has no memory to store the node's largest token", async () => {
+  test("is given to no lease of a command when Redis has no memory to store the node's largest token", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     await write('a', { state: 'F', token: last });
@@ -557,7 +560,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     });
   });
 
-  test("does not exceed the node's marker even if Redis could not raise the marker for an earlier lease of the command", async () => {
+  test("does not exceed the token in the node's marker even if the marker could not be raised for an earlier lease", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -573,7 +576,7 @@ describe('the fencing token that ACQUIRE gives', () => {
       expect(answers[0]).toMatchObject({ message: expect.stringContaining('OOM') as unknown });
       const { high } = await readMarker();
       const tokens = await Promise.all(['a', 'b'].map(tokenOf));
-      // A record that was not acquired keeps its token.
+      // The record of a key that was not acquired keeps its token.
       expect(tokens[0]).toBe(last);
       expect(tokens[1]).toBeLessThanOrEqual(Math.max(high, last - 5));
     });
@@ -703,7 +706,7 @@ describe('the RAISE script', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test("raises the node's marker, and keeps its time, when the token is more than LEAD_MS ahead of the clock", async () => {
+  test("raises the token in the node's marker, and keeps the time in it, when the token is more than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -819,7 +822,7 @@ describe('the EXTEND script', () => {
     await expectLife('k', TTL + LINGER_MS);
   });
 
-  test('works when Redis is out of memory (S9)', async () => {
+  test('extends a lease when Redis is out of memory (S9)', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await withoutMemory(async () => {
@@ -896,7 +899,7 @@ describe('the RELEASE script', () => {
     await expect(recordOf('k')).resolves.toBe(record);
   });
 
-  test('frees a lapsed record, too', async () => {
+  test('frees a record that has lapsed', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await lapse('k');
@@ -904,7 +907,7 @@ describe('the RELEASE script', () => {
     await expect(stateOf('k')).resolves.toBe('F-');
   });
 
-  test('frees records when Redis is out of memory, and a later expiry does not make them held again (S9)', async () => {
+  test('frees records when Redis is out of memory, so that even a later expiry does not make them held again (S9)', async () => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
     await granted(alone);
     await granted(several);
@@ -938,7 +941,7 @@ describe('the RELEASE script', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('leaves a record for minHold that no call can extend or free, and that ends by itself', async () => {
+  test('keeps a record for minHold: no call can extend or free it, and it lapses by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -947,7 +950,7 @@ describe('the RELEASE script', () => {
     expect(readAcquireReply(answer)).toMatchObject({ granted: false, holder: { id: lease.id } });
     expect(Number((answer as number[])[2])).toBeLessThanOrEqual(TTL);
     await expect(extend(9 * TTL, lease)).resolves.toBe('0');
-    // The release is sent again later, when minHold has passed.
+    // Send the release again as a client does after minHold.
     const late = new Lease(['k'], 'me', TTL);
     Object.assign(late, { id: lease.id });
     await release(late);
@@ -1217,7 +1220,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('keeps the flag `w` in the record when a caller acquires whose queue is on another node', async () => {
+  test('keeps the flag `w` in the record when a caller whose queue is on another node acquires the lock', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1255,7 +1258,7 @@ describe('the queue of a key', () => {
       const [seconds, micros] = await redis.time();
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
-    /** Runs two turns, sent together; returns the milliseconds that they took by the clock of the server. */
+    /** Begins two turns by two releases in one write; returns the milliseconds that they took by the server's clock. */
     const twoTurns = async (one: Lease, two: Lease): Promise<number> => {
       for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
       const [began, , , , ended] = await together(() => [
@@ -1268,13 +1271,13 @@ describe('the queue of a key', () => {
       return ended - began;
     };
 
-    // The server can stand still between the two turns.
+    // The server can stall between the two turns. Then another attempt follows.
     for (;;) {
       const [one, two] = [await holding(), leaseFor('k')];
       const took = await twoTurns(one, two);
       const heard = await toldTo(all);
       for (const { waiter } of all) await leave(waiter);
-      // Discard the messages of the waiters that left: each notifies the next one.
+      // A waiter that leaves notifies the next waiter. Discard these messages.
       await toldTo(all);
       if (took > 40) continue;
       expect(heard).toEqual([
@@ -1456,7 +1459,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('contains a waiter for several keys at one key at a time, and gives it no turn at the other keys', async () => {
+  test('contains a waiter for several keys at only one of its keys at a time, and gives it no turn at the others', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1551,7 +1554,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('does not prevent the release by a user that may not publish (S7)', async () => {
+  test('lets a Redis user that may not publish release a lock that has a waiter (S7)', async () => {
     await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const mute = server.client({ username: 'mute', password: 'secret' });
     const holder = await holding();
@@ -1583,7 +1586,7 @@ describe('the Lua text for a token', () => {
 });
 
 describe('a single number as the reply to a command', () => {
-  test('grants every lease with the token from the clock or from the proposal', () => {
+  test('a single number grants every lease, with the token from the clock or from the proposal', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
@@ -1606,7 +1609,7 @@ describe('a single number as the reply to a command', () => {
   }
 
   test.each([0, 1_000])(
-    'gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
+    'a single number gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
     async (ahead) => {
       const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
       const requests = ['a', 'b', 'c'].map((key) => requestFor(leaseFor(key), terms));
@@ -1618,7 +1621,7 @@ describe('a single number as the reply to a command', () => {
     },
   );
 
-  test('is replaced by separate answers when one lease is refused', async () => {
+  test('the reply contains separate answers when one lease is refused', async () => {
     await granted(leaseFor('b'));
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await acquireAll(leases.map((lease) => requestFor(lease)));
@@ -1630,10 +1633,15 @@ describe('a single number as the reply to a command', () => {
   });
 
   test.each([
-    ["is not used when the token comes from the node's marker", LEAD_MS - 100, -1, 'object'],
-    ["is not used when the token raises the node's marker", 3_600_000, 1, 'object'],
     [
-      "is used when the proposed token is above the node's marker and does not raise the marker",
+      "the reply is not a single number when the token comes from the node's marker",
+      LEAD_MS - 100,
+      -1,
+      'object',
+    ],
+    ["the reply is not a single number when the token raises the node's marker", 3_600_000, 1, 'object'],
+    [
+      "the reply is a single number when the proposed token is above the node's marker and does not raise the marker",
       LEAD_MS - 100,
       1,
       'number',
@@ -1649,7 +1657,7 @@ describe('a single number as the reply to a command', () => {
     await expect(readMarker()).resolves.toMatchObject({ high: ahead > LEAD_MS ? high + 1 : high });
   });
 
-  test('reports that the releases notified no waiter', async () => {
+  test('a single number in reply to releases reports that they notified no waiter', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);
@@ -1660,7 +1668,7 @@ describe('a single number as the reply to a command', () => {
 
 describe('several leases in one command', () => {
   test.each([false, true])(
-    'are granted or refused separately when each has one key (the node keeps the queue: %p)',
+    'leases in one command are granted or refused separately when each has one key (the node keeps the queue: %p)',
     async (ordered) => {
       await write('b');
       await redis.rpush('lock:{list}', 'of another type');
@@ -1689,7 +1697,7 @@ describe('several leases in one command', () => {
   );
 
   test.each([false, true])(
-    'are granted or refused separately with several keys, ticks and waiters (the node keeps the queue: %p)',
+    'leases in one command are granted or refused separately with several keys, ticks and waiters (the node keeps the queue: %p)',
     async (ordered) => {
       const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
       await redis.set(tickKey(PREFIX, ['ran'], tick), '0001800000000000:me');
@@ -1744,7 +1752,7 @@ describe('several leases in one command', () => {
     },
   );
 
-  test('are all refused while the data is younger than the restart guard, or after the deadline', async () => {
+  test('all leases in one command are refused while the data is younger than the restart guard, or after the deadline', async () => {
     const leases = [leaseFor('a'), leaseFor(['b', 'c'])];
     const requests = leases.map((lease) => requestFor(lease));
     for (const answer of await acquireAll(requests, { guard: TTL }))
@@ -1755,7 +1763,7 @@ describe('several leases in one command', () => {
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('are released separately when each has one key', async () => {
+  test('leases in one command are released separately when each has one key', async () => {
     const leases = ['a', 'b', 'list', 'gone', 'c'].map((key) => leaseFor(key));
     await redis.rpush('lock:{list}', 'of another type');
     await write('b');
@@ -1765,7 +1773,7 @@ describe('several leases in one command', () => {
     await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'H-', 'F-']);
   });
 
-  test('are released separately, and an error of one release does not affect the others', async () => {
+  test('leases in one command are released separately, and an error of one release does not affect the others', async () => {
     const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
     const [ran, theirs, list, several, kept, last] = [
       leaseFor(['a', 'aa'], { tick }),
@@ -1800,7 +1808,7 @@ describe('several leases in one command', () => {
     await expect(redis.get(tickKey(PREFIX, ['a', 'aa'], tick))).resolves.toBe('0001700000000000:me');
   });
 
-  test('fail together with READONLY on a replica, so that the client can reconnect', async () => {
+  test('leases in one command fail together with READONLY on a replica, so that the client can reconnect', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;

@@ -129,7 +129,7 @@ test('new readers are refused while the mark of a waiting writer is set, and gra
   await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
 });
 
-describe('the mark of a waiter, when the server has only one of the scripts that set and remove marks', () => {
+describe('a server that knows only one of the scripts that set and remove marks', () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -139,22 +139,22 @@ describe('the mark of a waiter, when the server has only one of the scripts that
   } as const;
   const hasMark = async (): Promise<boolean> => (await redis.exists('lock:{k}:w')) === 1;
 
-  /** Makes this script the only script of the server. */
+  /** Makes this script the only one that the server knows. */
   async function knows({ lua }: Script): Promise<void> {
     await redis.script('FLUSH');
     await redis.script('LOAD', lua);
   }
 
   test.each<[string, Script, 'letPass' | 'leave']>([
-    ['removes the mark', LET_PASS, 'letPass'],
+    ['removes it', LET_PASS, 'letPass'],
     ['leaves the queue', LEAVE, 'leave'],
-  ])('is gone when a waiter sets it and then %s', async (_name, known, end) => {
+  ])('the mark of a waiter is gone when the waiter sets it and then %s', async (_name, known, end) => {
     await knows(known);
     await Promise.all([store.holdBack(waiter, 100), store[end](waiter)]);
     expect(await hasMark()).toBe(false);
   });
 
-  test('is set when a waiter removes it and then sets it again', async () => {
+  test('the mark of a waiter is set when the waiter removes it and then sets it again', async () => {
     await store.holdBack(waiter, 100);
     await knows(HOLD_BACK);
     await Promise.all([store.letPass(waiter), store.holdBack(waiter, 100)]);
@@ -171,7 +171,7 @@ test('forceRelease ends the leases with the given ids, and returns the ids that 
   await expect(store.read(['k'])).resolves.toEqual([undefined]);
 });
 
-test('a list has a lock with several readers only once', async () => {
+test('a list of locks contains a lock with several readers only once', async () => {
   for (let index = 0; index < 3; index++) await acquireOn(store, leaseOf('shared', 'listed'));
   const keys: string[] = [];
   for await (const page of store.scan('')) keys.push(...page);

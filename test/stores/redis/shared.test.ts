@@ -90,8 +90,8 @@ interface Terms {
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
   /**
-   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times that differ by more than
-   * a busy machine is late.
+   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times so far apart that the
+   * delays of a busy machine do not change the order.
    */
   readonly waited?: number;
   /** The leases that have no waiter. */
@@ -217,7 +217,7 @@ async function recordOf(key = 'k'): Promise<string> {
   return (await redis.get(recordKey(PREFIX, key)))!;
 }
 
-/** Makes a lease look as if its ttl had passed. It must not be the lease that ends last. */
+/** Makes a lease look as if its ttl had passed. Another lease of each key must last longer. */
 async function lapse({ id, keys }: Lease): Promise<void> {
   for (const key of keys) {
     await expect(redis.zadd(holdersKey(PREFIX, key), 'XX', 'CH', Date.now() - 1_000, id)).resolves.toBe(1);
@@ -279,7 +279,7 @@ test.each(
 });
 
 describe('readers', () => {
-  test('hold a lock together with one token, even if a later reader proposes a larger token', async () => {
+  test('readers hold a lock together with one token, even if a later reader proposes a larger token', async () => {
     const first = reader();
     const token = await granted(first);
     const others = [reader(), reader(), reader()];
@@ -289,7 +289,7 @@ describe('readers', () => {
     await expect(idsOf()).resolves.toEqual(expect.arrayContaining([first, ...others].map(({ id }) => id)));
   });
 
-  test('are stored in one record, one set and one hash, all with an expiry', async () => {
+  test('readers are stored in one record, one set and one hash, all with an expiry', async () => {
     await granted(reader(), {});
     await granted(reader(), {});
     const keys = (await redis.keys('*')).toSorted();
@@ -297,7 +297,7 @@ describe('readers', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('exclude a writer, and the refusal names the reader whose lock expires last', async () => {
+  test('readers exclude a writer, and the refusal names the reader whose lock expires last', async () => {
     const [short, last, middle] = [
       reader('k', { ttl: SHORT }),
       reader('k', { owner: 'last' }),
@@ -309,13 +309,13 @@ describe('readers', () => {
     expectAbout(holder.remaining, TTL);
   });
 
-  test('are refused while a writer holds the lock', async () => {
+  test('readers are refused while a writer holds the lock', async () => {
     const lease = writer();
     await granted(lease);
     await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'exclusive' });
   });
 
-  test('get a token between the tokens of the previous and the next writer', async () => {
+  test('readers get a token between the tokens of the previous and the next writer', async () => {
     const [before, after] = [writer(), writer()];
     const tokens = [await granted(before)];
     await release(before);
@@ -328,7 +328,7 @@ describe('readers', () => {
     expect(tokens[3]).toBeGreaterThan(tokens[2]!);
   });
 
-  test('get a larger token, or the proposed token, after all earlier readers have released', async () => {
+  test('readers get a larger token, or the proposed token, after all earlier readers have released', async () => {
     const first = reader();
     const token = await granted(first);
     await release(first);
@@ -341,7 +341,7 @@ describe('readers', () => {
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
-  test('get the same token when they repeat a request, and nothing in Redis changes', async () => {
+  test('readers get the same token when they repeat a request, and nothing in Redis changes', async () => {
     const [lease, late] = [reader(['a', 'b'], { ttl: SHORT }), reader(['a', 'b'])];
     const token = await granted(lease);
     await granted(late);
@@ -353,7 +353,7 @@ describe('readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('fail when they repeat a request after they lapsed, or after the last reader released', async () => {
+  test('readers fail when they repeat a request after they lapsed, or after the last reader released', async () => {
     const [lapsed, last] = [reader('k', { ttl: SHORT }), reader()];
     await granted(lapsed);
     await granted(last);
@@ -364,7 +364,7 @@ describe('readers', () => {
   });
 
   test.each([true, false])(
-    'get separate answers when one command requests several keys (the node keeps the queue: %p)',
+    'readers get separate answers when one command requests several keys (the node keeps the queue: %p)',
     async (ordered) => {
       await granted(writer('held'));
       await holdBack(waiterOf('w', 'exclusive', 'marked'), 1_000);
@@ -390,7 +390,7 @@ describe('readers', () => {
     },
   );
 
-  test('hold either all of several keys or none', async () => {
+  test('readers hold either all of several keys or none', async () => {
     const blocker = writer('b');
     await granted(blocker);
     await expect(refusal(reader(['a', 'b', 'c']))).resolves.toMatchObject({ id: blocker.id });
@@ -401,7 +401,7 @@ describe('readers', () => {
     for (const key of lease.keys) await expect(idsOf(key)).resolves.toEqual([lease.id]);
   });
 
-  test('get one token for several keys, and raise smaller tokens of these keys to it', async () => {
+  test('readers get one token for several keys, and raise smaller tokens of these keys to it', async () => {
     const [a, b] = [reader('a'), reader('b')];
     await granted(a);
     const joined = await granted(b, { proposal: tokenAt(Date.now() + LEAD_MS) });
@@ -412,20 +412,20 @@ describe('readers', () => {
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
-  test('are rejected after the deadline, and while the data is younger than the restart guard (S12, S16)', async () => {
+  test('readers are rejected after the deadline, and while the data is younger than the restart guard (S12, S16)', async () => {
     await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/got the request \d+ ms too late/);
     await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test("get a larger token than the node's marker has, and raise the marker", async () => {
+  test("readers get a larger token than the node's marker contains, and raise the marker", async () => {
     const high = tokenAt(Date.now() + 3_600_000);
     await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
     await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
     expect(Number((await redis.get(MARKER))!.slice(17))).toBe(high + 1);
   });
 
-  test('fail and store nothing when Redis is out of memory (S9)', async () => {
+  test('readers fail and store nothing when Redis is out of memory (S9)', async () => {
     await withoutMemory(async () => {
       await expect(acquire(reader())).rejects.toThrow(/^OOM/);
     });
@@ -441,7 +441,7 @@ describe('readers', () => {
   test.each([
     ['record', 'lock:{k}'],
     ['mark', 'lock:{k}:w'],
-  ])('never overwrite a value of another type in place of the %s (S19)', async (_what, key) => {
+  ])('readers never overwrite a value of another type in place of the %s (S19)', async (_what, key) => {
     await redis.rpush(key, 'not ours');
     const [refused, other] = await ask([reader(), reader('other')]);
     expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
@@ -455,7 +455,7 @@ describe('readers', () => {
     ['set', 'lock:{k}:h', 'lock:{k}:s'],
     ['hash', 'lock:{k}:s', 'lock:{k}:h'],
   ])(
-    'never overwrite a value of another type in place of the %s of several readers',
+    'readers never overwrite a value of another type in place of the %s of several readers',
     async (_what, key, other) => {
       await redis.rpush(key, 'not ours');
       const lease = reader();
@@ -469,7 +469,7 @@ describe('readers', () => {
     },
   );
 
-  test('fail on a string that is not a lock', async () => {
+  test('readers fail on a string that is not a lock', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.set('lock:{b}:w', 'somebody');
     await expect(ask([reader('a'), reader('b')])).resolves.toEqual([
@@ -478,7 +478,7 @@ describe('readers', () => {
     ]);
   });
 
-  test('ignore data that lapsed readers or permits have left', async () => {
+  test('readers ignore data that lapsed readers or permits have left', async () => {
     for (const state of ['S', 'P', 'F', 'H']) {
       await redis.flushall();
       const [old, last] = [reader('k', { ttl: SHORT }), reader()];
@@ -506,7 +506,7 @@ describe('readers', () => {
 });
 
 describe('the expiry of a reader', () => {
-  test('comes after its own ttl even if other readers renew, and removes the reader', async () => {
+  test('a reader that does not renew expires after its own ttl, and is removed, even if other readers renew', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT, owner: 'dead' }), reader('k', { owner: 'alive' })];
     await granted(dead);
     await granted(alive);
@@ -517,7 +517,7 @@ describe('the expiry of a reader', () => {
     await granted(writer());
   });
 
-  test('leaves an entry; each later reader removes about 500 entries of lapsed readers', async () => {
+  test('a reader that expires leaves an entry; each later reader removes about 500 of these entries', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
     await granted(reader());
@@ -530,7 +530,7 @@ describe('the expiry of a reader', () => {
     }
   });
 
-  test('does not change when another reader has a shorter ttl (S23)', async () => {
+  test('the expiry of a reader does not change when another reader has a shorter ttl (S23)', async () => {
     const [long, short] = [reader(), reader('k', { ttl: 100 })];
     await granted(long);
     await granted(short);
@@ -543,7 +543,7 @@ describe('the expiry of a reader', () => {
     expectAbout((await refusal(writer())).remaining, TTL);
   });
 
-  test('moves later with an extension, and never earlier', async () => {
+  test('an extension moves the expiry of its reader later, and never earlier', async () => {
     const [one, other] = [reader('k', { ttl: SHORT, owner: 'one' }), reader('k', { owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -559,7 +559,7 @@ describe('the expiry of a reader', () => {
     expectAbout(holders[0]!.remaining, TTL);
   });
 
-  test('moves at all keys of a lease or at no key', async () => {
+  test('an extension moves the expiry of a reader at all keys of the lease or at no key', async () => {
     const lease = reader(['a', 'b']);
     await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -569,29 +569,32 @@ describe('the expiry of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test.each(['H', 'F', 'K', 'P'])('does not move when the record has the state letter %s', async (state) => {
-    const lease = reader();
-    await granted(lease);
-    await redis.setrange('lock:{k}', 0, state);
-    const before = await snapshot();
-    await expect(extend(2 * TTL, lease)).resolves.toBe('0');
-    await expect(snapshot()).resolves.toEqual(before);
-  });
+  test.each(['H', 'F', 'K', 'P'])(
+    'an extension changes nothing when the record has the state letter %s',
+    async (state) => {
+      const lease = reader();
+      await granted(lease);
+      await redis.setrange('lock:{k}', 0, state);
+      const before = await snapshot();
+      await expect(extend(2 * TTL, lease)).resolves.toBe('0');
+      await expect(snapshot()).resolves.toEqual(before);
+    },
+  );
 
-  test('does not move after the record has lapsed', async () => {
+  test('an extension is refused after the record has lapsed', async () => {
     const lease = reader();
     await granted(lease);
     await redis.pexpire('lock:{k}', LINGER_MS);
     await expect(extend(TTL, lease)).resolves.toBe('0');
   });
 
-  test('restores a lost expiry of the record when the reader that ends last extends', async () => {
+  test('an extension restores a lost expiry of the record if its reader then expires last', async () => {
     const [long, short] = [reader(), reader('k', { ttl: SHORT })];
     await granted(long);
     await granted(short);
     await redis.persist('lock:{k}');
     await expect(extend(SHORT + 1_000, short)).resolves.toBe('1');
-    // This reader is not the last to end.
+    // The other reader still expires later.
     await expect(redis.pttl('lock:{k}')).resolves.toBe(-1);
     await expect(extend(TTL, short)).resolves.toBe('1');
     await expect(extend(1_000, long)).resolves.toBe('1');
@@ -599,7 +602,7 @@ describe('the expiry of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
   });
 
-  test('moves together with the end of the record, even if the hash of readers is missing', async () => {
+  test('an extension moves the expiry of the record together with that of the reader, even if the hash of readers is missing', async () => {
     const lease = reader('k', { ttl: SHORT });
     await granted(lease);
     const last = reader();
@@ -611,7 +614,7 @@ describe('the expiry of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(2 * TTL);
   });
 
-  test('can move later, and a release works, when Redis is out of memory (S9)', async () => {
+  test('an extension and a release of a reader work when Redis is out of memory (S9)', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL, owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -645,7 +648,7 @@ describe('the release of a reader', () => {
     await expect(idsOf()).resolves.toEqual([other.id]);
   });
 
-  test('shortens the record to the end of the last remaining reader, and names that reader', async () => {
+  test('lets the record expire with the remaining reader that expires last, and stores that reader in the record', async () => {
     const [long, short] = [reader('k', { ttl: 10 * TTL }), reader('k', { owner: 'short' })];
     for (const lease of [long, short, reader('k', { ttl: SHORT })]) await granted(lease);
     await release(long);
@@ -657,7 +660,7 @@ describe('the release of a reader', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('deletes all Redis keys of the lock but its record when a single reader remains', async () => {
+  test('deletes all Redis keys of the lock except its record when a single reader remains', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -733,7 +736,7 @@ describe('the release of a reader', () => {
 });
 
 describe('the token of a reader', () => {
-  test('can be raised even if another reader has a larger token', async () => {
+  test('the token of a reader can be raised even if another reader has a larger token', async () => {
     const [one, other] = [reader(), reader('k', { ttl: SHORT })];
     const token = await granted(one);
     await granted(other);
@@ -747,7 +750,7 @@ describe('the token of a reader', () => {
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
-  test('is not raised when its lease does not hold all keys', async () => {
+  test('the token of a reader is not raised when the lease does not hold all its keys', async () => {
     const lease = reader(['a', 'b']);
     const token = await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -758,7 +761,7 @@ describe('the token of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test("can be raised far beyond the clock only if the node's marker is raised, too", async () => {
+  test("the token of a reader can be raised far beyond the clock only together with the node's marker", async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
@@ -799,7 +802,7 @@ describe('the mark of a waiter', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
   });
 
-  test('excludes no writer, and excludes no reader if a reader has set the mark', async () => {
+  test('lets writers acquire, and lets readers acquire if a reader has set the mark', async () => {
     await holdBack(waiterOf('a', 'shared'));
     await granted(reader());
     await letPass(waiterOf('a', 'shared'));
@@ -808,9 +811,9 @@ describe('the mark of a waiter', () => {
     await expect(granted(writer())).resolves.toBeGreaterThan(0);
   });
 
-  test('lapses soon when the waiter does not renew it', async () => {
+  test('lapses soon unless the waiter renews it', async () => {
     await granted(reader());
-    // The commands are sent together: a mark is short, and this process can stand still between two commands.
+    // The mark lapses soon, and this process could stall between two commands. So they are sent together.
     const [, left, { remaining }] = await Promise.all([
       setMark(waiting),
       redis.pttl('lock:{k}:w'),
@@ -861,7 +864,7 @@ describe('the mark of a waiter', () => {
     }
   });
 
-  test('is neither set nor removed where its key has a foreign value (S19)', async () => {
+  test('is neither set nor removed if its key has a value that is not a mark (S19)', async () => {
     await redis.set('lock:{k}:w', 'somebody');
     await expect(holdBack(waiting)).rejects.toThrow(FOREIGN);
     await letPass(waiting);
@@ -944,7 +947,7 @@ describe('the queue of a key with readers', () => {
     const holder = writer();
     await granted(holder);
     await lineUp(all);
-    // The commands are sent together: a turn is short, and this process can stand still between two commands.
+    // A turn is short, and this process could stall between two commands. So they are sent together.
     const [told, inTheWay] = await Promise.all([
       release(holder),
       refusal(leaseOf(all[1]!), { waiter: all[1]!.waiter, waited: 800 }),
@@ -1004,7 +1007,7 @@ describe('the queue of a key with readers', () => {
     const writing = leaseOf(second);
     await granted(writing, { waiter: second.waiter, waited: 950 });
     await release(writing);
-    // The writer has had its turn, and excludes no reader any more.
+    // The writer has had its turn, so it no longer makes readers wait.
     await expect(granted(reader(), { ordered: true })).resolves.toBeGreaterThan(0);
     stop(all);
   });
@@ -1017,7 +1020,7 @@ describe('the queue of a key with readers', () => {
     await lineUp(all);
     await release(holder);
     const later = waiterOf('f', 'shared');
-    // The commands are sent together: the mark is short, and this process can stand still between two commands.
+    // The mark lapses soon, and this process could stall between two commands. So they are sent together.
     const [, inTheWay] = await Promise.all([
       granted(leaseOf(first), { waiter: first.waiter, waited: 950 }),
       refusal(reader(), { waiter: later, waited: 0 }),
@@ -1080,7 +1083,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('notifies no other waiter when a reader leaves while readers hold the lock', async () => {
+  test('notifies no other waiter when a waiting reader leaves the queue while readers hold the lock', async () => {
     const all = await listeners(['shared', 'shared']);
     await granted(reader());
     await holdBack(waiterOf('f', 'exclusive'), 5_000);
@@ -1090,7 +1093,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('contains a reader that waits for several keys at one key at a time', async () => {
+  test('contains a reader that waits for several keys at only one of its keys at a time', async () => {
     const keys = ['a', 'b'];
     const waiter = waiterOf('a', 'shared', ...keys);
     await granted(writer('a'));
@@ -1104,7 +1107,7 @@ describe('the queue of a key with readers', () => {
 });
 
 describe('the scripts for a key with several holders', () => {
-  test('READ returns all readers, sorted by their end', async () => {
+  test('READ returns all readers, sorted by the time at which they expire', async () => {
     const leases = [
       reader('k', { owner: 'b' }),
       reader('k', { ttl: SHORT, owner: 'a:1' }),

@@ -7,11 +7,11 @@ import { type RedisServer, startRedis } from '../../../support/redis-server.js';
 import { startSentinel } from '../../../support/sentinel.js';
 import { until } from '../../../support/until.js';
 
-// An application that closes its client may open it again, such as after credentials have changed.
+// An application that closes its client may open it again, for example with new credentials.
 
 const IN_TURN = { retry: { timeout: 60_000, delay: 30_000 } };
 
-/** Milliseconds; without a message a waiter asks again five seconds after it began to wait, or later. */
+/** Milliseconds. A shorter wait was ended by a message: without one a waiter sleeps for five seconds or more. */
 const BY_MESSAGE_MS = 4_000;
 
 interface Setup {

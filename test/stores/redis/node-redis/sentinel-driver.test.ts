@@ -19,8 +19,7 @@ test('after a cut, a client of createSentinel counts as subscribed once the serv
     name: 'locks',
     sentinelRootNodes: [{ host: master.host, port }],
     nodeClientOptions: { socket: { reconnectStrategy: () => (reconnections++, 20) } },
-    // node-redis asks for the address of its connection for commands, and then for the address of its connection for
-    // messages.
+    // node-redis calls this function for its connection for commands, and then for its connection for messages.
     nodeAddressMap: (address) =>
       address !== `${master.host}:${master.port}` || masters++ % 2 === 0 ? undefined : proxy,
   });
@@ -37,7 +36,7 @@ test('after a cut, a client of createSentinel counts as subscribed once the serv
   await until(() => subscription.ready);
   expect(proxy.connectionCount).toBe(1);
 
-  // A check of the connection is unanswered when the connection is cut, so node-redis rejects the check.
+  // The cut comes while a check of the connection waits for its reply. So node-redis rejects that check.
   proxy.holdReplies();
   await until(() => !subscription.ready);
   isCut = true;

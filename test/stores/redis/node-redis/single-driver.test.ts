@@ -65,35 +65,38 @@ describe('a node-redis client that is passed in', () => {
     ],
     ['no offline queue', { disableOfflineQueue: true }],
     ['a keyPrefix', { keyPrefix: 'own:' }],
-  ])('reads, lists and waits for locks with %s, and warns of a weak server', async (what, options) => {
-    const fleet = newFleet();
-    const node = storeOver(nodeRedis(server.url, options), fleet);
-    await node.connect();
-    expect(fleet.warnings).toEqual([
-      expect.stringContaining('set appendonly to yes and appendfsync to always'),
-    ]);
-    const redlock = redlockOver([node], PATIENT);
-    const key = `key of ${what}`;
-    const lock = await redlock.acquire([key], terms);
-    await expect(node.read([key])).resolves.toMatchObject([
-      { mode: 'exclusive', holders: [{ owner: 'me' }] },
-    ]);
-    const pages: string[] = [];
-    for await (const page of node.scan(key)) pages.push(...page);
-    expect(pages).toEqual([key]);
-    const prefix = what === 'a keyPrefix' ? 'own:' : '';
-    await expect(looker.exists(`${prefix}lock:{${key}}`)).resolves.toBe(1);
-    const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
-    const waiting = redlock.acquire([key], { ...terms, retry });
-    await until(async () => (await looker.zcard(`${prefix}lock:{${key}}:q`)) === 1);
-    await looker.script('FLUSH');
-    await lock.release();
-    await (await waiting).release();
-    expect(await heldKeys(looker)).not.toContain(`${prefix}lock:{${key}}`);
-    await redlock.close();
-  });
+  ])(
+    'reads, lists and waits for locks with %s, and warns that a restart of the server can lose locks',
+    async (what, options) => {
+      const fleet = newFleet();
+      const node = storeOver(nodeRedis(server.url, options), fleet);
+      await node.connect();
+      expect(fleet.warnings).toEqual([
+        expect.stringContaining('set appendonly to yes and appendfsync to always'),
+      ]);
+      const redlock = redlockOver([node], PATIENT);
+      const key = `key of ${what}`;
+      const lock = await redlock.acquire([key], terms);
+      await expect(node.read([key])).resolves.toMatchObject([
+        { mode: 'exclusive', holders: [{ owner: 'me' }] },
+      ]);
+      const pages: string[] = [];
+      for await (const page of node.scan(key)) pages.push(...page);
+      expect(pages).toEqual([key]);
+      const prefix = what === 'a keyPrefix' ? 'own:' : '';
+      await expect(looker.exists(`${prefix}lock:{${key}}`)).resolves.toBe(1);
+      const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
+      const waiting = redlock.acquire([key], { ...terms, retry });
+      await until(async () => (await looker.zcard(`${prefix}lock:{${key}}:q`)) === 1);
+      await looker.script('FLUSH');
+      await lock.release();
+      await (await waiting).release();
+      expect(await heldKeys(looker)).not.toContain(`${prefix}lock:{${key}}`);
+      await redlock.close();
+    },
+  );
 
-  test('is denied no command with the rights in docs/choosing-nodes.md', async () => {
+  test('needs no rights except those in docs/choosing-nodes.md', async () => {
     await looker.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>secret', ...RIGHTS, ...NODE_REDIS_RIGHTS);
     await looker.call('ACL', 'LOG', 'RESET');
     const client = nodeRedis(server.url, { username: 'few', password: 'secret' });
@@ -108,7 +111,7 @@ describe('a node-redis client that is passed in', () => {
     await expect(looker.call('ACL', 'LOG')).resolves.toEqual([]);
   });
 
-  test('passes on an OOM error of the server, and still extends a held lock', async () => {
+  test('makes an acquire reject with the OOM error of the server, and still extends a held lock', async () => {
     const fleet = newFleet();
     const node = storeOver(nodeRedis(server.url), fleet);
     await node.connect();
@@ -127,8 +130,8 @@ describe('a node-redis client that is passed in', () => {
   });
 });
 
-describe('an acquire that the client keeps in its queue', () => {
-  test('stores nothing when it is sent after its time limit (S16)', async () => {
+describe('an acquire in the queue of the client', () => {
+  test('stores nothing when the client sends it after its time limit (S16)', async () => {
     const client = nodeRedis(server.url);
     const node = storeOver(client, newFleet());
     await until(() => client.isReady);
@@ -141,7 +144,7 @@ describe('an acquire that the client keeps in its queue', () => {
     await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
       LockUnavailableError,
     );
-    // The time limit is a time on the server's clock, and the store has only an estimate of that clock.
+    // The deadline is on the server's clock, which the store only estimates. This delay is longer than its error.
     await delay(200);
     goOn.call(client);
     await client.ping();

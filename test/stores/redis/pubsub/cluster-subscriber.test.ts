@@ -36,7 +36,7 @@ async function nodeWith(options: ClusterOptions, Client = Cluster, fleet = newFl
   return node;
 }
 
-/** Milliseconds; without a message a waiter asks again five seconds after it began to wait, or later. */
+/** Milliseconds. A shorter wait was ended by a message: without one a waiter sleeps for five seconds or more. */
 const BY_MESSAGE_MS = 4_000;
 
 /** Longest time between a release and the next grant, in milliseconds, over keys on both masters. */
@@ -98,7 +98,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('a warning names the channels, including the keyPrefix, that the user may not use', async () => {
+test('a warning names the channels that the user may not use, with the keyPrefix', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }

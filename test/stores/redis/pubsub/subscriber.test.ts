@@ -4,8 +4,10 @@ import { EventEmitter } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { Subscriber } from '../../../../lib/stores/redis/pubsub/subscriber.js';
 
-/** Fields that the two threads share: 1 while the first thread is blocked, and the number of the second thread's answers. */
+// Indexes into the memory that the two threads share.
+/** 1 while the first thread is blocked, else 0. */
 const BLOCKED = 0;
+/** Number of answers that the second thread has sent. */
 const ANSWERS = 1;
 
 // The second thread answers while the first thread is blocked and cannot read the answer.
@@ -45,7 +47,7 @@ test('a Subscriber keeps its connection when a blocked thread could not read the
     const end = performance.now() + 520;
     Atomics.store(shared, BLOCKED, 1);
     Atomics.notify(shared, BLOCKED);
-    // Wait for the answer, too, which comes late on a busy machine.
+    // Stay blocked at least until the answer has been sent, which takes longer on a busy machine.
     while (performance.now() < end || Atomics.load(shared, ANSWERS) < asked) {
       Atomics.wait(shared, ANSWERS, Atomics.load(shared, ANSWERS), 5);
     }
