@@ -55,8 +55,8 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
 }
 
 /**
- * Times of a paused holder. The lab must hold back the write before the work of the holder ends, even if the machine is
- * paused for a second.
+ * Ttl and time of work of a holder that the lab pauses. The work is long: the lab must hold back the write of the holder
+ * before the work ends, even if the machine is so busy that the lab reacts late.
  */
 const PAUSE = { ttl: 2_000, work: 1_000 };
 
@@ -225,7 +225,7 @@ const nodesAway: DispatchRun = {
   },
 };
 
-/** Makes a run with the same load for another way to dispatch, so that their times can be compared. */
+/** Makes a run of a strategy. Each of these runs has the same load, so that the times of strategies can be compared. */
 function comparison(title: string, strategy: StrategyName): DispatchRun {
   return {
     title,

@@ -129,7 +129,7 @@ export class Stage {
    * Sends new tasks to an instance. A user of the page may stop the instance or the run during the request: then the
    * lab does not know whether the instance has stored the tasks.
    *
-   * @throws NotAsDescribedError when no instance is running, or when the run was stopped before
+   * @throws NotAsDescribedError when no instance is running, or when a user has already stopped the run
    */
   async submit(count: number): Promise<void> {
     this.ended.throwIfAborted();
@@ -369,7 +369,8 @@ export class Stage {
       if (!(error instanceof NotAsDescribedError)) throw error;
     });
     this.finished = true;
-    // A busy lab receives messages of several processes in any order. All processes share the clock of the machine.
+    // Sort the events by the clock of the machine, which all processes share: on a busy machine, messages of different
+    // processes arrive in any order.
     const events = this.recorder.record.events.toSorted((a, b) => a.at - b.at);
     const { pushes, duplicates } = await this.queue.count();
     const spans = spansOf(events);

@@ -52,7 +52,7 @@ export const oursInEtcd: StoreWay = {
   open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), ETCD_TIMEOUT),
 };
 
-/** The types of the package, which is CommonJS. */
+/** The exports of the package `advisory-lock`, which is CommonJS. */
 interface AdvisoryLock {
   readonly default: (url: string) => (name: string) => {
     tryLock(): Promise<Release | undefined>;

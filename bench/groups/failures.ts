@@ -12,7 +12,7 @@ import type { Employed } from './sessions.js';
 const NODES = 5;
 const SLOWER = 100;
 const BUDGET = 1_000;
-/** Number of parallel calls whose errors together take no noticeable time. */
+/** Number of parallel calls; so few that the creation of their errors takes no noticeable time. */
 const FEW = 10;
 const LOST_TTL = 3_000;
 /** Time in milliseconds after which a call counts as hanging. */

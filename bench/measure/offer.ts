@@ -36,7 +36,7 @@ export interface Offer {
 
 const TTL = 10_000;
 
-/** Asks for permits at random times. Counts the round trips of each request by the requests to the nodes. */
+/** Asks for permits at random times, and counts which of them needed more than one request to a node. */
 export async function offer({ urls, key, permits, hold, every, within }: Offer): Promise<Offered> {
   const mended = new Set<string>();
   const raised = new Set<string>();

@@ -24,7 +24,7 @@ const SENT = new Set([
  */
 const OLD_ENOUGH_MS = 13_000;
 
-/** Longest remaining time of a lock of any group and of its record, in milliseconds. Ticks of schedules last longer. */
+/** Longest remaining time of a key of a lock, in milliseconds. A key that lives longer is not counted as a lock. */
 const LONGEST_LOCK_MS = 60_000;
 
 /** Real servers for a group, without persistence. All compared libraries use the same servers. */
@@ -120,7 +120,7 @@ export class Servers {
     return counts.reduce((sum, count) => sum + count, 0) / counts.length;
   }
 
-  /** Finds the names that each library makes from a key. */
+  /** Calls `act` for each Redis key whose name contains `key`: each library makes other names from a key. */
   private async onKeys(
     nodes: number,
     key: string,

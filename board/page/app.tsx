@@ -222,7 +222,7 @@ function Choice<Name extends string>({ name, label, names, value, set }: ChoiceP
   );
 }
 
-/** Shows the events of all locks that begin with the entered prefix. */
+/** Shows the events of all locks whose keys begin with the entered prefix. */
 function PrefixTimeline() {
   const history = useSignal<readonly HistoryEntry[]>([]);
   const back = useSignal(30_000);

@@ -42,7 +42,7 @@ export type Request =
   | (Common & {
       readonly command: 'release';
       readonly key: string;
-      /** Id of the holder whose lock is ended; `undefined` to end the locks of all holders. */
+      /** Id of the holder whose lock is released; `undefined` to release the locks of all holders. */
       readonly id: string | undefined;
       readonly yes: boolean;
     })

@@ -2,9 +2,11 @@
 export const STEPS_PER_SECOND = 2 ** 20;
 
 /**
- * Milliseconds by which a token may be ahead of a node's clock; a node that grants a token further ahead stores the
- * token in the key that also records the start of the node. Tokens keep increasing when a node's clock is set back by
- * less than a limit. The limit is the time for which a record stays after its lock has ended, minus `LEAD_MS`.
+ * Milliseconds by which a token may be ahead of a node's clock without a further entry. A node stores a token that is
+ * further ahead also in its marker, the key that records the start of its data, because the marker never expires.
+ *
+ * The last token of a key stays on a node for some time after the lock has ended. Tokens therefore keep increasing if
+ * the node's clock is set back by less than that time minus `LEAD_MS`.
  */
 export const LEAD_MS = 2_000;
 
