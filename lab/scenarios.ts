@@ -25,7 +25,7 @@ interface Run {
   readonly expected: Expectation;
   /** Describes the result in one sentence. */
   readonly tell: (outcome: Outcome, events: readonly LabEvent[]) => string;
-  /** True if the run needs a redis-server: the built-in js-redis-server cannot show it. */
+  /** True if the run needs a redis-server, because the built-in js-redis-server has no replicas. */
   readonly needsRealRedis?: boolean;
 }
 
@@ -55,8 +55,8 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
 }
 
 /**
- * Ttl and time of work of a holder that the lab pauses. The work is long: the lab must hold back the write of the holder
- * before the work ends, even if the machine is so busy that the lab reacts late.
+ * Ttl and time of work of a holder that the lab pauses. The work is long: the lab must hold back the write of the
+ * holder before the work ends, even if the machine is so busy that the lab reacts late.
  */
 const PAUSE = { ttl: 2_000, work: 1_000 };
 

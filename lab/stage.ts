@@ -23,7 +23,7 @@ const DISPATCH_EVERY_MS = 150;
 const SETTLE_MS = 60_000;
 /** Milliseconds for the work in progress to finish at the end of a run. */
 const REST_MS = 15_000;
-/** Number of refusals of each instance after which a lock without an expiry counts as lost for ever. */
+/** A lock without an expiry counts as held for ever after this number of refusals for each instance. */
 const SKIPS_OF_A_STUCK_LOCK = 10;
 /** Answers of PTTL for a missing key, and for a key without an expiry. */
 const NO_KEY = -2;

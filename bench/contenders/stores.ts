@@ -16,7 +16,7 @@ export interface StoreUrls {
 /** A library that locks in a store. */
 export interface StoreWay {
   readonly name: string;
-  /** True if the locks of two sessions exclude each other. Locks in memory have one session. */
+  /** True if the locks of two sessions exclude each other. False in memory: each session has a store of its own. */
   readonly isShared: boolean;
   /** True if a session can hold thousands of locks at a time. */
   readonly holdsMany: boolean;

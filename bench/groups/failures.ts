@@ -215,8 +215,8 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
 }
 
 /**
- * All compared libraries run at the same time, each with its own key: a run takes seconds, and the results need not be
- * exact to microseconds.
+ * Lets all compared libraries lose their locks at the same time, each with its own key. A run takes seconds, and the
+ * results need not be exact to microseconds.
  */
 function lose(
   contenders: readonly Contender[],

@@ -15,7 +15,7 @@ const JITTER = 0.3;
 const MOST_PER_SECOND = 200;
 const SHORTEST_HOLD = 20;
 
-/** Measures the share of permits that take one round trip on several nodes, which must grant the same slot. */
+/** Measures the share of permits that take only one round trip, although several nodes must grant the same slot. */
 export const roundTrips: Group = {
   name: 'permits',
   about: 'permits on several nodes: how often one round trip is enough, by load',

@@ -98,8 +98,8 @@ function counted(store: Store, leases: Set<string>, mended: Set<string>, raised:
 }
 
 /**
- * True if the request asks the node for the slot that the other nodes granted. The request does not count after a
- * quorum has agreed on a slot: the caller does not wait for it.
+ * True if the request asks the node for the slot that the other nodes granted. After a quorum has agreed on a slot,
+ * such a request does not count: the caller of the lock does not wait for its answer.
  */
 function isMended({ wish, lease }: AcquireRequest): boolean {
   return wish?.exactly === true && lease.slots === undefined;

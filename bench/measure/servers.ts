@@ -39,7 +39,8 @@ export class Servers {
   static async start(count: number): Promise<Servers> {
     const servers = new Servers(await startRedisNodes(count));
     if (count === 1) return servers;
-    // The restart guard of several nodes counts from this marker. Without it, the first client would write the marker.
+    // The restart guard of several nodes counts from this marker. Write the marker now: the first client would write it
+    // later.
     const born = `${String(Date.now()).padStart(16, '0')}:${'0'.repeat(16)}`;
     await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-node', born)));
     return servers;

@@ -119,7 +119,7 @@ function diagnose(nodes: readonly NodeExam[]): Diagnosis {
     findings.push({ level: 'warning', text });
   }
   if (nodes.length % 2 === 0) {
-    const text = `${nodes.length} nodes tolerate as many failures as ${nodes.length - 1}; use an odd number`;
+    const text = `${nodes.length} nodes tolerate no more failures than ${nodes.length - 1} would; use an odd number of nodes`;
     findings.push({ level: 'warning', text });
   }
   const answering = nodes.filter(({ servers }) => servers.some(({ roundTrip }) => roundTrip)).length;

@@ -45,7 +45,7 @@ export class AbortWatch {
  *
  * A signal gets one event listener for all targets, because Node warns of a leak when a signal has 11 listeners.
  *
- * @param next - the watch of another signal, which is stopped together with the new one
+ * @param next - the watch of another signal; it stops together with the returned watch
  */
 export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatch): AbortWatch {
   return new AbortWatch(target, audiences.get(signal) ?? listenTo(signal), next);

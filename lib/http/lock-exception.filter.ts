@@ -52,7 +52,7 @@ const UNAVAILABLE_FOR_S = 1;
 export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
   readonly #logger = new Logger(LockExceptionFilter.name);
 
-  /** @throws an error with the fields of the response for GraphQL; the error itself for an unknown kind of request */
+  /** @throws for GraphQL, an error with the fields of the response; for an unknown kind of request, the error itself */
   catch(error: RedlockError, host: ArgumentsHost): Observable<never> | void {
     const problem = this.problem(error);
     // A held lock is normal operation, so it is not logged.

@@ -99,7 +99,9 @@ describe('doctor', () => {
       expect.stringMatching(/^warning: .*set appendonly to yes and appendfsync to always/),
     ]);
     expect(said(run, durable.port)).toEqual([]);
-    expect(run.stdout).toContain('warning: 2 nodes tolerate as many failures as 1; use an odd number');
+    expect(run.stdout).toContain(
+      'warning: 2 nodes tolerate no more failures than 1 would; use an odd number of nodes',
+    );
   });
 
   test('reports a database that does not exist', async () => {
