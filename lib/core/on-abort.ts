@@ -54,7 +54,7 @@ export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatc
 function listenTo(signal: AbortSignal): Audience {
   const watches = new SlotList<'slot', AbortWatch>('slot');
   const abort = (): void => {
-    // The reaction of one target can end the wait of another target.
+    // The reaction of one target can stop the watch of another target.
     for (const watch of [...watches]) if (watches.has(watch)) watch.target.aborted(signal);
   };
   const stop = (): void => {

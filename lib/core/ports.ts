@@ -37,7 +37,8 @@ export interface HeldKey {
 }
 
 /**
- * A store's answer about a key: its holders, `undefined` when it has none, or the reason why the store cannot read it.
+ * A store's answer about a key: the holders of the key, `undefined` when there are none, or the reason why the store
+ * cannot read the key.
  */
 export type KeyState = HeldKey | Error | undefined;
 

@@ -171,8 +171,8 @@ export class FencedRegister {
   }
 
   /**
-   * Checks that a transaction is open. PostgreSQL allows `lock table` only in a transaction. The later statement takes
-   * the same table lock, so the check adds no lock.
+   * Checks that a transaction is open: PostgreSQL allows `lock table` only in a transaction. The statement of `raise`
+   * takes the same table lock, so the check adds no lock.
    */
   private async assertTransaction(client: SqlClient): Promise<void> {
     try {

@@ -18,8 +18,8 @@ export class LeaderCheck {
 
   /**
    * @param isStatic - `true` if Nest creates the object once, at the start
-   * @throws Error when two methods have `@Leader` with one name, or when a class with `@Leader` has more than one
-   * object
+   * @throws Error when two methods have `@Leader` with one name, or when there can be several objects of a class with
+   * `@Leader`
    */
   add(object: object, isStatic: boolean): void {
     if (this.#seen.has(object)) return;
