@@ -35,7 +35,7 @@ export interface DispatchRun extends Run {
   readonly situation: Situation;
 }
 
-/** A run of another example. */
+/** A run of the flash sale, an example without the batch scheduler. */
 export interface SaleRun extends Run {
   readonly sale: SalePlan;
 }

@@ -71,7 +71,7 @@ export interface LabInstance {
 export class Stage {
   readonly instances: LabInstance[] = [];
   readonly nodes: LockServer[] = [];
-  /** Nodes whose links hold all data. */
+  /** Nodes whose links hold back all data. */
   private readonly silent = new Set<LockServer>();
   private readonly name = `lab_${randomBytes(4).toString('hex')}`;
   private readonly stops = new StopList();
@@ -249,7 +249,8 @@ export class Stage {
   }
 
   /**
-   * Holds all data to and from a node. Connections stay open, as if the node were paused or its network interrupted.
+   * Holds back all data to and from a node. Connections stay open, as if the node were paused or its network
+   * interrupted.
    */
   pauseNode(node: LockServer): void {
     if (!node.running || this.silent.has(node)) return;
@@ -258,7 +259,7 @@ export class Stage {
     this.tell(node.name, { kind: 'paused' });
   }
 
-  /** Delivers the held data now. */
+  /** Delivers the data that was held back. */
   resumeNode(node: LockServer): void {
     if (!this.silent.delete(node)) return;
     for (const link of this.linksTo(node)) link.heal();
@@ -287,7 +288,7 @@ export class Stage {
     this.note('the replica is in step with the master');
   }
 
-  /** Holds the replication. It is asynchronous: the master confirms commands that the replica does not have. */
+  /** Holds back the replication. It is asynchronous, so the master confirms commands that the replica does not have. */
   holdReplication(): void {
     this.replication?.holdReplies();
     this.note('replication falls behind');

@@ -9,7 +9,7 @@ import { LockService } from '../../lib/service/lock.service.js';
 export interface Offered {
   readonly asked: number;
   readonly granted: number;
-  /** Number of grants that needed one round trip. */
+  /** Number of grants that needed only one round trip. */
   readonly first: number;
   /** Number of grants for which some nodes were asked again, to grant the same slot as the other nodes. */
   readonly mended: number;

@@ -55,12 +55,12 @@ export class Servers {
     if (this.all.length > 1) await sleep(Math.max(0, this.since + OLD_ENOUGH_MS - performance.now()));
   }
 
-  /** Number of commands that clients have sent to each node, without commands of scripts. */
+  /** Number of commands that clients have sent to a node, without commands of scripts; the average over the nodes. */
   sent(beside: readonly string[]): Promise<number> {
     return this.commandStats('calls', beside);
   }
 
-  /** Microseconds that a node has spent on commands of clients and on the commands of their scripts. */
+  /** Microseconds that a node has spent on commands of clients, scripts included; the average over the nodes. */
   served(beside: readonly string[]): Promise<number> {
     return this.commandStats('usec', beside);
   }

@@ -252,7 +252,7 @@ function PrefixTimeline() {
 
 function Declared() {
   const { declared, owner: processName } = about.value;
-  // Only `npx nestjs-redlock board` sends no name of its process.
+  // Without the name of a process, this page comes from the command `npx nestjs-redlock board`.
   if (processName === undefined)
     return (
       <p>

@@ -167,7 +167,7 @@ export function Kind({ row: { mode, permits, holders, more = 0, nodes } }: { row
   return <span class="badge">{mode === 'shared' ? `shared, ${holders.length + more}` : mode}</span>;
 }
 
-/** Number of waiters for a lock: calls of this process, and other processes. */
+/** Number of waiters for a lock. A waiter is a call of this process, or another process that waits. */
 export function waitersOf({ waiters, moreWaiters = 0 }: LockRow): number {
   return waiters.length + moreWaiters;
 }

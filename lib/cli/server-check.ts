@@ -111,8 +111,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe +sunsubscribe &${keyPrefix}*`;
-    const advice = reason.includes('NOPERM') ? `; allow messages with ACL SETUSER <user> ${rights}` : '';
-    const text = `messages do not work (${reason}), so waiters for a lock have to poll${advice}`;
+    const advice = reason.includes('NOPERM') ? `; allow Pub/Sub with ACL SETUSER <user> ${rights}` : '';
+    const text = `Pub/Sub messages do not work (${reason}), so waiters for a lock have to poll${advice}`;
     findings.push({ level: 'warning', text });
   }
   return findings;
@@ -181,7 +181,7 @@ async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   }
 }
 
-/** Tests messages with the same commands that locks use. */
+/** Tests Pub/Sub messages with the same commands that locks use. */
 async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
   await withTimeout(
     client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''),

@@ -110,7 +110,7 @@ function respond(
   // The response of Fastify contains the response of Node.
   const sent = response.raw ?? response;
   if (sent.headersSent) {
-    // Part of the response, such as of a stream, has been sent already, so the response can only be ended.
+    // A part of the response has been sent already, for example of a stream. The response can then only be ended.
     sent.end();
     return;
   }
