@@ -75,7 +75,7 @@ export interface Work {
 
   /**
    * Makes parallel attempts that must all fail. `late` is the number of milliseconds from the end of `budget` to the
-   * slowest error; without a limit for waiting in the library, from the call to the slowest error.
+   * slowest error. For a library without `tryFor`, it is the number from the call to the slowest error.
    */
   fail(args: {
     readonly attempts: number;
