@@ -301,7 +301,8 @@ export interface StarvationGuard {
 }
 
 /**
- * Reads locks of any process, and releases them by force. Without this port `inspect`, `list` and `forceRelease` reject.
+ * Reads locks of any process, and releases them by force. Without this port `inspect`, `list` and `forceRelease`
+ * reject.
  */
 export interface LockDirectory {
   /** Reads the state of each key, in the order of `keys`. The keys may belong to different locks. Changes nothing. */
