@@ -4,7 +4,7 @@ export default {
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.test.ts'],
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
-  // Most tests wait for servers and processes: a worker takes less than half of a processor.
+  // Most tests wait for servers and processes, so a worker needs less than half of a processor.
   maxWorkers: 5,
   // Limit for a test that hangs. It is long, because a busy machine can make every test slow.
   testTimeout: 300_000,

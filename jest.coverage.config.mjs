@@ -8,8 +8,8 @@ export default {
   coverageProvider: 'v8',
   collectCoverageFrom: ['lib/**/*.ts'],
   coverageReporters: ['text-summary', 'lcov'],
-  // Left out: tests of the built package, of programs in separate processes or without code of lib, and tests that
-  // measure time.
+  // These tests are left out: tests of the built package; tests of programs in separate processes; tests that run no
+  // code of lib; tests that measure time.
   testPathIgnorePatterns: [
     '/node_modules/',
     '<rootDir>/test/(bench|consumers|examples|faults|lab|model|sample-app|support|types)/',

@@ -1,6 +1,6 @@
 import config from './jest.config.mjs';
 
-/** Tests that `npm test` runs in a short form; the environment variable FAULTS turns the long one on. */
+/** Tests that have a short form for `npm test`, and a long form, which `FAULTS=long` selects. */
 const LONGER = [
   'faults/scenarios.*',
   'faults/controls',
@@ -13,7 +13,7 @@ const LONGER = [
   'stores/etcd/faults',
 ];
 
-/** `npm run test:faults`: those, and tests that are too long for `npm test`. */
+/** `npm run test:faults` runs the long form of these tests, and tests that are too long for `npm test`. */
 /** @type {import('jest').Config} */
 export default {
   ...config,

@@ -1,7 +1,7 @@
-// Measures the cost of a board for the locks of its process: `npm run bench:board -- redis://localhost:6379`, with a
-// server that nothing else uses. Three processes take turns: one without a board, one with a board without viewers, and
-// one whose board has a viewer all the time. In each turn a process acquires a thousand locks a second, and then as
-// many as possible with 64 at a time.
+// Measures how much a board (the web page with the locks of a process) slows down the locks of its process. The command
+// is `npm run bench:board -- redis://localhost:6379`, with a server that nothing else uses. Three processes take turns:
+// one without a board, one whose board nobody views, and one whose board always has a viewer. In each turn a
+// process acquires a thousand locks a second, and then as many as possible with 64 at a time.
 import 'reflect-metadata';
 import { fork } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';

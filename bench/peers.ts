@@ -26,7 +26,7 @@ export async function importPeer<T>(name: string): Promise<T> {
   return Promise.resolve(fromPeers(name) as T);
 }
 
-/** Returns the version of a compared package, or of our own packages. */
+/** Returns the version of a compared package, of this package, or of the `ioredis` that this package uses. */
 export function versionOf(name: string): string {
   if (name === 'nestjs-redlock') return versionIn(join(ROOT, 'package.json'));
   const from = name === 'ioredis' ? fromHere : fromPeers;

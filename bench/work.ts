@@ -74,7 +74,8 @@ export interface Work {
   release(args: { readonly inFlight: number }): Promise<undefined>;
 
   /**
-   * Makes parallel attempts that must all fail. `late` is the time by which the slowest error came after its budget.
+   * Makes parallel attempts that must all fail. `late` is the number of milliseconds from the end of `budget` to the
+   * slowest error. For a library without `tryFor`, it is the number from the call to the slowest error.
    */
   fail(args: {
     readonly attempts: number;

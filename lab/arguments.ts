@@ -9,7 +9,7 @@ export interface LabArguments {
   readonly open: boolean;
   /** Port of the page; 0 for any free port. */
   readonly port: number;
-  /** Path of the file for the page after the runs. */
+  /** Path of the file to which the page is written after the runs. */
   readonly report: string;
   /** Store that the page selects first for the playground. */
   readonly store: LockStore | undefined;

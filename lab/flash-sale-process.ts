@@ -16,7 +16,8 @@ const TAKE_ONE = `
   return 1
 `;
 
-// A node has a fifth of the ttl to answer, so that a busy machine does not change the outcome.
+// A node may take a fifth of the ttl to answer, the longest time that the library allows, so that a busy machine does
+// not change the outcome.
 @Module({
   imports: [RedlockModule.forRoot({ nodes: SALE_REDIS, keyPrefix: `${SALE_KEY}:lock:`, nodeTimeout: 1_000 })],
 })

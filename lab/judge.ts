@@ -31,7 +31,7 @@ const WORDS: Record<keyof Omit<Expectation, 'recovery'>, string> = {
 /**
  * Compares the outcome of a run with its description.
  *
- * @returns the differences; an empty list without any
+ * @returns the differences; an empty list if there are none
  */
 export function deviations(expected: Expectation, outcome: Outcome): string[] {
   const found = (Object.keys(WORDS) as (keyof typeof WORDS)[]).flatMap((what) => {

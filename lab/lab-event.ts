@@ -50,7 +50,7 @@ export interface Outcome {
   readonly overtakes: number;
   /** Milliseconds that the instance with the exclusive lock has waited. */
   readonly waited?: number | undefined;
-  /** Number of grants while the lock of another holder had neither ended nor been released by that holder. */
+  /** Number of grants during the ttl of a lock that another holder had not released. */
   readonly grantedTwice: number;
   /** Number of writes that the database refused because of their token. */
   readonly refused: number;
@@ -86,7 +86,7 @@ export interface RunRecord {
   outcome?: Outcome;
   /** Sentence about the outcome, with its numbers. */
   happened?: string;
-  /** Differences from the description; an empty list without any. */
+  /** Differences from the description; an empty list if there are none. */
   deviations?: readonly string[];
   /** Reason why the run did not take place. */
   notRun?: string;

@@ -150,7 +150,12 @@ function numbered(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${name}-${index + 1}`);
 }
 
-/** Waits for a situation. An event that did not come is a result: the run differs from its description. */
+/**
+ * Waits until a situation has ended.
+ *
+ * @returns the differences from the description; an empty list if there are none. A difference is a result of the run,
+ * not an error of the lab
+ */
 async function outcomeOf(situation: Promise<void>): Promise<string[]> {
   try {
     await situation;

@@ -20,7 +20,7 @@ export function namesOfServers({ store, nodes }: LockPlan): string[] {
   return Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
 }
 
-/** Starts the servers of a plan. Only its run uses them. */
+/** Starts the servers of a plan. Only one run uses these servers. */
 export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList): Promise<LockServer[]> {
   return Promise.all(
     namesOfServers(plan).map((name) => {

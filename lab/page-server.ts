@@ -40,7 +40,7 @@ const PAGE = new URL('./page.html', import.meta.url);
 const POLICY =
   "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:";
 
-/** Returns the page with its runs, complete in one file. */
+/** Returns the page as one HTML file that contains these runs. With `null`, the page gets the runs from this server. */
 export async function pageWith(records: readonly RunRecord[] | null): Promise<string> {
   const page = await readFile(PAGE, 'utf8');
   const json = JSON.stringify(records).replaceAll('<', '\\u003c');
@@ -233,7 +233,7 @@ class PageModule {
  */
 export async function servePage(lab: Lab, port: number, stops: StopList): Promise<string> {
   const app = await NestFactory.create<NestExpressApplication>(PageModule.register(lab), {
-    // Nest logs nothing yet: if the port is taken, the lab prints its own message.
+    // Nest logs nothing during the start: if the port is in use, the lab prints its own message.
     logger: false,
     abortOnError: false,
     forceCloseConnections: true,

@@ -3,8 +3,8 @@ import type { LabEvent, RunRecord } from './lab-event.js';
 const PATIENCE_MS = 40_000;
 
 /**
- * An expected event did not come, or a forbidden event came. The lab works; its run has a result that differs from its
- * description.
+ * An expected event did not come, or a forbidden event came. This is not an error of the lab: the result of a run
+ * differs from its description.
  */
 export class NotAsDescribedError extends Error {}
 

@@ -25,7 +25,7 @@ interface Run {
   readonly expected: Expectation;
   /** Describes the result in one sentence. */
   readonly tell: (outcome: Outcome, events: readonly LabEvent[]) => string;
-  /** True if the run needs a redis-server: the built-in js-redis-server cannot show it. */
+  /** True if the run needs a redis-server, because the built-in js-redis-server has no replicas. */
   readonly needsRealRedis?: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface DispatchRun extends Run {
   readonly situation: Situation;
 }
 
-/** A run of another example. */
+/** A run of the flash sale, an example without the batch scheduler. */
 export interface SaleRun extends Run {
   readonly sale: SalePlan;
 }
@@ -55,8 +55,8 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
 }
 
 /**
- * Times of a paused holder. The lab must hold back the write before the work of the holder ends, even if the machine is
- * paused for a second.
+ * Ttl and time of work of a holder that the lab pauses. The work is long: the lab must hold back the write of the
+ * holder before the work ends, even if the machine is so busy that the lab reacts late.
  */
 const PAUSE = { ttl: 2_000, work: 1_000 };
 
@@ -225,7 +225,7 @@ const nodesAway: DispatchRun = {
   },
 };
 
-/** Makes a run with the same load for another way to dispatch, so that their times can be compared. */
+/** Makes a run of a strategy. Each of these runs has the same load, so that the times of strategies can be compared. */
 function comparison(title: string, strategy: StrategyName): DispatchRun {
   return {
     title,

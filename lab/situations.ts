@@ -33,7 +33,7 @@ export const killedBetweenTwoCommands: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [node] = stage.redisNodes;
   if (!node) return;
-  // The first dispatch has no tasks. It loads the script of the lock, whose first use needs another round trip.
+  // The first dispatch finds no tasks. It only loads the script of the lock: the first use needs one more round trip.
   stage.go(first);
   await stage.seeAny('the first read of the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
   await stage.until('the first release', async () => (await stage.lockLeft(node)) === 0);
@@ -149,7 +149,7 @@ export const nodesGoAndReturn: Situation = async (stage) => {
 
     for (const node of nodes.slice(2, 3)) await stage.killNode(node);
     let since = recorder.length;
-    // The holder may still finish its work; then every instance is refused.
+    // The holder may still finish its work. After that, each instance gets an error: too few nodes vote.
     for (const instance of instances) await stage.see(instance, 'unavailable', since);
     since = recorder.length;
     for (const instance of instances) await stage.see(instance, 'unavailable', since);

@@ -34,7 +34,8 @@ export function spansOf(events: readonly LabEvent[]): Span[] {
     if (event.kind === 'acquired') {
       open.set(event.who, spans.length);
       const { who, at, asked, token, slot, ttl, locked = true } = event;
-      // Redis counts the ttl from the execution of the command, at the earliest from its sending.
+      // This is the earliest end of the lock: Redis counts the ttl from the execution of the command, and the instance
+      // sent the command at `at - asked`.
       spans.push({
         who,
         from: at,
@@ -63,7 +64,7 @@ export function countOverlaps(spans: readonly Span[]): number {
   ).length;
 }
 
-/** Counts the spans that began while another instance had a lock that had neither ended nor been released. */
+/** Counts the spans that began during the ttl of a lock that another instance had not released. */
 export function countGrantedTwice(spans: readonly Span[]): number {
   return spans.filter(({ who, from }) =>
     spans.some(

@@ -23,7 +23,7 @@ const DISPATCH_EVERY_MS = 150;
 const SETTLE_MS = 60_000;
 /** Milliseconds for the work in progress to finish at the end of a run. */
 const REST_MS = 15_000;
-/** Number of refusals of each instance after which a lock without an expiry counts as lost for ever. */
+/** A lock without an expiry counts as held for ever after this number of refusals for each instance. */
 const SKIPS_OF_A_STUCK_LOCK = 10;
 /** Answers of PTTL for a missing key, and for a key without an expiry. */
 const NO_KEY = -2;
@@ -71,7 +71,7 @@ export interface LabInstance {
 export class Stage {
   readonly instances: LabInstance[] = [];
   readonly nodes: LockServer[] = [];
-  /** Nodes whose links hold all data. */
+  /** Nodes whose links hold back all data. */
   private readonly silent = new Set<LockServer>();
   private readonly name = `lab_${randomBytes(4).toString('hex')}`;
   private readonly stops = new StopList();
@@ -129,7 +129,7 @@ export class Stage {
    * Sends new tasks to an instance. A user of the page may stop the instance or the run during the request: then the
    * lab does not know whether the instance has stored the tasks.
    *
-   * @throws NotAsDescribedError when no instance is running, or when the run was stopped before
+   * @throws NotAsDescribedError when no instance is running, or when a user has already stopped the run
    */
   async submit(count: number): Promise<void> {
     this.ended.throwIfAborted();
@@ -249,7 +249,8 @@ export class Stage {
   }
 
   /**
-   * Holds all data to and from a node. Connections stay open, as if the node were paused or its network interrupted.
+   * Holds back all data to and from a node. Connections stay open, as if the node were paused or its network
+   * interrupted.
    */
   pauseNode(node: LockServer): void {
     if (!node.running || this.silent.has(node)) return;
@@ -258,7 +259,7 @@ export class Stage {
     this.tell(node.name, { kind: 'paused' });
   }
 
-  /** Delivers the held data now. */
+  /** Delivers the data that was held back. */
   resumeNode(node: LockServer): void {
     if (!this.silent.delete(node)) return;
     for (const link of this.linksTo(node)) link.heal();
@@ -287,7 +288,7 @@ export class Stage {
     this.note('the replica is in step with the master');
   }
 
-  /** Holds the replication. It is asynchronous: the master confirms commands that the replica does not have. */
+  /** Holds back the replication. It is asynchronous, so the master confirms commands that the replica does not have. */
   holdReplication(): void {
     this.replication?.holdReplies();
     this.note('replication falls behind');
@@ -369,7 +370,8 @@ export class Stage {
       if (!(error instanceof NotAsDescribedError)) throw error;
     });
     this.finished = true;
-    // A busy lab receives messages of several processes in any order. All processes share the clock of the machine.
+    // Sort the events by the clock of the machine, which all processes share: on a busy machine, messages of different
+    // processes arrive in any order.
     const events = this.recorder.record.events.toSorted((a, b) => a.at - b.at);
     const { pushes, duplicates } = await this.queue.count();
     const spans = spansOf(events);

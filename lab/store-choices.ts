@@ -69,7 +69,7 @@ export async function findStores(preferred: LockStore = 'redis'): Promise<StoreC
   }));
 }
 
-/** Returns the problem of a ttl with this store; `undefined` without one. */
+/** Says why this store cannot keep a lock with this ttl; `undefined` if it can. */
 export function problemOfTtl(store: LockStore, ttl: number): string | undefined {
   const { least, step } = ETCD_TTL;
   if (store !== 'etcd' || (ttl >= least && ttl % step === 0)) return undefined;

@@ -42,8 +42,8 @@ export interface Contender {
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */
   readonly linger?: number;
   /**
-   * Commands that the library sends outside of scripts, although scripts of a compared library call them, too. A
-   * command that no script calls need not be listed: it always counts as sent.
+   * Commands that the library sends outside of scripts, and that count as sent only because they are listed here. Do
+   * not list a command that no script calls: it always counts as sent (`SENT` in `measure/servers.ts`).
    */
   readonly sends: readonly string[];
   /** Features that the library does not have. */

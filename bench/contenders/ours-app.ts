@@ -15,8 +15,8 @@ import { holdInside, type Release, type Session } from './contender.js';
 const PATIENCE = { timeout: 120_000 };
 
 /**
- * Milliseconds that a node may take to answer. Only the tests of the benchmark set a value: a single attempt must not
- * fail because the machine is busy. Measurements use the default of the module.
+ * Milliseconds that a node may take to answer. Only the tests of the benchmark set a value, so that their single
+ * attempts do not fail on a busy machine. Measurements use the default of the module.
  */
 const NODE_TIMEOUT = Number(process.env['BENCH_NODE_TIMEOUT']) || undefined;
 

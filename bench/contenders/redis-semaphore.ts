@@ -36,7 +36,7 @@ export const redisSemaphore: Contender = {
 
 const PERMITS = 5;
 
-/** The semaphore of the library, with as many permits as this package has in the comparison of kinds. */
+/** The semaphore of redis-semaphore, with as many permits as the locks of this package in `kinds.ts`. */
 export const redisSemaphorePermits: Contender = {
   ...redisSemaphore,
   name: `redis-semaphore, ${PERMITS} permits`,

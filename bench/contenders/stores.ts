@@ -16,7 +16,7 @@ export interface StoreUrls {
 /** A library that locks in a store. */
 export interface StoreWay {
   readonly name: string;
-  /** True if the locks of two sessions exclude each other. Locks in memory have one session. */
+  /** True if the locks of two sessions exclude each other. False in memory: each session has a store of its own. */
   readonly isShared: boolean;
   /** True if a session can hold thousands of locks at a time. */
   readonly holdsMany: boolean;
@@ -52,7 +52,7 @@ export const oursInEtcd: StoreWay = {
   open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), ETCD_TIMEOUT),
 };
 
-/** The types of the package, which is CommonJS. */
+/** The exports of the package `advisory-lock`, which is CommonJS. */
 interface AdvisoryLock {
   readonly default: (url: string) => (name: string) => {
     tryLock(): Promise<Release | undefined>;

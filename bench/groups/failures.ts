@@ -12,7 +12,7 @@ import type { Employed } from './sessions.js';
 const NODES = 5;
 const SLOWER = 100;
 const BUDGET = 1_000;
-/** Number of parallel calls whose errors together take no noticeable time. */
+/** Number of parallel calls; so few that the creation of their errors takes no noticeable time. */
 const FEW = 10;
 const LOST_TTL = 3_000;
 /** Time in milliseconds after which a call counts as hanging. */
@@ -215,8 +215,8 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
 }
 
 /**
- * All compared libraries run at the same time, each with its own key: a run takes seconds, and the results need not be
- * exact to microseconds.
+ * Lets all compared libraries lose their locks at the same time, each with its own key. A run takes seconds, and the
+ * results need not be exact to microseconds.
  */
 function lose(
   contenders: readonly Contender[],

@@ -57,7 +57,7 @@ async function single(contenders: readonly Contender[], nodes: number, plan: Pla
     const figures = await interleaved(
       exchanges.map((exchange, index) => ({
         name: contenders[index]!.name,
-        // The time is random, so that it does not follow the polling interval of a library.
+        // The lock is held for a random time, so that its releases do not coincide with the polls of a library.
         run: async () => ({ took: await exchange(50 + Math.random() * 400) }),
       })),
       times(5, plan, 2),
@@ -211,7 +211,10 @@ export interface Turns {
 /** Each waiter acquires the lock once. The measurement does not wait for waiters that are late. */
 const ONCE: Turns = { each: 1, within: PATIENCE };
 
-/** Measures waiters for one key in several processes. The figures are named `run.figure`. */
+/**
+ * Measures waiters for one key, in several processes. The name of each entry of `runs` is the prefix of its figures, as
+ * in `again.p99`.
+ */
 export function queue(
   contender: Contender,
   servers: Servers,

@@ -28,7 +28,7 @@ export const held: Group = {
         await servers.oldEnough();
         const rows = new Map<string, Readonly<Record<string, Figure>>>();
         const contenders = distinct(fit(plan.contenders, nodes));
-        // A measurement takes ten seconds, so several nodes are measured with our package alone.
+        // A measurement takes ten seconds, so only our package is measured on several nodes.
         for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
           const sample = await hold(contender, servers, count, ttl);
           if (sample) rows.set(contender.name, once(sample));

@@ -24,7 +24,7 @@ export const leftovers: Group = {
     try {
       for (const nodes of plan.nodes) {
         const contenders = distinct(fit(plan.contenders, nodes));
-        // Each library needs a server and a process, so several nodes are measured with our package alone.
+        // Each library needs servers and a process of its own, so only our package is measured on several nodes.
         for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
           progress(`${contender.name}, ${nodesTitle(nodes)}`);
           const { sample, end } = await visit(contender, nodes, count, seconds);

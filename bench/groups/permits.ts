@@ -15,7 +15,7 @@ const JITTER = 0.3;
 const MOST_PER_SECOND = 200;
 const SHORTEST_HOLD = 20;
 
-/** Measures the share of permits that take one round trip on several nodes, which must grant the same slot. */
+/** Measures the share of permits that take only one round trip, although several nodes must grant the same slot. */
 export const roundTrips: Group = {
   name: 'permits',
   about: 'permits on several nodes: how often one round trip is enough, by load',
@@ -74,7 +74,7 @@ async function offer(
   load: number,
   plan: Plan,
 ): Promise<Sample> {
-  // The average number of held permits is the number of requests in the time for which one permit is held.
+  // Little's law: the average number of held permits is the rate of requests multiplied by `hold`.
   const hold = Math.max(SHORTEST_HOLD, (1_000 * permits) / MOST_PER_SECOND);
   const every = (hold * PROCESSES) / (permits * load);
   const within = times(10_000, plan, 400);
@@ -91,13 +91,18 @@ async function offer(
     raised: (100 * sum('raised')) / granted,
     anew: (100 * sum('anew')) / asked,
     refused: (100 * (asked - granted)) / asked,
-    // The formula uses the measured number of requests and the measured time that permits were held: this time is
-    // longer than planned by a round trip, and by delays of a busy machine.
+    // The formula uses the measured rate of requests and the measured time for which permits were held. That time is
+    // longer than `hold`: a round trip and the delays of a busy machine are part of it.
     full: 100 * erlangB(permits, (asked / within) * (sum('held') / granted)),
   };
 }
 
-/** Returns the share of time in which all permits are taken, for an average number of wanted permits. */
+/**
+ * Erlang's B formula: the share of time in which all permits are taken.
+ *
+ * @param servers - the number of permits
+ * @param offered - the average number of permits that would be held if there were no limit
+ */
 function erlangB(servers: number, offered: number): number {
   let blocked = 1;
   for (let count = 1; count <= servers; count++) blocked = (offered * blocked) / (count + offered * blocked);

@@ -14,8 +14,9 @@ const SHORT = 1_000;
 const LATER = 1_500;
 
 /**
- * Measures whether a permit of ten seconds is lost when another process asks for a permit of one second. A library may
- * decide by the `lockTimeout` of the caller which permits of others have ended, or give the whole key one expiry.
+ * Measures whether a permit of ten seconds is lost when another process asks for a permit of one second. A
+ * library loses it if the `lockTimeout` of the caller decides which permits of others have ended, or if the whole key
+ * has one expiry.
  */
 export const timeouts: Group = {
   name: 'timeouts',

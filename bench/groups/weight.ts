@@ -139,7 +139,7 @@ function loaders({ name, packages: [library = ''] }: Contender): readonly Runner
 }
 
 function loader(name: string, library: string, load: (name: string) => string, ...options: string[]): Runner {
-  // Work that other packages have deferred to the next turn must not count.
+  // Work that other packages have deferred to the next turn of the event loop must not count.
   const script = `${BUILT_ON.map((each) => `${load(each)};`).join('')}
     setImmediate(async () => {
       const begun = performance.now();

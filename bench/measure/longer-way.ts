@@ -11,9 +11,12 @@ const CORRECTIONS = 3;
 
 /** A longer network path to some servers. A proxy process delays messages in both directions. */
 export class LongerWay {
-  /** Milliseconds that a `PING` takes longer through the proxy than directly, after all corrections. */
+  /** Milliseconds that a `PING` takes longer through the proxy than directly, with the final value of `heldBack`. */
   added: { readonly p50: number; readonly p90: number } = { p50: NaN, p90: NaN };
-  /** Milliseconds that the proxy delays each message. The rest of `added` is the time that the proxy itself needs. */
+  /**
+   * Milliseconds by which the proxy delays each message in each direction. The rest of `added` is the time that the
+   * proxy itself needs.
+   */
   heldBack = NaN;
   #requests = 0;
 
@@ -70,7 +73,7 @@ async function ask(proxy: ChildProcess, request: ProxyRequest): Promise<readonly
   return [reply.result];
 }
 
-/** Both clients take turns, so that other load of the machine disturbs both. */
+/** Compares the round trips of two clients. They take turns, so that other load of the machine disturbs both. */
 async function compare(direct: Redis, around: Redis): Promise<{ p50: number; p90: number }> {
   const took = [direct, around].map((client) => ({ client, times: [] as number[] }));
   for (let index = -PINGS / 3; index < PINGS; index++) {

@@ -9,7 +9,7 @@ import { LockService } from '../../lib/service/lock.service.js';
 export interface Offered {
   readonly asked: number;
   readonly granted: number;
-  /** Number of grants that needed one round trip. */
+  /** Number of grants that needed only one round trip. */
   readonly first: number;
   /** Number of grants for which some nodes were asked again, to grant the same slot as the other nodes. */
   readonly mended: number;
@@ -36,7 +36,7 @@ export interface Offer {
 
 const TTL = 10_000;
 
-/** Asks for permits at random times. Counts the round trips of each request by the requests to the nodes. */
+/** Asks for permits at random times, and counts which of them needed more than one request to a node. */
 export async function offer({ urls, key, permits, hold, every, within }: Offer): Promise<Offered> {
   const mended = new Set<string>();
   const raised = new Set<string>();
@@ -98,8 +98,8 @@ function counted(store: Store, leases: Set<string>, mended: Set<string>, raised:
 }
 
 /**
- * True if the request asks the node for the slot that the other nodes granted. The request does not count after a
- * quorum has agreed on a slot: the caller does not wait for it.
+ * True if the request asks the node for the slot that the other nodes granted. After a quorum has agreed on a slot,
+ * such a request does not count: the caller of the lock does not wait for its answer.
  */
 function isMended({ wish, lease }: AcquireRequest): boolean {
   return wish?.exactly === true && lease.slots === undefined;

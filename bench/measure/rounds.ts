@@ -9,7 +9,7 @@ export interface Runner {
   run(round: number): Promise<Sample>;
 }
 
-/** A figure of all rounds. */
+/** The summary of a figure over all rounds. */
 export interface Figure extends Spread {
   /** Ratio to the first runner, calculated in each round. */
   readonly ratio: Spread | undefined;
@@ -19,8 +19,8 @@ export interface Figure extends Spread {
 export type Figures = ReadonlyMap<string, Readonly<Record<string, Figure>>>;
 
 /**
- * Measures all runners in each round. Each round begins with a different runner, so that a disturbance of the machine affects
- * all runners alike. Ratios are calculated within a round; medians are calculated over these ratios.
+ * Measures all runners in each round. Each round begins with a different runner, so that a disturbance of the machine
+ * affects all runners alike. Ratios are calculated within a round; medians are calculated over these ratios.
  */
 export async function interleaved(runners: readonly Runner[], rounds: number): Promise<Figures> {
   const samples = new Map<string, Sample[]>(runners.map(({ name }) => [name, []]));

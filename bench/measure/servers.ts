@@ -24,7 +24,7 @@ const SENT = new Set([
  */
 const OLD_ENOUGH_MS = 13_000;
 
-/** Longest remaining time of a lock of any group and of its record, in milliseconds. Ticks of schedules last longer. */
+/** Longest remaining time of a key of a lock, in milliseconds. A key that lives longer is not counted as a lock. */
 const LONGEST_LOCK_MS = 60_000;
 
 /** Real servers for a group, without persistence. All compared libraries use the same servers. */
@@ -39,7 +39,8 @@ export class Servers {
   static async start(count: number): Promise<Servers> {
     const servers = new Servers(await startRedisNodes(count));
     if (count === 1) return servers;
-    // The restart guard of several nodes counts from this marker. Without it, the first client would write the marker.
+    // The restart guard of several nodes counts from this marker. Write the marker now: the first client would write it
+    // later.
     const born = `${String(Date.now()).padStart(16, '0')}:${'0'.repeat(16)}`;
     await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-node', born)));
     return servers;
@@ -54,12 +55,12 @@ export class Servers {
     if (this.all.length > 1) await sleep(Math.max(0, this.since + OLD_ENOUGH_MS - performance.now()));
   }
 
-  /** Number of commands that clients have sent to each node, without commands of scripts. */
+  /** Number of commands that clients have sent to a node, without commands of scripts; the average over the nodes. */
   sent(beside: readonly string[]): Promise<number> {
     return this.commandStats('calls', beside);
   }
 
-  /** Microseconds that a node has spent on commands of clients and on the commands of their scripts. */
+  /** Microseconds that a node has spent on commands of clients, scripts included; the average over the nodes. */
   served(beside: readonly string[]): Promise<number> {
     return this.commandStats('usec', beside);
   }
@@ -120,7 +121,7 @@ export class Servers {
     return counts.reduce((sum, count) => sum + count, 0) / counts.length;
   }
 
-  /** Finds the names that each library makes from a key. */
+  /** Calls `act` for each Redis key whose name contains `key`: each library makes other names from a key. */
   private async onKeys(
     nodes: number,
     key: string,

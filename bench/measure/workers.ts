@@ -61,7 +61,7 @@ export class Worker {
   }
 
   /**
-   * Sends a task to the worker that must succeed; {@link ask} is for tasks that may fail.
+   * Sends the worker a task that must succeed; {@link ask} is for tasks that may fail.
    *
    * @throws Error when the worker gives no result
    */

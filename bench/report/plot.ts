@@ -72,7 +72,7 @@ function scale(values: readonly number[], logarithmic: boolean, from: number, to
   const domain = [Math.min(...values), Math.max(...values)];
   const axis = logarithmic ? scaleLog(domain, range) : scaleLinear(domain, range).nice(5);
   const at = (value: number): number => Math.round(10 * axis(value)) / 10;
-  // A logarithmic axis has many ticks and space for few labels. The format of the other ticks is empty.
+  // A logarithmic axis has many ticks and space for few labels. `label` returns an empty text for the other ticks.
   const label = axis.tickFormat(4, '~s');
   const ticks = axis.ticks(5).filter((tick) => label(tick) !== '');
   return { at, ticks: ticks.map((tick) => [short(tick), at(tick)] as const) };

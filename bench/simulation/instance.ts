@@ -9,8 +9,8 @@ export interface Tally {
 }
 
 /**
- * Largest number of repeated requests to the nodes that refused the caller to which the first node granted the lock, as
- * in `lib/redlock/acquire.ts`.
+ * Largest number of times that a caller asks the other nodes again, if the first node granted the lock but too few of
+ * the others did; as in `lib/redlock/acquire.ts`.
  */
 const MOST_ROUNDS = 4;
 

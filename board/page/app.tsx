@@ -222,7 +222,7 @@ function Choice<Name extends string>({ name, label, names, value, set }: ChoiceP
   );
 }
 
-/** Shows the events of all locks that begin with the entered prefix. */
+/** Shows the events of all locks whose keys begin with the entered prefix. */
 function PrefixTimeline() {
   const history = useSignal<readonly HistoryEntry[]>([]);
   const back = useSignal(30_000);
@@ -252,7 +252,7 @@ function PrefixTimeline() {
 
 function Declared() {
   const { declared, owner: processName } = about.value;
-  // Only `npx nestjs-redlock board` sends no name of its process.
+  // Without the name of a process, this page comes from the command `npx nestjs-redlock board`.
   if (processName === undefined)
     return (
       <p>

@@ -101,10 +101,10 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
 }
 
 /**
- * Ends the holders with these ids, with several requests if there are many. Returns the number of holders that were
- * ended.
+ * Releases the lock by force for the holders with these ids, with several requests if there are many ids. Returns the
+ * number of holders for which the lock was released.
  *
- * @throws Error that says why it did not work, and how many holders the earlier requests ended
+ * @throws Error that says why a request failed, and for how many holders the earlier requests released the lock
  */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
   // The number of the lock is valid only during one run of the server (`epoch`). A new connection between two requests

@@ -6,12 +6,12 @@ import { shown } from './filter.js';
 import { duration } from './format.js';
 import { Text } from './text.js';
 
-/** Number of hidden rows that are made above and below the visible rows, so that scrolling shows no gap. */
+/** Number of hidden rows that are rendered above and below the visible rows, so that scrolling shows no gap. */
 const BESIDE = 8;
 
 const NARROW = matchMedia('(max-width: 700px)');
 
-/** Shows the locks in a table. Only the visible rows are made, so ten thousand locks are as quick as ten. */
+/** Shows the locks in a table. Only rows near the visible part are rendered: ten thousand locks are as quick as ten. */
 export function LockList({ chosen, choose }: { chosen: number | undefined; choose: (n: number) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const narrow = useSignal(NARROW.matches);
@@ -167,7 +167,7 @@ export function Kind({ row: { mode, permits, holders, more = 0, nodes } }: { row
   return <span class="badge">{mode === 'shared' ? `shared, ${holders.length + more}` : mode}</span>;
 }
 
-/** Number of waiters for a lock: calls of this process, and other processes. */
+/** Number of waiters for a lock. A waiter is a call of this process, or another process that waits. */
 export function waitersOf({ waiters, moreWaiters = 0 }: LockRow): number {
   return waiters.length + moreWaiters;
 }

@@ -16,7 +16,7 @@ interface ReleaseProps {
   readonly close: (outcome?: string) => void;
 }
 
-/** Asks for confirmation before a lock is ended, and shows its holders and the consequences. */
+/** Asks for confirmation before a lock is released by force. Shows the holders of the lock and the consequences. */
 export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const busy = useSignal(false);

@@ -15,7 +15,7 @@ const WINDOWS: readonly (readonly [milliseconds: number, name: string])[] = [
   [600_000, '10 min'],
 ];
 
-/** Longest time in milliseconds between the end of a hold and the start of the next, for which a line connects both. */
+/** Longest time in milliseconds from one holder to the next holder, for which a line connects the two. */
 const HAND_OVER_MS = 1_000;
 
 /** The name of an entry's lane. Each process has a lane, or several lanes, one for each of its slots. */
@@ -114,7 +114,7 @@ function drawEntry(lane: Lane, timeline: Timeline, entry: HistoryEntry, at: numb
   }
 }
 
-/** Draws a line from the end of a hold to the beginning of the key's next hold, if the next holder had waited. */
+/** Draws a line from one holder of a key to the next holder of the key, if the next holder had waited. */
 function drawHandOvers(
   history: readonly HistoryEntry[],
   lanes: ReadonlyMap<string, Lane>,

@@ -7,7 +7,7 @@ export class InstanceSettings {
 
   constructor(
     public strategy: StrategyName,
-    /** Milliseconds of work between the read and the mark of tasks. */
+    /** Milliseconds of work after tasks are read and before they are marked as enqueued. */
     public work: number,
     /** Milliseconds between two turns of the dispatcher. */
     readonly every: number,

@@ -28,7 +28,7 @@ export type JournalEntry =
   /** Has learned that its lock is lost, and has stopped its work. */
   | { readonly kind: 'lost'; readonly message: string }
   | { readonly kind: 'read'; readonly tasks: number }
-  /** Is about to mark the tasks that it has read, after all checks. */
+  /** Has passed all checks, and is about to mark the tasks that it has read as enqueued. */
   | { readonly kind: 'writing' }
   /** Was refused a write by the database, because a later holder has read or written. */
   | { readonly kind: 'refused'; readonly message: string }

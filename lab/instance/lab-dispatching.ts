@@ -8,7 +8,7 @@ import { InstanceSettings } from './instance-settings.js';
 import { JournaledSteps } from './journaled-steps.js';
 import { Journal } from './journal.js';
 
-/** Makes an instance of the sample dispatch by the lab's strategies, and report to the lab. */
+/** Returns the providers with which an instance of the sample app dispatches by a strategy, and reports to the lab. */
 export function labDispatching(settings: InstanceSettings): Provider[] {
   return [
     Journal,

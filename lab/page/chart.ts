@@ -4,8 +4,8 @@ import type { Rule } from '../lab-event.js';
 import { overlapsOf, type Span, spansOf } from '../spans.js';
 
 /**
- * Strategies that let several instances dispatch at the same time without a mistake: the database keeps their tasks
- * apart.
+ * Strategies that let several instances dispatch at the same time without duplicates: the database lets only one
+ * instance dispatch each task.
  */
 const PARALLEL: ReadonlySet<RunRecord['strategy']> = new Set(['skip-locked', 'unique-constraint']);
 

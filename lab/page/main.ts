@@ -262,7 +262,7 @@ function showControls(): void {
   const nodes = run.nodes.map(
     (name) => [name, stateOf(run, name, ['node-killed', 'node-started', 'paused', 'resumed'])] as const,
   );
-  // The controls change only with the state: a button that is replaced while it is pressed gets no click.
+  // Replace the buttons only when the state has changed: a button that is replaced while it is pressed gets no click.
   const shown = JSON.stringify([run.id, current, instances, nodes]);
   if (shown === shownControls) return;
   shownControls = shown;

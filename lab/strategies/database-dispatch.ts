@@ -27,7 +27,7 @@ export class DatabaseDispatch {
     @Inject(ENVIRONMENT) private readonly environment: Environment,
   ) {}
 
-  /** Skips rows that another instance has read: PostgreSQL locks them until the end of its transaction. */
+  /** Skips rows that another instance has read: PostgreSQL locks them until the transaction of that instance ends. */
   async skippingLocked(): Promise<void> {
     const tasks = await this.take();
     if (tasks.length > 0) await this.job.push(tasks);
@@ -43,7 +43,7 @@ export class DatabaseDispatch {
     if (first.length > 0) await this.job.push(first);
   }
 
-  /** Reads, works and marks while the rows stay locked. */
+  /** Reads tasks, works, and marks the tasks as enqueued. Their rows stay locked until the end. */
   private async take(): Promise<DispatchableTask[]> {
     const client = await this.pool.connect();
     let failure: Error | undefined;
@@ -72,12 +72,13 @@ export class DatabaseDispatch {
   }
 
   /**
-   * Records the dispatches that are not recorded yet, and marks their tasks.
+   * Records the dispatches that are not recorded yet, and marks their tasks as enqueued.
    *
    * @returns the tasks that were marked
    */
   private async mark(tasks: readonly DispatchableTask[]): Promise<DispatchableTask[]> {
-    // One statement does both: a recorded dispatch without a mark could never be repeated.
+    // One statement does both. If a process died between two statements, a dispatch would be recorded but its task not
+    // marked, and no process could dispatch the task again.
     const { rows } = await this.pool.query<DispatchableTask>(
       `with claimed as (
          insert into pushes (task_id, dispatch)

@@ -16,9 +16,9 @@ const DELETE_IF_OURS = `
 `;
 
 /**
- * Does `SET NX PX`, and counts the holders.
+ * Does `SET NX PX`, and counts the acquisitions.
  *
- * @returns the count, or nil if the key is taken
+ * @returns the count, which is the fencing token, or nil if the key is taken
  */
 const SET_AND_COUNT = `
   if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end

@@ -4,8 +4,8 @@ import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 export const PERMITS = 2;
 
 /**
- * A way to limit the instances that dispatch at the same time. Most strategies admit one instance, some
- * {@link PERMITS} or any number.
+ * A way to limit the instances that dispatch at the same time. Most strategies admit one instance; others admit
+ * {@link PERMITS} instances or any number.
  */
 export interface LockStrategy {
   /**

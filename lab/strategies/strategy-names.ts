@@ -18,7 +18,7 @@ export const STRATEGIES = [
 
 export type StrategyName = (typeof STRATEGIES)[number];
 
-/** Strategies for several concurrent holders; the database keeps their tasks apart. */
+/** Strategies for several concurrent holders. Each holder skips tasks whose rows another holder has locked. */
 export const FOR_SEVERAL: ReadonlySet<string> = new Set<StrategyName>([
   'counted-per-node',
   'permits',

@@ -59,7 +59,7 @@ export class StrategyDispatcher
   }
 
   async onApplicationBootstrap(): Promise<void> {
-    // A node that is down must not keep the instance from starting; the client connects later.
+    // The instance starts even if a node is down; the client connects later.
     await Promise.all(this.nodes.map((node) => node.connect().catch(() => undefined)));
     this.timer = setInterval(() => {
       if (!this.settings.active) return;
@@ -78,8 +78,8 @@ export class StrategyDispatcher
 
   private async tick(): Promise<void> {
     const asked = Date.now();
-    // The writer reports its request itself: a message of the lab could reach the writer late, and readers could ask
-    // before the writer.
+    // The writer itself reports when it asks. The lab would report too early, because its order to ask may reach the
+    // writer late, and readers that ask in between do not overtake the writer.
     if (this.settings.writes && !this.hasAsked) this.journal.tell({ kind: 'asking' });
     this.hasAsked = true;
     let token: number | undefined;

@@ -22,15 +22,15 @@ export interface RedlockBoardOptions {
   readonly public?: boolean;
 
   /**
-   * `true` if everybody whom the guards admit may end the locks of any holder.
+   * `true` if everybody whom the guards admit may release the locks of any holder by force.
    * @defaultValue false
    */
   readonly allowForceRelease?: boolean;
 
   /**
-   * Returns the sender of a request, such as the name of its user, for the event of a release by force
-   * (`nestjs-redlock:force-release`). The argument is the request of Express or Fastify.
-   * @defaultValue the event names no sender
+   * Returns the name of the user who sent a request to release a lock by force. The event
+   * `nestjs-redlock:force-release` contains that name. The argument is the request of Express or Fastify.
+   * @defaultValue the event contains no name
    */
   readonly actor?: (request: never) => string | undefined | Promise<string | undefined>;
 

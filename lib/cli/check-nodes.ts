@@ -4,7 +4,7 @@ import { printable } from './format.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** Prints the fitness and the warnings that each node reports, for stores other than Redis. */
+/** Prints whether each node is fit to vote, and its warnings. Only for stores other than Redis. */
 export async function checkNodes(
   { inspection }: Session,
   { json }: RequestFor<'doctor'>,

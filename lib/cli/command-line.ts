@@ -42,7 +42,7 @@ export type Request =
   | (Common & {
       readonly command: 'release';
       readonly key: string;
-      /** Id of the holder whose lock is ended; `undefined` to end the locks of all holders. */
+      /** Id of the holder whose lock is released; `undefined` to release the locks of all holders. */
       readonly id: string | undefined;
       readonly yes: boolean;
     })
@@ -106,7 +106,7 @@ const COMMANDS: Readonly<
 /** Shortest `--interval`, so that polls do not slow down the nodes. */
 const SHORTEST_INTERVAL_MS = 100;
 
-export const HELP = `Shows the locks of nestjs-redlock, and ends locks.
+export const HELP = `Shows the locks of nestjs-redlock, and releases locks by force.
 
 Usage: nestjs-redlock <command> --node URL [--node URL ...] [options]
 
@@ -119,7 +119,7 @@ Commands:
   leaders           list the names of @Leader, each with the present leader
   inspect KEY       show who holds a lock, and the answer of each node
   watch [PREFIX]    show the held locks and their changes, until Ctrl-C
-  release KEY       end a lock of any holder; asks for confirmation
+  release KEY       release a lock of any holder by force; asks for confirmation
   doctor            check whether the nodes are fit for locks, and say what to change
   board             serve a page about the locks and nodes, only for this machine, until Ctrl-C
   postgres-migration
@@ -148,10 +148,10 @@ Options:
   --limit N         list: stop after N locks
   --locks FILE      list --declared, describe: the JavaScript file that exports the result of defineLocks
   --interval MS     watch: milliseconds between two polls; default 1000
-  --id ID           release: end only the holder with this id, which inspect shows
+  --id ID           release: only for the holder with this id, which inspect shows
   -y, --yes         release: do not ask for confirmation
   --port N          board: the TCP port; default any free port
-  --allow-release   board: allow the page to end locks; the page asks for confirmation
+  --allow-release   board: allow the page to release locks by force; the page asks for confirmation
   --role NAME       postgres-migration: give this role the rights that an application needs
   -h, --help        print this text
   --version         print the version

@@ -96,7 +96,7 @@ async function stateOf(
     const fitting = forms.filter(({ pattern }) => pattern.fits(info.key));
     const nearest = Math.max(...fitting.map(({ pattern }) => pattern.length));
     const near = fitting.filter(({ pattern }) => pattern.length === nearest).map(({ declared }) => declared);
-    // Readers and writers of one key are two declared locks.
+    // Two declared locks can have the same pattern: one for the readers of a key, and one for its writers.
     const declared = near.find(({ lock }) => modeOf(lock.policy) === info.mode) ?? near[0];
     (declared?.held ?? others).push(info);
   }

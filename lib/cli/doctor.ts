@@ -13,8 +13,8 @@ import { NODE_LIMIT_MS } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
 /**
- * The number of nodes from which the restart guard is on by default, so that a restarted node does not vote for some
- * time.
+ * The restart guard is on by default if there are at least this many nodes: a restarted node then does not vote for
+ * some time.
  */
 const GUARDED_FROM = 3;
 
@@ -32,7 +32,7 @@ interface NodeExam {
 interface Diagnosis {
   readonly nodes: readonly NodeExam[];
   readonly findings: readonly Finding[];
-  /** Number of nodes that answered, fit or not. */
+  /** Number of nodes that answered, whether or not they are fit to vote. */
   readonly answering: number;
   readonly quorum: number;
 }
@@ -119,7 +119,7 @@ function diagnose(nodes: readonly NodeExam[]): Diagnosis {
     findings.push({ level: 'warning', text });
   }
   if (nodes.length % 2 === 0) {
-    const text = `${nodes.length} nodes tolerate as many failures as ${nodes.length - 1}; use an odd number`;
+    const text = `${nodes.length} nodes tolerate no more failures than ${nodes.length - 1} would; use an odd number of nodes`;
     findings.push({ level: 'warning', text });
   }
   const answering = nodes.filter(({ servers }) => servers.some(({ roundTrip }) => roundTrip)).length;

@@ -6,8 +6,8 @@ import type { LockHolder, LockInfo, LockVote } from '../core/lock-info.js';
 const NARROWEST = 16;
 
 /**
- * Formats rows under a heading, each column as wide as its widest cell. A package for tables would be a dependency of
- * every application.
+ * Formats rows under a heading, each column as wide as its widest cell. It uses no package for tables, because that
+ * package would be a dependency of every application.
  *
  * @param most - width of the terminal: cells of the first column are shortened when a row would be wider
  */

@@ -41,8 +41,8 @@ async function load(file: string): Promise<unknown> {
 }
 
 /**
- * Collects the locks of a module. An export can be a lock, an object of locks by their names, or in CommonJS the object
- * that has all exports.
+ * Collects the locks of a module. An export can be a lock, or an object that contains locks by name. A CommonJS module
+ * also has the export `default`, which contains all its exports.
  */
 function locksIn(value: unknown, depth = 3): Set<DeclaredLock> {
   if (isDeclaredLock(value)) return new Set([value]);

@@ -107,7 +107,7 @@ function addressesOf(hosts: string, defaultPort: number, where: string): Address
       /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(each) ?? [];
     const host = ipv6 ?? name;
     if (host === undefined || Number(port) > 65_535) {
-      // The message does not show an invalid part: when the @ is missing, the part is a piece of the password.
+      // The message does not show the invalid part, because it can be a piece of a password, if the @ is missing.
       throw new UsageError(
         `Expected ${where} to have hosts such as localhost:6379 or [::1]:6379; ` +
           'write special characters of a password as %XX, such as %2F for "/" and %40 for "@"',

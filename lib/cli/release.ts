@@ -36,7 +36,7 @@ export async function release(
       terminal,
       id === undefined
         ? `Released ${quoted(key)}. ${who}`
-        : `Ended one holder of ${quoted(key)}. That holder notices the loss at its next renewal.`,
+        : `Released ${quoted(key)} for one of its holders. That holder notices the loss at its next renewal.`,
     );
   } else if (there) print(terminal, `${quoted(key)} was not released.`);
   else print(terminal, `${quoted(key)} ${id === undefined ? 'is not held' : 'has no holder with that id'}.`);

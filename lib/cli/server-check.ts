@@ -26,7 +26,8 @@ export interface ServerExam {
   readonly version: string | undefined;
   readonly report: ServerReport | undefined;
   /**
-   * The value of `appendfsync`; `'yes'` when the server does not tell the value; `'none'` without an append-only file.
+   * With an append-only file, the value of `appendfsync`, or `'yes'` if the server does not tell that value. Otherwise
+   * `'none'`.
    */
   readonly persistence: string | undefined;
   /** Median and longest of several round trips, in milliseconds. */
@@ -43,14 +44,14 @@ const SAMPLES = 20;
 const OLDEST_VERSION = [6, 2] as const;
 
 /**
- * The name of a channel contains the key of a lock and the name of a process. The check uses this text for both, and no
- * application uses it.
+ * The name of a channel contains the key of a lock and the name of a process. The check gives this text for both: no
+ * application has such a key or process.
  */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
- * @param guarded - `true` if the application does not count the votes of restarted nodes, so that a restart may lose
- * data
+ * @param guarded - `true` if the application does not count the votes of restarted nodes, so that a node that loses its
+ * data at a restart is no danger
  */
 export async function examineServer(
   name: string,
@@ -110,8 +111,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe +sunsubscribe &${keyPrefix}*`;
-    const advice = reason.includes('NOPERM') ? `; allow messages with ACL SETUSER <user> ${rights}` : '';
-    const text = `messages do not work (${reason}), so waiters for a lock have to poll${advice}`;
+    const advice = reason.includes('NOPERM') ? `; allow Pub/Sub with ACL SETUSER <user> ${rights}` : '';
+    const text = `Pub/Sub messages do not work (${reason}), so waiters for a lock have to poll${advice}`;
     findings.push({ level: 'warning', text });
   }
   return findings;
@@ -180,7 +181,7 @@ async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   }
 }
 
-/** Tests messages with the same commands that locks use. */
+/** Tests Pub/Sub messages with the same commands that locks use. */
 async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
   await withTimeout(
     client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''),

@@ -205,7 +205,7 @@ export interface NodeVote {
 
 /** A node may have forgotten locks, so the restart guard does not count its votes yet. */
 export class GuardedNodeError extends Error {
-  /** @param votesIn - the milliseconds until its votes count again */
+  /** @param votesIn - the milliseconds until the votes of the node count again */
   constructor(votesIn: number) {
     super(
       'started or lost its data a short while ago and may have forgotten locks; ' +

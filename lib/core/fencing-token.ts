@@ -2,9 +2,11 @@
 export const STEPS_PER_SECOND = 2 ** 20;
 
 /**
- * Milliseconds by which a token may be ahead of a node's clock; a node that grants a token further ahead stores the
- * token in the key that also records the start of the node. Tokens keep increasing when a node's clock is set back by
- * less than a limit. The limit is the time for which a record stays after its lock has ended, minus `LEAD_MS`.
+ * Limit in milliseconds for how far a token may be ahead of a node's clock. A node that stores a token beyond this
+ * limit also stores the token in its marker: the key with the start of the node's data, which never expires.
+ *
+ * The last token of a key stays on a node for some time after the lock has ended. Tokens therefore keep increasing if
+ * the node's clock is set back by less than that time minus `LEAD_MS`.
  */
 export const LEAD_MS = 2_000;
 

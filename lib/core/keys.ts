@@ -13,7 +13,7 @@ export type LockKey = string | readonly string[];
  * Lists the keys of a lock without repetitions, in the same order in every process.
  *
  * @param what - the key's name in error messages
- * @throws TypeError when the list is empty, or a key is not a usable name
+ * @throws TypeError when the list is empty, or when a key is not usable
  */
 export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
   if (isUsable(key)) return [key];
@@ -32,7 +32,7 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
 /**
  * Checks the key of an operation on exactly one key, as {@link keysOf} does.
  *
- * @throws TypeError when it is not a usable name
+ * @throws TypeError when the key is not usable
  */
 export function oneKey(key: string): string {
   if (!isUsable(key)) throw badValue('`key`', 'a string that is not empty and does not begin with "}"', key);

@@ -45,7 +45,7 @@ export class AbortWatch {
  *
  * A signal gets one event listener for all targets, because Node warns of a leak when a signal has 11 listeners.
  *
- * @param next - the watch of another signal, which is stopped together with the new one
+ * @param next - the watch of another signal; it stops together with the returned watch
  */
 export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatch): AbortWatch {
   return new AbortWatch(target, audiences.get(signal) ?? listenTo(signal), next);
@@ -54,7 +54,7 @@ export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatc
 function listenTo(signal: AbortSignal): Audience {
   const watches = new SlotList<'slot', AbortWatch>('slot');
   const abort = (): void => {
-    // The reaction of one target can end the wait of another target.
+    // The reaction of one target can stop the watch of another target.
     for (const watch of [...watches]) if (watches.has(watch)) watch.target.aborted(signal);
   };
   const stop = (): void => {

@@ -37,7 +37,8 @@ export interface HeldKey {
 }
 
 /**
- * A store's answer about a key: its holders, `undefined` when it has none, or the reason why the store cannot read it.
+ * A store's answer about a key: the holders of the key, `undefined` when there are none, or the reason why the store
+ * cannot read the key.
  */
 export type KeyState = HeldKey | Error | undefined;
 
@@ -88,8 +89,8 @@ export interface AcquireRequest {
   /** The wanted slots; only with permits. */
   readonly wish?: SlotWish | undefined;
   /**
-   * If `true`, the lock is extended while it is held and freed when it is released, so that the store may let it expire
-   * together with other locks of the same process.
+   * If `true`, the client extends the lock while it is held, and frees the lock at its release. The store may then give
+   * several locks of one process a common expiry.
    * @defaultValue false
    */
   readonly renewed?: boolean;
@@ -117,7 +118,10 @@ export type AcquireReply =
        * clock is set back by 10 s or more.
        */
       readonly token: number;
-      /** The start of the ttl; only when the ttl started before the request, at the store's last confirmation. */
+      /**
+       * The start of the ttl; only when the ttl started before the request, as with a common expiry that the store
+       * confirmed earlier ({@link AcquireRequest.renewed}).
+       */
       readonly validFrom?: Instant;
       /**
        * `true` when the next waiter ({@link QueuePosition.next}) has taken over the position and is the first of the
@@ -296,7 +300,10 @@ export interface StarvationGuard {
   letPass(waiter: WaiterId): Promise<void>;
 }
 
-/** Reads and ends locks of any process. Without this port `inspect`, `list` and `forceRelease` reject. */
+/**
+ * Reads locks of any process, and releases them by force. Without this port `inspect`, `list` and `forceRelease`
+ * reject.
+ */
 export interface LockDirectory {
   /** Reads the state of each key, in the order of `keys`. The keys may belong to different locks. Changes nothing. */
   read(keys: readonly string[]): Promise<readonly KeyState[]>;

@@ -6,12 +6,12 @@ export interface StoreTerms {
   readonly keyPrefix: string;
   /** Logs a warning about a weak setup. Logs the same message only once. */
   readonly warnOnce: (message: string) => void;
-  /** Reports a lost connection or a failed attempt to connect. Called for every attempt. */
+  /** Reports a lost connection, and each failed attempt to connect. */
   readonly lost: () => void;
   /** Reports that the store accepts requests. */
   readonly ready: () => void;
   /**
-   * If `true`, the store only reads locks, and ends locks on request. The store then creates nothing on the server, and
+   * If `true`, the store only reads locks and releases them by force. The store then creates nothing on the server, and
    * has no waiters.
    */
   readonly looksOnly?: boolean;

@@ -71,8 +71,8 @@ export function lockMethod(
         if (kind === 'observable' || kind === 'generator') throw error;
         return Promise.reject(error);
       }
-      // @nestjs/schedule calls the property with the name of this method. The property may be a wrapper around this
-      // method.
+      // Look for the schedule at the property first: @nestjs/schedule calls the property, and another decorator may
+      // have put a wrapper with the schedule there.
       const task = (): ScheduledTask => ({
         name: `${(self as object).constructor.name}.${String(name)}`,
         schedule: scheduleOf((self as Record<string | symbol, unknown>)[name]) ?? scheduleOf(locked),

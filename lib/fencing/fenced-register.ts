@@ -64,8 +64,8 @@ export class FencedRegister {
   /** @throws TypeError or RangeError naming the wrong option */
   constructor(options: FencedRegisterOptions = {}) {
     ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options));
-    // The table refuses a number above 2^53: this number would exclude all real tokens, and JavaScript cannot represent
-    // it exactly.
+    // The table refuses numbers above 2^53 - 1. Such a number would exclude all real tokens, and JavaScript cannot
+    // represent it exactly.
     const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
     this.createTableSql =
       `create table if not exists ${this.table} (key text primary key, token ${token.replace('%s', 'token')}, ` +
@@ -171,8 +171,8 @@ export class FencedRegister {
   }
 
   /**
-   * Checks that a transaction is open. PostgreSQL allows `lock table` only in a transaction. The later statement takes
-   * the same table lock, so the check adds no lock.
+   * Checks that a transaction is open: PostgreSQL allows `lock table` only in a transaction. The statement of `raise`
+   * takes the same table lock, so the check adds no lock.
    */
   private async assertTransaction(client: SqlClient): Promise<void> {
     try {

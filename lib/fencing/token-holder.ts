@@ -57,6 +57,6 @@ function slotsOf(keys: readonly string[], sorted: readonly string[], slots: unkn
   const isUsable =
     given.length === keys.length && given.every((slot) => Number.isInteger(slot) && Number(slot) >= 0);
   if (!isUsable)
-    throw badOption('slots', "a whole number for each of the keys with `mode: 'permits'`", slots);
+    throw badOption('slots', "an array with a whole number for each key, because `mode` is 'permits'", slots);
   return sorted.map((key) => Number(given[keys.indexOf(key)]));
 }

@@ -52,7 +52,7 @@ const UNAVAILABLE_FOR_S = 1;
 export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
   readonly #logger = new Logger(LockExceptionFilter.name);
 
-  /** @throws an error with the fields of the response for GraphQL; the error itself for an unknown kind of request */
+  /** @throws for GraphQL, an error with the fields of the response; for an unknown kind of request, the error itself */
   catch(error: RedlockError, host: ArgumentsHost): Observable<never> | void {
     const problem = this.problem(error);
     // A held lock is normal operation, so it is not logged.
@@ -110,7 +110,7 @@ function respond(
   // The response of Fastify contains the response of Node.
   const sent = response.raw ?? response;
   if (sent.headersSent) {
-    // Part of the response, such as of a stream, has been sent already, so the response can only be ended.
+    // A part of the response has been sent already, for example of a stream. The response can then only be ended.
     sent.end();
     return;
   }

@@ -15,7 +15,7 @@ export interface Exchange {
   readonly response: ServerResponse;
 }
 
-/** A request to end holders, or the reason why the board refuses it. */
+/** A request to release a lock by force, or the reason why the board refuses the request. */
 type AskedRelease =
   | { readonly asked: ReleaseRequest; readonly refusal?: undefined }
   | { readonly asked?: undefined; readonly refusal: readonly [status: number, message: string] };
@@ -55,7 +55,7 @@ export class BoardServer {
   }
 
   /**
-   * Ends holders of a lock.
+   * Releases a lock by force for the holders that the request names.
    *
    * @param body - the parsed body of the request
    * @param actorOf - returns the name of the user who sent the request; called only for a valid request from the

@@ -7,8 +7,8 @@ const MOST = 60;
 const MOST_CHARACTERS = 8_000_000;
 
 /**
- * The latest changes in the form in which they were sent, by number. A viewer that missed a few changes gets them
- * later; a viewer that missed more gets the whole state again.
+ * The latest changes of the shown locks, by number, in the form in which they were sent. A viewer that missed a few
+ * changes gets them later; a viewer that missed more gets the whole state again.
  */
 export class ChangeLog {
   /** Identifies this log: numbers from another process, or from an earlier start, are not valid here. */

@@ -225,7 +225,7 @@ describe('nestjs-redlock release', () => {
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', lock!.id, '--yes')).resolves.toMatchObject({
       code: 0,
-      stdout: 'Ended one holder of "k". That holder notices the loss at its next renewal.\n',
+      stdout: 'Released "k" for one of its holders. That holder notices the loss at its next renewal.\n',
     });
   });
 

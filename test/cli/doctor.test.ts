@@ -99,7 +99,9 @@ describe('doctor', () => {
       expect.stringMatching(/^warning: .*set appendonly to yes and appendfsync to always/),
     ]);
     expect(said(run, durable.port)).toEqual([]);
-    expect(run.stdout).toContain('warning: 2 nodes tolerate as many failures as 1; use an odd number');
+    expect(run.stdout).toContain(
+      'warning: 2 nodes tolerate no more failures than 1 would; use an odd number of nodes',
+    );
   });
 
   test('reports a database that does not exist', async () => {
@@ -146,7 +148,7 @@ describe('doctor', () => {
     expect(run.code).toBe(0);
     expect(said(run, good[0]!.port)).toEqual([
       expect.stringMatching(
-        /^warning: .*messages do not work \(NOPERM.*ACL SETUSER <user> \+publish .*&lock:\*$/,
+        /^warning: .*Pub\/Sub messages do not work \(NOPERM.*ACL SETUSER <user> \+publish .*&lock:\*$/,
       ),
       expect.stringMatching(/^warning: .*allow INFO with ACL SETUSER <user> \+info$/),
     ]);
@@ -162,7 +164,7 @@ describe('doctor', () => {
       const url = good[0]!.url.replace('redis://', 'redis://mute:pw@');
       const denied = await doctor([url, good[1]!, good[2]!]);
       expect(said(denied, good[0]!.port)).toEqual([
-        expect.stringMatching(/^warning: .*messages do not work \(NOPERM/),
+        expect.stringMatching(/^warning: .*Pub\/Sub messages do not work \(NOPERM/),
       ]);
       // These are the channels that locks use.
       await client.call(...user, '~lock:*', '+@all', 'resetchannels', '&lock:wake:*');
@@ -221,7 +223,7 @@ test('doctor examines every master of a Cluster, and list, release and inspect w
     await client!.call('ACL', 'SETUSER', 'mute', 'on', '>pw', '~*', '&*', '+@all', '-ssubscribe');
   }
   const mute = await doctor([url.replace('//', '//mute:pw@')]);
-  expect(mute.stdout).toMatch(/warning: .*messages do not work \(NOPERM/);
+  expect(mute.stdout).toMatch(/warning: .*Pub\/Sub messages do not work \(NOPERM/);
   // The slots of these keys are on both masters.
   const keys = ['a', 'b', 'c', 'd', 'e', 'f'];
   const slots = await Promise.all(keys.map((key) => first!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)));

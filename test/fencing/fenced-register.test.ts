@@ -549,9 +549,9 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
   test.each<[object, string]>([
     [
       { mode: 'permits' },
-      "Expected `slots` to be a whole number for each of the keys with `mode: 'permits'`, got undefined",
+      "Expected `slots` to be an array with a whole number for each key, because `mode` is 'permits', got undefined",
     ],
-    [{ mode: 'permits', slots: [1, 2] }, 'Expected `slots` to be a whole number for each of the keys'],
+    [{ mode: 'permits', slots: [1, 2] }, 'Expected `slots` to be an array with a whole number for each key'],
     [{ mode: 'permits', slots: ['0'] }, "got [ '0' ]"],
     [{ mode: 'read' }, "Expected `mode` to be 'exclusive', 'shared' or 'permits', got 'read'"],
   ])('refuses a lock with the invalid fields %j', async (part, message) => {

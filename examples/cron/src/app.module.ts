@@ -10,7 +10,7 @@ import { Cleanup } from './cleanup.js';
     // processes that use that Redis.
     RedlockModule.forRoot({ nodes: process.env['REDIS_URL'] ?? 'memory' }),
   ],
-  // Two schedules in one process stand for two instances. Your application has one.
+  // These two providers stand for two instances of an application. Your application needs only one provider.
   providers: ['A', 'B'].map((name) => ({
     provide: `instance ${name}`,
     useFactory: () => new Cleanup(`${name} of process ${process.pid}`),

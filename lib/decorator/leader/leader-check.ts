@@ -5,7 +5,7 @@ import { quoted } from '../../core/printable.js';
 import { leadersOf } from './leader.decorator.js';
 import { type NeededLeader, neededLeadersOf } from './only-leader.decorator.js';
 
-/** Finds the methods with `@Leader` and `@OnlyLeader` of one application whose locks belong to one module instance. */
+/** Finds the methods with `@Leader` or `@OnlyLeader` whose locks one module instance keeps, in one application. */
 export class LeaderCheck {
   /** The checked objects: an object can be provided more than once. */
   readonly #seen = new Set<object>();
@@ -18,8 +18,8 @@ export class LeaderCheck {
 
   /**
    * @param isStatic - `true` if Nest creates the object once, at the start
-   * @throws Error when two methods have `@Leader` with one name, or when a class with `@Leader` has more than one
-   * object
+   * @throws Error when two methods have `@Leader` with one name, or when there can be several objects of a class with
+   * `@Leader`
    */
   add(object: object, isStatic: boolean): void {
     if (this.#seen.has(object)) return;

@@ -84,8 +84,8 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   async #step(run: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
     const { step, done } = await this.#orEnd(run, async () => {
       const result = await move();
-      // Refuse a result that is no object. A reader that got this result would throw, but would not call `return` to
-      // report that it stops.
+      // Refuse a result that is no object. A reader that got it would throw without a call of `return`, and the lock
+      // would stay held.
       if (Object(result) !== result)
         throw new TypeError(`Iterator result ${String(result)} is not an object`);
       return { step: result, done: result.done };

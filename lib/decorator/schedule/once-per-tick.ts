@@ -19,7 +19,7 @@ interface Ticked extends Pick<Mark, 'key'> {
 
 /**
  * Records that a method has `oncePerTick`. `instance` is the module instance of its lock. The schedule is checked at
- * start-up, because the decorator of the schedule may run later.
+ * start-up, because `@Cron` or `@Interval` may run after `@WithLock`.
  *
  * @param key - the fixed key of the lock; `undefined` when a function computes it
  */
@@ -32,7 +32,7 @@ export function markOncePerTick(
   Reflect.defineMetadata(ONCE_PER_TICK, mark, method);
 }
 
-/** Checks the methods with `oncePerTick` of one application whose locks belong to one module instance. */
+/** Checks the methods with `oncePerTick` whose locks one module instance keeps, in one application. */
 export class OncePerTickCheck {
   /** The classes with a schedule, by the name of the schedule. */
   readonly #seen = new Map<string, Ticked[]>();
