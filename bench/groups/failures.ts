@@ -203,10 +203,10 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
     title: `A lock with a ttl of ${LOST_TTL} ms is lost, ms`,
     rows,
     columns: [
-      { figure: 'quorum.told', title: 'quorum gone: told after', digits: 0 },
-      { figure: 'quorum.early', title: 'before the ttl ends', digits: 0 },
-      { figure: 'deleted.told', title: 'key deleted: told after', digits: 0 },
-      { figure: 'deleted.early', title: 'before the ttl ends', digits: 0 },
+      { figure: 'quorum.told', title: 'three of five nodes hang: holder learns of it after', digits: 0 },
+      { figure: 'quorum.early', title: 'time left of the ttl', digits: 0 },
+      { figure: 'deleted.told', title: 'key deleted: holder learns of it after', digits: 0 },
+      { figure: 'deleted.early', title: 'time left of the ttl', digits: 0 },
     ],
     notes: [
       'The ttl ends when the keys would have ended, by their remaining time at the fault. Negative: too late.',

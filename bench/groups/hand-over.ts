@@ -179,14 +179,14 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
       title: `${WAITERS} waiters, each holds for ${HOLD} ms, ${nodesTitle(nodes)}`,
       rows,
       columns: [
-        { figure: 'fresh.took', title: 'one fresh process: all served, ms', digits: 0 },
-        { figure: 'one.took', title: 'once more', digits: 0 },
+        { figure: 'fresh.took', title: 'one process: all served, ms', digits: 0 },
+        { figure: 'one.took', title: 'a second time, ms', digits: 0 },
         { figure: 'one.commands', title: 'commands per acquire and node', digits: 1 },
         ...(ordered
           ? [{ figure: 'again1.longest', title: 'again and again: longest wait to mean', digits: 1 }]
           : []),
-        { figure: 'fresh8.took', title: 'eight fresh ones: ms', digits: 0 },
-        { figure: 'eight.took', title: 'once more', digits: 0 },
+        { figure: 'fresh8.took', title: 'eight processes: all served, ms', digits: 0 },
+        { figure: 'eight.took', title: 'a second time, ms', digits: 0 },
         { figure: 'eight.commands', title: 'commands', digits: 1 },
         { figure: 'again.perSecond', title: 'eight, again and again: locks/s', digits: 0 },
         { figure: 'again.p99', title: 'wait p99, ms', digits: 0 },
