@@ -42,6 +42,8 @@ export class Connection {
   #failure: Error | undefined;
   #unanswered = 0;
   #since = 0;
+  /** Settles when the connection has answered all statements so far. */
+  #idle: Promise<unknown> = Promise.resolve();
   #watch: NodeJS.Timeout | undefined;
 
   constructor(
@@ -70,7 +72,7 @@ export class Connection {
     if (!client || !this.#isReady) throw this.#away();
     try {
       this.#asked();
-      return await valueOf(client, text, values);
+      return await this.#inTurn(client, () => valueOf(client, text, values));
     } catch (error) {
       if ((error as { code?: string }).code === READ_ONLY) this.#lose(client, asError(error));
       throw error;
@@ -78,6 +80,16 @@ export class Connection {
       this.#unanswered--;
       this.#since = performance.now();
     }
+  }
+
+  /** Sends one statement at a time: `pg` 8 warns of a statement during another one, and `pg` 9 will refuse it. */
+  #inTurn<T>(client: Client, send: () => Promise<T>): Promise<T> {
+    const answer = this.#idle.then(() => {
+      if (client !== this.#client) throw this.#away();
+      return send();
+    });
+    this.#idle = answer.catch(() => undefined);
+    return answer;
   }
 
   /** Ends the connection, so that a new one replaces it. */
@@ -103,6 +115,8 @@ export class Connection {
   async #connect(): Promise<Error | undefined> {
     const client = new Client(this.config);
     this.#client = client;
+    // A statement on the connection before may never get an answer.
+    this.#idle = Promise.resolve();
     client.on('error', (error) => this.#lose(client, error));
     client.on('end', () => this.#lose(client, new Error('the connection was closed')));
     try {

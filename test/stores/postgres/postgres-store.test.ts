@@ -115,6 +115,34 @@ describe('the store', () => {
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
+  test('sends one statement at a time, so that `pg` 8 does not warn and `pg` 9 does not refuse it', async () => {
+    const store = await openStore();
+    const query = Client.prototype.query as unknown as (
+      this: Client,
+      ...asked: unknown[]
+    ) => Promise<unknown>;
+    const running = new Map<Client, number>();
+    let most = 0;
+    jest.spyOn(Client.prototype, 'query').mockImplementation(async function (
+      this: Client,
+      ...asked: unknown[]
+    ) {
+      const current = (running.get(this) ?? 0) + 1;
+      running.set(this, current);
+      most = Math.max(most, current);
+      try {
+        return await query.apply(this, asked);
+      } finally {
+        running.set(this, (running.get(this) ?? 0) - 1);
+      }
+    } as never);
+    const keys = Array.from({ length: 20 }, freshKey);
+    const read = keys.map((key) => store.read([key]));
+    const acquired = keys.map((key) => acquireOn(store, leaseOn([key])));
+    await Promise.all([...read, ...acquired]);
+    expect(most).toBe(1);
+  });
+
   test('opens two connections with its application name', async () => {
     await openStore({ applicationName: 'the two' });
     expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
