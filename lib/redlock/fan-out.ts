@@ -28,7 +28,7 @@ export function fanOut<T, Node extends LockStore>(
 /**
  * Calls `ask`, and turns an exception into a rejection: a store of the application may throw where it should reject.
  */
-function begun<T, Node>(ask: (node: Node) => Promise<T>, node: Node): Promise<T> {
+export function begun<Reply, Node>(ask: (node: Node) => Reply, node: Node): Reply | Promise<never> {
   try {
     return ask(node);
   } catch (error) {

@@ -1,6 +1,6 @@
 import { type Answer, fanOut } from '../fan-out.js';
 import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
-import { LockUnavailableError, type NodeVote } from '../../core/errors.js';
+import { asError, LockUnavailableError, type NodeVote } from '../../core/errors.js';
 import type { HeldLock, RedlockSettings } from '../held-lock.js';
 import { infoOf, type LockInfo, type LockVote, voteOf } from '../../core/lock-info.js';
 import type { KeyState, KeyWaiter, LockStore, Store } from '../../core/ports.js';
@@ -188,7 +188,7 @@ export class LockInspector {
     const failed: NodeVote[] = [];
     let left = limit;
     for (const node of this.#nodes) {
-      const pages = (node.scan?.(prefix) ?? noPages())[Symbol.asyncIterator]();
+      const pages = pagesOf(node, prefix);
       try {
         let page = await this.#next(node, pages);
         for (; page.reply?.done === false; page = await this.#next(node, pages)) {
@@ -319,8 +319,13 @@ async function end(pages: AsyncIterator<unknown>): Promise<void> {
   }
 }
 
-function noPages(): AsyncIterable<never> {
-  return { [Symbol.asyncIterator]: () => ({ next: () => cannot('show locks') }) };
+/** Begins the scan of a node. A store of the application may throw in `scan`, in place of a rejection of `next`. */
+function pagesOf(node: Store, prefix: string): AsyncIterator<readonly string[]> {
+  try {
+    return node.scan?.(prefix)[Symbol.asyncIterator]() ?? { next: () => cannot('show locks') };
+  } catch (error) {
+    return { next: () => Promise.reject(asError(error)) };
+  }
 }
 
 function errorVote({ name }: LockStore, error: Error): NodeVote {

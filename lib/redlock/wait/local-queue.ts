@@ -5,6 +5,7 @@ import { EXCLUSIVE, type LockKind, type LockMode } from '../../core/lock-mode.js
 import type { Store, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import type { AttemptPlan, AttemptResult } from '../acquire.js';
+import { begun } from '../fan-out.js';
 import { HeldLock } from '../held-lock.js';
 import { WakeableSleep } from './wakeable-sleep.js';
 
@@ -119,10 +120,12 @@ export class LocalQueue {
   /** Ends the subscriptions, and leaves the queues of the nodes. */
   end(): readonly Promise<unknown>[] {
     const passing = this.#letPass();
-    for (const subscription of this.#subscriptions.values()) subscription.stop();
+    const stopping = [...this.#subscriptions.values()].map((each) => begun(stop, each));
     this.#subscriptions.clear();
-    const leaving = [...this.#queuedAt].map((node) => this.stores[node]?.leave?.(this.id));
-    return [...passing, ...leaving].filter((promise) => promise !== undefined);
+    const leaving = [...this.#queuedAt].map((node) =>
+      begun((store) => store?.leave?.(this.id), this.stores[node]),
+    );
+    return [...passing, ...stopping, ...leaving].filter((promise) => promise !== undefined);
   }
 
   /**
@@ -273,7 +276,7 @@ export class LocalQueue {
     this.#stopMarking();
     if (!this.#holdsBack) return [];
     this.#holdsBack = false;
-    return this.stores.map((store) => store.letPass?.(this.id));
+    return this.stores.map((store) => begun(() => store.letPass?.(this.id), store));
   }
 
   /** `true` if the waiter is in the queue, so that a message will come. */
@@ -328,6 +331,10 @@ export class LocalQueue {
     }
     return subscription;
   }
+}
+
+function stop(subscription: Subscription): undefined {
+  subscription.stop();
 }
 
 /**

@@ -110,6 +110,14 @@ describe('list', () => {
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual(keys.map((key) => [key, true]));
   });
 
+  test('counts a store that throws in place of a rejection as a node without an answer', async () => {
+    const lock = await redlock.acquire(['k'], once);
+    nodes[0].scan = () => {
+      throw away;
+    };
+    expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
+  });
+
   test('lists every lock when a node goes down during the listing', async () => {
     for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
     const { scan } = nodes[0];

@@ -110,6 +110,54 @@ describe('in one process', () => {
   });
 });
 
+describe('a store that throws synchronously in place of a rejection', () => {
+  const away = new Error('not connected');
+
+  test('takes no lock from a waiter that leaves its queue', async () => {
+    const nodes = scriptedNodes(3);
+    const redlock = redlockOver(nodes);
+    const held = await redlock.acquire(['k'], once);
+    let throws = 0;
+    const fail = (): never => {
+      throws++;
+      throw away;
+    };
+    nodes[0]!.listen = () => ({ ready: true, stop: fail });
+    const waiter = redlock.acquire(['k'], waiting);
+    await pass(100);
+    // The waiter is in the queue of this node, and gets the lock on the other nodes.
+    Object.assign(nodes[0]!, { fate: { acquire: away }, leave: fail });
+    await held.release();
+    await pass(10_000);
+    await expect(waiter).resolves.toBeInstanceOf(HeldLock);
+    expect(throws).toBe(2);
+    await (await waiter).release();
+    await redlock.close();
+  });
+
+  test('takes no lock from a waiter that no longer holds readers back', async () => {
+    const [node] = scriptedNodes(1);
+    let throws = 0;
+    const guard: Pick<Store, 'holdBack' | 'letPass'> = {
+      holdBack: () => Promise.resolve(true),
+      letPass: () => {
+        throws++;
+        throw away;
+      },
+    };
+    const redlock = redlockOver([Object.assign(node!, guard)]);
+    const held = await redlock.acquire(['k'], { ...once, kind: SHARED });
+    const waiter = redlock.acquire(['k'], waiting);
+    await pass(100);
+    await held.release();
+    await pass(10_000);
+    await expect(waiter).resolves.toBeInstanceOf(HeldLock);
+    expect(throws).toBe(1);
+    await (await waiter).release();
+    await redlock.close();
+  });
+});
+
 describe('the holdBack of a waiter, while the node refuses callers in favour of another waiter,', () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
