@@ -10,7 +10,7 @@ function leaseFor(tick: Tick, key: string, owner = 'me'): Lease {
   return new Lease([key], owner, TTL, tick);
 }
 
-/** The contract of the ticks of schedules (`oncePerTick`): a tick that has run does not run again. */
+/** The contract of the option `oncePerTick`: a store remembers the last tick of a schedule that has run. */
 export function ticksContract({ test, open, lapse }: Contract): void {
   test('refuses a tick that has run and earlier ticks, even if the lock is free, and names the process that ran the tick', async () => {
     const ask = open();
