@@ -39,6 +39,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   async return(value?: unknown): Promise<Step> {
     if (!this.isBegun) this.#reading ??= Promise.resolve(NOTHING_READ);
     const { iterator, run } = await this.#open();
+    if (this.#ended) return { done: true, value };
     const step = await this.#orEnd(
       run,
       async () => (await iterator.return?.(value)) ?? { done: true, value },

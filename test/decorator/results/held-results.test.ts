@@ -411,6 +411,24 @@ describe('an async iterable', () => {
     await expect(reader.next()).resolves.toEqual({ done: true, value: undefined });
     expect(reads).toBe(1);
   });
+
+  test('runs no code of an async iterable after its end, even if its reader then calls `return`', async () => {
+    const key = newKey();
+    let returns = 0;
+    const source = {
+      next: async () => ({ done: true, value: undefined }),
+      return: async () => {
+        returns++;
+        return { done: true, value: undefined };
+      },
+    };
+    const given = (await service.give(key, { [Symbol.asyncIterator]: () => source })) as AsyncIterable<1>;
+    const reader = given[Symbol.asyncIterator]();
+    await expect(reader.next()).resolves.toEqual({ done: true, value: undefined });
+    await expect(isFree(key)).resolves.toBe(true);
+    await expect(reader.return!(7)).resolves.toEqual({ done: true, value: 7 });
+    expect(returns).toBe(0);
+  });
 });
 
 describe('an Observable', () => {
