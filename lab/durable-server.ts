@@ -12,7 +12,7 @@ interface Program {
   readonly crash: NodeJS.Signals;
 }
 
-/** A PostgreSQL or an etcd for locks alone. It has its data on disk, and still has its locks after a crash. */
+/** A PostgreSQL or etcd server that keeps only locks. Its data is on disk, so it still has its locks after a crash. */
 export class DurableServer implements LockServer {
   readonly host = '127.0.0.1';
   readonly forgets = false;

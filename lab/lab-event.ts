@@ -46,7 +46,7 @@ export interface Outcome {
   readonly overlaps: number;
   /** Number of dispatches that began although the limit was reached. */
   readonly tooMany: number;
-  /** Number of times that an instance acquired the lock again before an instance that was already waiting. */
+  /** Number of times that an instance dispatched again while another instance waited for an exclusive lock. */
   readonly overtakes: number;
   /** Milliseconds that the instance with the exclusive lock has waited. */
   readonly waited?: number | undefined;

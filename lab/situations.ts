@@ -184,8 +184,8 @@ export const eachMissesAnotherNode: Situation = async (stage) => {
 };
 
 /**
- * Readers come as long as there are tasks, one after the other, with pauses between them. Meanwhile a writer asks for
- * the lock.
+ * Readers start one after the other, and read again and again as long as there are tasks, so their locks overlap.
+ * Meanwhile a writer asks for the lock.
  */
 export const readersKeepComing: Situation = async (stage) => {
   const { writer: name } = stage.plan.rule ?? {};

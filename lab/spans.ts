@@ -34,8 +34,8 @@ export function spansOf(events: readonly LabEvent[]): Span[] {
     if (event.kind === 'acquired') {
       open.set(event.who, spans.length);
       const { who, at, asked, token, slot, ttl, locked = true } = event;
-      // This is the earliest end of the lock: Redis counts the ttl from the execution of the command, and the instance
-      // sent the command at `at - asked`.
+      // `lockEnds` is the earliest possible end of the lock: the instance sent its command at `at - asked`, and Redis
+      // counts the ttl from the execution of the command.
       spans.push({
         who,
         from: at,

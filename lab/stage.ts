@@ -271,7 +271,7 @@ export class Stage {
     return this.instances.flatMap(({ toNodes }) => toNodes[index] ?? []);
   }
 
-  /** Nodes whose keys the lab can read: the scenarios run on Redis. */
+  /** Nodes whose keys the lab can read. All scenarios run on Redis; only the playground may have other nodes. */
   get redisNodes(): readonly RedisNode[] {
     return this.nodes.filter((node) => node instanceof RedisNode);
   }
@@ -340,7 +340,7 @@ export class Stage {
   }
 
   /**
-   * Returns the milliseconds that a node keeps the lock of the dispatcher without a renewal: `Infinity` for a key
+   * Returns the milliseconds for which a node keeps the dispatcher's lock if nobody renews it: `Infinity` for a key
    * without an expiry, 0 if the lock is free on that node.
    */
   async lockLeft({ client }: RedisNode): Promise<number> {

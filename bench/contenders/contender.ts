@@ -6,7 +6,7 @@ export type Release = () => Promise<unknown>;
  * the case.
  */
 export interface Session {
-  /** Makes one attempt on a free key; rejects when the key is held. */
+  /** Makes a single attempt; rejects when the key is held. */
   acquire(key: string, ttl: number): Promise<Release>;
 
   /** Runs `task` under the lock, with renewal if the library has it. */
@@ -15,7 +15,7 @@ export interface Session {
   /** Waits for the lock for a long time. */
   wait(key: string, ttl: number): Promise<Release>;
 
-  /** Waits for `budget` milliseconds. Missing if the library has no such limit. */
+  /** Waits for the lock, for `budget` milliseconds at most. Missing if the library has no limit for a wait. */
   tryFor?(key: string, ttl: number, budget: number): Promise<Release>;
 
   /**
@@ -42,8 +42,9 @@ export interface Contender {
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */
   readonly linger?: number;
   /**
-   * Commands that the library sends outside of scripts, and that count as sent only because they are listed here. Do
-   * not list a command that no script calls: it always counts as sent (`SENT` in `measure/servers.ts`).
+   * Commands such as `set`: this library sends them itself, but scripts of some libraries call them, too. The
+   * measurement counts them as sent commands only for a library that lists them here. Commands that no script calls
+   * always count (`SENT` in `measure/servers.ts`), so do not list them.
    */
   readonly sends: readonly string[];
   /** Features that the library does not have. */

@@ -32,7 +32,7 @@ export const murlock: Contender = {
   async open([url]) {
     const { MurLockModule, MurLockService } = await importPeer<Package>('murlock');
     const { NestFactory } = await importPeer<Nest>('@nestjs/core');
-    // These are the settings of its README, except for the number of attempts.
+    // The settings are those of the library's README, except for the number of attempts.
     const options = { redisOptions: { url }, wait: 1_000, maxAttempts: 1_000, logLevel: 'error' };
     const app = await NestFactory.createApplicationContext(MurLockModule.forRoot(options), {
       logger: false,

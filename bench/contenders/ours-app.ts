@@ -41,7 +41,7 @@ export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
 /**
  * Opens this package as one of the compared libraries.
  *
- * @param oneKey - true to lock the same key for all given keys
+ * @param oneKey - true to lock one key, whatever keys the session is called with
  * @param nodeTimeout - milliseconds; by default the time limit of the module
  */
 export async function openOurs(

@@ -56,7 +56,7 @@ export const nestRedlock: Contender = {
       '@anchan828/nest-redlock',
     );
     const clients = connect(urls);
-    // These are the settings of its README, except for the number of attempts.
+    // The settings are those of the library's README, except for the number of attempts.
     const settings = {
       driftFactor: 0.01,
       retryDelay: 200,

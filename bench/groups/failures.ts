@@ -145,7 +145,10 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
   };
 }
 
-/** Measures new processes, which start with the nodes in their present state. */
+/**
+ * Starts a new process for each library while the nodes are in their present state, and measures its start and its
+ * calls.
+ */
 function fresh(
   staff: readonly Employed[],
   urls: readonly string[],
@@ -183,7 +186,7 @@ function impossible(contender: Contender, servers: Servers, plan: Plan): Promise
   });
 }
 
-/** Measures whether a holder learns of the loss before its keys would have ended without another renewal. */
+/** Measures when a holder learns that its lock is lost: before or after its keys would have expired. */
 async function withLocksLost(contenders: readonly Contender[], servers: Servers): Promise<ResultTable> {
   const majority = servers.all.slice(2);
   const quorum = await lose(contenders, servers, () => {
@@ -215,8 +218,8 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
 }
 
 /**
- * Lets all compared libraries lose their locks at the same time, each with its own key. A run takes seconds, and the
- * results need not be exact to microseconds.
+ * Lets all compared libraries lose their locks at the same time, each with its own key. Together they save time, as
+ * each run takes seconds, and the results need not be exact to microseconds.
  */
 function lose(
   contenders: readonly Contender[],

@@ -40,7 +40,7 @@ export function distinct(contenders: readonly Contender[]): readonly Contender[]
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }
 
-/** Returns the numbers of nodes of the plan, and adds three if one of these numbers is above one. */
+/** Returns the numbers of nodes of the plan, and the number 3 if one of them is above 1. */
 export function withThree({ nodes }: Plan): readonly number[] {
   const all = nodes.some((count) => count > 1) ? [...nodes, 3] : nodes;
   return [...new Set(all)].toSorted((a, b) => a - b);

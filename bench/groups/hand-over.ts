@@ -11,7 +11,7 @@ import { type Opened, withSessions } from './sessions.js';
 const WAITERS = 32;
 const HOLD = 1;
 const TTL = 10_000;
-/** Milliseconds after which a caller is in the queue, even on a busy machine. */
+/** Milliseconds within which a waiting call gets into the queue, even on a busy machine. */
 const QUEUED = 300;
 /** Time limit of a waiter, in milliseconds. */
 const PATIENCE = 5_000;

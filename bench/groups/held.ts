@@ -8,7 +8,7 @@ import { distinct, fit, type Group, nodesTitle, type Plan, times } from './group
 
 /**
  * Returns the ttl of the held locks in milliseconds. It is short in a trial, but long enough for a busy machine to
- * renew in time. Renewals are due each third of the ttl, so a measurement that is shorter than that may see no renewal.
+ * renew in time. Renewals are due each third of the ttl, so a measurement shorter than a third may see no renewal.
  */
 export function heldTtl({ effort }: Plan): number {
   return effort < 0.5 ? 5_000 : 10_000;

@@ -87,7 +87,8 @@ async function visit(
       };
     };
     const sample = later();
-    // The caller awaits the sample later, or not at all after an error.
+    // The caller awaits the sample later, or never if there is an error first. Until then a rejection must not end the
+    // process.
     sample.catch(() => undefined);
     return { sample, end };
   } catch (error) {

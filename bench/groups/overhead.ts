@@ -41,7 +41,10 @@ class Tasks {
   }
 }
 
-/** Measures the work of this package, apart from the calls of a node. Other libraries cannot be measured this way. */
+/**
+ * Measures the work of this package alone, with a node that answers immediately. Other libraries cannot be measured
+ * this way.
+ */
 export const overhead: Group = {
   name: 'overhead',
   about: 'what withLock adds to the calls of a node that answers at once, and @WithLock to withLock',

@@ -12,7 +12,7 @@ const PROCESSES = 4;
 const HOLD = 5;
 const WRITERS = [0, 1, 4];
 
-/** Measures the shares of readers and writers under a constant stream of readers. */
+/** Measures how often readers and writers get a lock, and how long they wait, under a constant stream of readers. */
 export const readers: Group = {
   name: 'readers',
   about: `${READERS} readers in ${PROCESSES} processes that read for ${HOLD} ms again and again, and writers among them`,

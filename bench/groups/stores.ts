@@ -16,7 +16,7 @@ const IN_FLIGHT = 64;
  * limit.
  */
 const AT_ONCE = 500;
-/** Milliseconds after which a caller is in the queue. */
+/** Milliseconds within which a waiting call gets into the queue. */
 const IN_LINE = 30;
 
 /** Measures the same lock in each store, and another library for PostgreSQL. */

@@ -160,7 +160,10 @@ export function Details({ n, close }: { n: number; close: () => void }) {
   );
 }
 
-/** Combines the details, which have whole names of owners, with the stream, which is newer. */
+/**
+ * Combines the details, which have whole names of owners, with the stream, which is newer. If the stream has only some
+ * of the holders, returns those of the details.
+ */
 function withLatest(holders: readonly HolderRow[], row: LockRow): readonly HolderRow[] {
   const whole = new Map(holders.map((holder) => [holder.id, holder.owner]));
   if (row.more !== undefined) return holders;

@@ -134,7 +134,7 @@ export class Lane {
     this.line('skip', this.#x(at), this.middle + 12, this.#x(at), this.middle + 20);
   }
 
-  /** Draws an attempt for which too few nodes voted. */
+  /** Draws an attempt or a renewal for which too few nodes voted. */
   unavailable(at: number): void {
     this.circle('skip', at, this.middle + 16, 2.5).attr('fill', 'none');
   }

@@ -78,8 +78,9 @@ export class StrategyDispatcher
 
   private async tick(): Promise<void> {
     const asked = Date.now();
-    // The writer itself reports when it asks. The lab would report too early, because its order to ask may reach the
-    // writer late, and readers that ask in between do not overtake the writer.
+    // The writer itself reports its first request. A report by the lab would be too early, because the lab's message
+    // may reach the writer late: readers that ask in between would count as overtakers, although the writer has not
+    // asked yet.
     if (this.settings.writes && !this.hasAsked) this.journal.tell({ kind: 'asking' });
     this.hasAsked = true;
     let token: number | undefined;

@@ -20,7 +20,7 @@ interface Declared {
   readonly held: LockInfo[];
 }
 
-/** Prints the policy of each declared lock, and its held keys. */
+/** Prints the policy of each declared lock, and the number of its held keys. */
 export async function listDeclared(
   session: Session,
   { locks: file, json }: RequestFor<'list-declared'>,
@@ -83,7 +83,10 @@ export async function describe(
   return ExitCode.Ok;
 }
 
-/** Assigns each held key to the declared lock with the closest key pattern. */
+/**
+ * Assigns each held key to a declared lock whose pattern fits the key: to the lock whose pattern has the most fixed
+ * characters.
+ */
 async function stateOf(
   session: Session,
   locks: readonly DeclaredLock[],

@@ -190,7 +190,7 @@ async function publishAndSubscribe(client: Redis | Cluster, channel: string): Pr
   let subscriber: Subscriber | ClusterSubscriber | undefined;
   try {
     const heard = new Promise<void>((resolve, reject) => {
-      const denied = (): void => reject(new Error('NOPERM its user may not subscribe'));
+      const denied = (): void => reject(new Error('NOPERM the user may not subscribe'));
       subscriber = client.isCluster
         ? new ClusterSubscriber(client, denied)
         : new Subscriber(() => copyForMessages(client as Redis), false, denied);

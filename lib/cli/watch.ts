@@ -15,8 +15,9 @@ const CLEAR = '\u001B[H\u001B[J';
 type Change = 'held' | 'acquired' | 'released';
 
 /**
- * Polls until the signal of the terminal aborts. A terminal gets a table that is redrawn; any other output gets a line
- * for each change. A node that does not answer is reported, and asked again at the next poll.
+ * Polls until the signal of the terminal aborts. A terminal gets a table that is redrawn; any other output, and any
+ * output with `json`, gets a line for each change. A node that does not answer is reported, and asked again at the next
+ * poll.
  */
 export async function watch(
   session: Session,

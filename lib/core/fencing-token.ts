@@ -3,7 +3,8 @@ export const STEPS_PER_SECOND = 2 ** 20;
 
 /**
  * Limit in milliseconds for how far a token may be ahead of a node's clock. A node that stores a token beyond this
- * limit also stores the token in its marker: the key with the start of the node's data, which never expires.
+ * limit also stores the token in its marker. The marker is a key without an expiry, which records when the node's data
+ * began.
  *
  * The last token of a key stays on a node for some time after the lock has ended. Tokens therefore keep increasing if
  * the node's clock is set back by less than that time minus `LEAD_MS`.

@@ -42,7 +42,8 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (texts.length === 0 || !texts.every((text) => text.includes(HOLE))) return [];
   const all = [...new Set([...texts, ...ofFewer.flat()])];
   const patterns = all.map(patternOf);
-  // `order:*` covers `order:all`, and also `order:undefined`, the key without an argument.
+  // Leave out each pattern that another pattern covers: `order:*` covers `order:all`, and also `order:undefined`, the
+  // key of a call without an argument.
   const isCovered = (at: number): boolean =>
     patterns.some((pattern, other) => {
       const isAsWide = patterns[at]!.fits(all[other]!);

@@ -95,8 +95,8 @@ export interface LockInfo {
   readonly since: Date | undefined;
 
   /**
-   * Milliseconds until no quorum stores the key any more, unless the lock is renewed; 0 when the lock is not held,
-   * `Infinity` when the key has no expiry. The value comes from the nodes' clocks, so it is a little larger than
+   * Milliseconds until no quorum stores the lock of this holder any more, unless it is renewed; 0 when the lock is not
+   * held, `Infinity` when the key has no expiry. The value comes from the nodes' clocks, so it is a little larger than
    * `remaining()` of the holder's handle.
    */
   readonly remaining: number;

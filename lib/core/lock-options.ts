@@ -78,7 +78,7 @@ export interface LockOptions {
   /**
    * If `true`, a call that is made under a lock of the same keys, in the same asynchronous call chain, joins that lock
    * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it. If a
-   * nested call that nobody awaited is still running at that time, the lock is released when the nested call ends.
+   * nested call that nobody awaited runs longer than that call, the lock is released when the nested call ends.
    *
    * Only one call at a time can join a lock: of several calls that start together, as under `Promise.all`, the second
    * call waits as if it were in another process. A call that joins a lost lock throws a `LockLostError`, also when the
@@ -127,7 +127,7 @@ export interface LockKindOptions {
    * own (`LockHandle.slot`). With several keys, each key has this number of permits, and the lock takes one permit of
    * each key. If processes give different numbers for a key, which happens during a deployment, the largest is the
    * limit. Not together with `mode`.
-   * @defaultValue none: the lock has the `mode`
+   * @defaultValue none: `mode` sets the number of holders
    */
   readonly permits?: number;
 }

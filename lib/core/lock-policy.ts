@@ -27,9 +27,9 @@ export interface LockPolicy extends LockOptions, LockKindOptions {
    * the instances differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses
    * its lock.
    *
-   * If the tick has already run or runs on another instance, `onBusy` decides; its default is `'skip'` here. A tick
-   * whose process crashed may run again on an instance that fires later; a tick whose method threw counts as run. Not
-   * together with `mode: 'shared'` or `permits`.
+   * If the tick has already run, or is running on another instance, `onBusy` decides; its default is `'skip'` here. A
+   * tick whose process crashed may run again on an instance that fires later; a tick whose method threw counts as run.
+   * Not together with `mode: 'shared'` or `permits`.
    *
    * A tick of `@Cron` is a moment that the expression gives, in its time zone. Instances with `@Interval` have no
    * common moments, and their clocks do not matter. The next run begins no sooner than one interval after the previous

@@ -5,7 +5,7 @@ const MOST_SHOWN = 10;
 const NEAR = 0.5;
 
 /**
- * Suggestions for a message about an unknown name: known names that resemble it, or all known names if they are few.
+ * Suggestions for a message about an unknown name: the known names that resemble it, or else the first ten known names.
  */
 export function nearNames(name: string, known: readonly string[]): readonly string[] {
   const near = likelyNames(name, known);

@@ -259,9 +259,9 @@ export interface WaitQueue {
 
   /**
    * Subscribes a waiter to its messages. The argument `after` of `onMessage` is the number of milliseconds until the
-   * waiter may try. `after` is also 0 when messages begin to arrive (again). It is more than 0 when messages stop,
-   * because the waiter must then poll. `turn` is `true` if the waiter is the first of the queue and the lock is free.
-   * `released` is the id of the released lease that made the lock free.
+   * waiter may try. The store also calls `onMessage` when messages begin to arrive (again), with 0, and when messages
+   * stop, with a number above 0: the waiter must then poll. `turn` is `true` if the waiter is the first of the queue
+   * and the lock is free. `released` is the id of the released lease that made the lock free.
    */
   listen(
     waiter: WaiterId,
@@ -286,13 +286,13 @@ export interface Subscription {
  */
 export interface StarvationGuard {
   /**
-   * Refuses later callers whose mode shares the key, for a few seconds: an endless stream of these callers would starve
-   * the waiter (S22). Any store can do this, not only the store that keeps the queue.
+   * Makes the store refuse later callers whose mode shares the key: an endless stream of these callers would starve the
+   * waiter (S22). The effect ends with {@link letPass}, or by itself a few seconds after the last `holdBack`. The
+   * algorithm calls `holdBack` on every node, not only on the node that keeps the queue.
    *
    * @param waited - milliseconds that the waiter has waited, from which the store computes the time of its arrival
-   * @returns `true` when the store refuses the later callers until {@link letPass}. `false` while the store refuses
-   * callers in favour of an earlier waiter, whose wait may end at any time: the algorithm then repeats `holdBack` until
-   * it returns `true`
+   * @returns `true` when the store now refuses callers in favour of this waiter. `false` while it does so in favour of
+   * an earlier waiter, whose wait may end at any time: the algorithm then repeats `holdBack` until it returns `true`
    */
   holdBack(waiter: WaiterId, waited: number): Promise<boolean>;
 

@@ -129,8 +129,8 @@ export class FencedRegister {
    * and check later can deadlock. Roll back when `advance` throws.
    *
    * With the isolation level repeatable read or serializable, the call may fail with a serialization failure (40001)
-   * instead of a `StaleTokenError`. PostgreSQL may also refuse the later of two holders in this way: try its
-   * transaction again.
+   * instead of a `StaleTokenError`. PostgreSQL may do so even to the later of two holders, whose token is valid: try
+   * the transaction of that holder again.
    *
    * @param client - the connection of the open transaction
    * @param lock - the lock under which the call is made; with several keys, all of them are checked

@@ -30,8 +30,9 @@ export class StaleTokenError extends RedlockError {
   ) {
     super(
       'TOKEN_STALE',
-      `Nothing was written for ${quoted(keys)}: its fencing token ${token} is lower than the earlier token` +
-        `${highest === undefined ? '' : ` ${highest}`}, so another caller has acquired the lock since. ` +
+      `Nothing was written for ${quoted(keys)}: the fencing token ${token} of this lock is lower than ` +
+        `${highest === undefined ? 'a token' : `the token ${highest}`} that was seen before, ` +
+        'so another caller has acquired the lock since. ' +
         'Stop, acquire the lock again, and start from the data that is stored now.',
     );
   }

@@ -42,7 +42,7 @@ test('fencedWrite rejects a lower token with an error that names the token and t
     token: 33,
     highest: 34,
     message: expect.stringMatching(
-      /^Nothing was written for "order:7": its fencing token 33 is lower than the earlier token 34, so .*acquire the lock again/,
+      /^Nothing was written for "order:7": the fencing token 33 of this lock is lower than the token 34 that was seen before, so .*acquire the lock again/,
     ),
   });
   await expect(refused).rejects.toBeInstanceOf(RedlockError);
@@ -68,7 +68,7 @@ test('fencedWrite rejects a lower token even if the store does not report the hi
 
   await expect(refused).rejects.toMatchObject({
     highest: undefined,
-    message: expect.stringContaining('33 is lower than the earlier token, so'),
+    message: expect.stringContaining('33 of this lock is lower than a token that was seen before, so'),
   });
 });
 

@@ -11,7 +11,7 @@ import { standIn } from './stand-in.js';
 
 /**
  * Keeps the lock until a deferred result, such as a stream, has ended; for any other result releases the lock now.
- * Resolves to the same value, or to a wrapper whose reader is under the lock.
+ * Resolves to the same value, or to a wrapper that is read under the lock.
  *
  * If nobody starts to read the result within one ttl, the lock is released.
  *

@@ -19,9 +19,9 @@ export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknow
 }
 
 /**
- * Makes a copy of a frozen object; the properties of the copy can change. Returns `undefined` for any other object. A
- * Proxy must report the real value of a property that can never change, so it could not replace the iterator of a
- * frozen object.
+ * Copies a frozen object, so that the properties of the copy can change; returns `undefined` for any other object. A
+ * Proxy of the frozen object itself could not replace its members: a Proxy must report the real value of a property
+ * that can never change.
  */
 function openCopyOf(object: object): object | undefined {
   const own = Object.getOwnPropertyDescriptors(object) as Record<PropertyKey, PropertyDescriptor>;

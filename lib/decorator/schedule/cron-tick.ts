@@ -36,10 +36,10 @@ const SECOND = 1_000;
 const LONGEST_LOOK_BACK = 8 * 366 * 86_400_000;
 
 /**
- * Finds the tick of a call at `time`: the latest moment of the schedule that is not after `time`. Every instance that
- * fires for one moment gets the same number, because the number comes from the cron expression and not from the
- * instance's clock. An instance may fire so late that the next moment has come; its call then belongs to that next
- * moment. `undefined` when the schedule has had no moment yet.
+ * Finds the tick of a call at `time`: the latest moment of the schedule that is at most `EARLY_MS` after `time`. Every
+ * instance that fires for one moment gets the same number, because the number comes from the cron expression and not
+ * from the instance's clock. An instance may fire so late that the next moment has come; its call then belongs to that
+ * next moment. `undefined` when the schedule has had no moment yet.
  */
 export function latestTick(schedule: CronTime, time: number): CronTick | undefined {
   const limit = time + EARLY_MS;

@@ -59,8 +59,9 @@ export class Ticks {
   }
 
   /**
-   * Makes the `CronTime` with the class of a registered job, because this package cannot always import the package
-   * `cron`. The time of the registered job itself is not used: the application may have changed it.
+   * Returns the `CronTime` of the registered job with the name in the options. The job of a schedule without a name
+   * cannot be found, so the `CronTime` is then made from the options, with the class of any registered job: this
+   * package cannot always import the package `cron`.
    */
   #cronTimeOf(options: CronOptions): CronTime | undefined {
     const jobs = this.#jobs();
