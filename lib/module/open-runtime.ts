@@ -83,7 +83,7 @@ export function makeRuntime(
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
     guard,
-    // Do not log each lock during a shutdown: the module then logs all remaining locks in one line.
+    // Do not log each lost lock during a shutdown: the module then logs all remaining locks in one line.
     lost: ({ message }) => {
       if (!isClosing()) logger.warn(message);
     },

@@ -18,8 +18,8 @@ interface Grant {
 }
 
 /**
- * Counts the votes on one lease, and decides. To save memory, the tally makes a list of votes only when a node votes
- * against the lease.
+ * Counts the votes on one lease, and decides whether the lock is acquired. To save memory, the tally makes a list of
+ * votes only when a node votes against the lease.
  */
 export class Tally {
   readonly quorum: number;

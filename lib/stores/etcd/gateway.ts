@@ -60,7 +60,7 @@ export function didNothing(error: unknown): boolean {
   return error instanceof NoTimeError || (error instanceof GatewayError && error.certain);
 }
 
-/** An endpoint belongs to another cluster than the endpoints before it. */
+/** An endpoint belongs to another cluster than the endpoint that answered first. */
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
