@@ -53,8 +53,8 @@ export interface LockSource {
 export type Viewer = (message: string, id: string) => void;
 
 /**
- * Reads the locks of a store again and again while somebody watches the board, and otherwise does not read them. Each
- * of these looks at the store serves all viewers.
+ * Reads the locks of a store again and again while somebody watches the board, which is the web page of the locks. All
+ * viewers share each look at the store. While nobody watches, there are no looks.
  */
 export class LiveLocks {
   readonly #table = new LockTable();

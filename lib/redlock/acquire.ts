@@ -60,7 +60,7 @@ export interface AttemptResult {
    * queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** `true` if no caller has a quorum, so that the next attempt should follow soon. */
+  /** `true` if the votes show no caller with a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**
    * `true` if the attempt had less time than a node may take for its answer: a missing answer then does not show that

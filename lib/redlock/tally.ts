@@ -160,7 +160,7 @@ export class Tally {
 
   /**
    * `true` if a quorum names the same holder. Holders that share the key count as one, because each node may name a
-   * different one of them. If `false`, the votes are split, and the next attempt should follow soon.
+   * different one of them. If `false`, perhaps no caller has a quorum, and the next attempt should follow soon.
    */
   get isHeld(): boolean {
     if (!this.#against) return false;

@@ -75,7 +75,10 @@ export class LocalQueue {
   #holdsBack = false;
   /** `true` while the process tries again to set the mark of `holdBack` in the stores that do not have the mark. */
   #marks = false;
-  /** Stores that have the mark of another waiter. The wait of that waiter can end at any time. */
+  /**
+   * Stores that keep the mark of another waiter. That waiter can stop waiting at any time, so the process tries these
+   * stores again.
+   */
   readonly #unmarked = new Set<Store>();
   #markTimer: NodeJS.Timeout | undefined;
 

@@ -24,8 +24,8 @@ const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
 
 /**
- * Messages of errors that a new login resolves, although their code is not the code for an expired token: `auth` was
- * enabled meanwhile, or users and roles were changed.
+ * Messages of errors that a new login resolves, although their code is not the code for an expired token: since the
+ * last login, `auth` was enabled, or users or roles were changed.
  */
 const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
