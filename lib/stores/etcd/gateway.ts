@@ -156,8 +156,8 @@ export class Gateway {
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
-        // An error that is not from the gateway, such as a passed time limit, does not count as a failure of the member:
-        // the member may still answer.
+        // Any other error, such as a time limit that passed before the request was sent, does not count as a failure of
+        // the member: the member may still answer.
         if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
