@@ -15,7 +15,7 @@ const HEARTBEAT_MS = 15_000;
 const MOST_UNREAD = 16 * 1_024 * 1_024;
 
 /**
- * Sends the changes as server-sent events until the browser disconnects.
+ * Sends the locks and their changes as server-sent events until the browser disconnects.
  *
  * @param after - the id of the last event that the browser received, if its stream was interrupted
  * @returns a function that ends the stream

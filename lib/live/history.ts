@@ -1,6 +1,6 @@
 import type { HistoryEntry } from './messages.js';
 
-/** Milliseconds for which an entry is remembered. */
+/** Milliseconds for which an entry is shown after its end. */
 const MEMORY_MS = 10 * 60_000;
 
 /**

@@ -53,8 +53,8 @@ export interface LockSource {
 export type Viewer = (message: string, id: string) => void;
 
 /**
- * Reads the locks of a store again and again while somebody watches the board, and otherwise does not read them. Each
- * of these looks at the store serves all viewers.
+ * Reads the locks of a store again and again while somebody watches the board, which is the web page of the locks. All
+ * viewers share each look at the store. While nobody watches, there are no looks.
  */
 export class LiveLocks {
   readonly #table = new LockTable();
@@ -62,7 +62,10 @@ export class LiveLocks {
   readonly #viewers = new Set<Viewer>();
   /** Viewers that wait for the first look. */
   readonly #newcomers = new Set<Viewer>();
-  /** Entries of the history whose end no event of this process will report, by the id of the holder and the key. */
+  /**
+   * Entries of the history for holders that no event of this process reports, by the id of the holder and the key. An
+   * entry is removed when a look no longer finds its holder.
+   */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
@@ -73,7 +76,7 @@ export class LiveLocks {
   #isRunning = false;
   /** `true` if the next look adds to the history all holders that it finds, not only new ones. */
   #isAnew = true;
-  /** `true` from the end of the first look until the looks stop: the table then has the locks of the latest look. */
+  /** `true` from the end of the first look until the looks stop: the table has the locks of the latest look. */
   #isFresh = false;
   #wake: (() => void) | undefined;
 
@@ -130,7 +133,7 @@ export class LiveLocks {
 
   /**
    * Releases the lock for the holders with these ids, which the user has confirmed. A holder that acquired the lock
-   * after that keeps it.
+   * after the confirmation keeps it.
    *
    * @returns the number of holders that lost the lock; `undefined` when the number `n` is not known any more
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
@@ -215,8 +218,8 @@ export class LiveLocks {
   }
 
   /**
-   * Adds the holders to the history that no event reports: the holders in other processes, and the holders in this
-   * process that got their lock before the recording began.
+   * Adds to the history the holders that no event reports: the holders in other processes, and the holders in this
+   * process that got their lock before the recording began. Records the end of these holders, too.
    */
   #note({ begun, ended }: TableChange, held: ReadonlySet<string>, now: number): void {
     for (const { key, holder } of this.#isAnew ? this.#table.holders : begun) {

@@ -11,8 +11,8 @@ const MOST_HOLDERS = 20;
 export const MOST_ROWS = 20_000;
 
 /**
- * Largest number of keys that keep their row numbers. When there are more, the oldest numbers of free keys are dropped,
- * until half of this number is left.
+ * Largest number of keys that have a row number. With more keys, free keys lose their row numbers, the oldest first,
+ * until half as many keys have one.
  */
 const MOST_NUMBERS = 5 * MOST_ROWS;
 

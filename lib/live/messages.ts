@@ -70,7 +70,7 @@ export interface NodesRow {
   readonly nodes: readonly NodeRow[];
 }
 
-/** The ticks of one method with `oncePerTick`, as this process saw them. */
+/** The ticks (scheduled runs) of one method with `oncePerTick`, as this process saw them. */
 export interface TickRow {
   readonly method: string;
   readonly key: string;

@@ -16,7 +16,7 @@ import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 /** Shortest wait that the board shows, in milliseconds. A shorter time may be only the round trip of an acquisition. */
 const SHORTEST_WAIT_MS = 20;
 
-/** Milliseconds for which events are still recorded after the last viewer has left. A timeline shows as long a time. */
+/** Milliseconds for which events are still recorded after the last viewer has left: the length of a timeline. */
 const RECORDED_FOR_MS = 10 * 60_000;
 
 /** Largest number of methods with `oncePerTick` that are recorded; a usual application has a few. */
@@ -45,7 +45,7 @@ export class ProcessEvents {
   #isRecording = false;
   #restTimer: NodeJS.Timeout | undefined;
 
-  /** @param owner - the name of this process, as holders show it */
+  /** @param owner - the readable name of this process, for its holders and waiters */
   constructor(
     private readonly owner: string,
     private readonly instance: string | undefined,
@@ -89,8 +89,8 @@ export class ProcessEvents {
   }
 
   /**
-   * Ends the recording after some time, because nobody watches. A user who opens the board again before that finds no
-   * gap in the timelines.
+   * Ends the recording after some time, because nobody watches. A user who opens the board again within that time finds
+   * no gap in the timelines.
    */
   rest(): void {
     clearTimeout(this.#restTimer);

@@ -83,7 +83,7 @@ export function makeRuntime(
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
     guard,
-    // Do not log each lock during a shutdown: the module then logs all remaining locks in one line.
+    // Do not log each lost lock during a shutdown: the module then logs all remaining locks in one line.
     lost: ({ message }) => {
       if (!isClosing()) logger.warn(message);
     },
@@ -112,7 +112,7 @@ export function makeRuntime(
 }
 
 /**
- * Creates a runtime as {@link makeRuntime} does, and resolves when a quorum is connected.
+ * Creates a runtime as {@link makeRuntime} does, and opens it as {@link LockRuntime.open} does.
  *
  * @throws the errors of {@link makeRuntime} and {@link LockRuntime.open}
  */
@@ -139,8 +139,9 @@ function once(say: (message: string) => void): (message: string) => void {
 }
 
 /**
- * `true` if a restarted node must wait before it votes. With two nodes a quorum is both nodes: when one restarts without
- * its data, the other still refuses. With a single node the guard would stop all locks, because no other node votes.
+ * `true` if a restarted node must by default wait before it votes. With two nodes a quorum is both nodes: when one
+ * restarts without its data, the other still refuses. With a single node the guard would stop all locks, because no
+ * other node votes.
  */
 function isGuardedByDefault(options: RedlockModuleOptions): boolean {
   return countNodes(options) >= 3;
@@ -154,8 +155,8 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
 }
 
 /**
- * Resolves when a quorum is connected. The application starts even if its nodes are unreachable. The nodes may connect
- * later; until then every acquisition fails with the reason.
+ * Resolves when a quorum is connected, or at the latest after {@link CONNECT_LIMIT_MS}: the application starts even if
+ * its nodes are unreachable. The nodes may connect later; until then every acquisition fails with the reason.
  *
  * @throws Error when a server is not fit for locks, such as a replica
  */

@@ -125,8 +125,8 @@ export class RedlockModule
   }
 
   /**
-   * Connects the nodes after all other steps that can make start-up fail. Nest calls no hook after a failure, so
-   * earlier connections would stay open.
+   * Connects the nodes after all other steps that can make start-up fail. After a failure Nest calls no hook that could
+   * close the connections, so connections opened before the failed step would stay open.
    *
    * @throws Error when a server is not fit for locks, such as a replica
    */

@@ -58,7 +58,8 @@ export interface RedlockModuleOptions {
   readonly nodeTimeout?: number;
 
   /**
-   * Allowance for clocks that do not run at the same rate, as a share of the ttl, from 0 to 0.5. 2 ms are added.
+   * Allowance for clocks that do not run at the same rate, as a share of the ttl, from 0 to 0.5. The module adds 2 ms
+   * to the allowance.
    * @defaultValue 0.01
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
    */
@@ -72,8 +73,8 @@ export interface RedlockModuleOptions {
    * On 1 and 2 nodes the guard is off by default; an explicit `false` there also turns off the warning that a restart
    * forgets locks. After the first start of all nodes nothing can be locked during this time, see `waitForQuorum`.
    *
-   * A restarted node may also forget a key that `minHold` keeps after the release; a guard as long as `minHold`
-   * prevents that.
+   * A restarted node may also forget a key that `minHold` keeps after the release, so the lock may be granted before
+   * the end of `minHold`. A guard as long as `minHold` prevents such an early grant.
    * @defaultValue `false` for 1 and 2 nodes. For 3 nodes or more: the largest ttl of all `@WithLock`, `defaults` and
    * calls so far, but at least 10000. A call with a longer ttl makes the guard of recently started nodes longer
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and

@@ -60,7 +60,7 @@ export interface AttemptResult {
    * queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** `true` if no caller has a quorum, so that the next attempt should follow soon. */
+  /** `true` if the votes show no caller with a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**
    * `true` if the attempt had less time than a node may take for its answer: a missing answer then does not show that
@@ -92,8 +92,8 @@ const MOST_BEGINNINGS = 4;
 const MOST_COMPLETIONS = 6;
 
 /**
- * Milliseconds for which the first waiter must not try after a failed attempt: after a split vote, and after an attempt
- * in which nodes reported other holders.
+ * Milliseconds that the release of a failed attempt makes the first waiter wait: after a split vote, and after an
+ * attempt in which nodes reported other holders.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
@@ -364,8 +364,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
     void raised.then((answers) => {
       if (this.isSettled) return;
-      // `token` is the token of the quorum. The tally may have a larger token by now, but only a single node granted
-      // that token.
+      // Use `token`, which a quorum has stored. A late answer may have brought a larger token into the tally, but no
+      // quorum has stored the larger token.
       if (count(answers) >= quorum) this.#handOver(token);
       else this.#undo('the nodes that granted the lock did not agree on a fencing token in time');
     });

@@ -7,7 +7,8 @@ import type { Limited } from './time-limits.js';
  * One question to several nodes (S2). Counts the answers until they decide the question, all nodes have answered, or
  * the time limit has passed (S3). The creator of a poll asks the nodes and passes their answers to {@link answered}.
  *
- * Nodes are identified by their index, so no list of answers is needed when all nodes give the same answer.
+ * A poll keeps sets of node indexes ({@link NodeSet}). So it needs no list of answers when all nodes give the same
+ * answer.
  */
 export abstract class Poll<Reply> implements Limited {
   earlier: Limited | undefined;

@@ -95,8 +95,9 @@ export class Redlock {
   /**
    * Tries until the lock is acquired or one of the limits of `retry` is reached.
    *
-   * When no caller waits for the lock and `retry` has no limit of attempts, the first attempt is made outside the
-   * queue. The call joins the queue when this attempt is refused.
+   * When no caller is known to wait for the lock and `retry` has no limit of attempts, the first attempt is made
+   * outside the queue. The call joins the queue when this attempt is refused. A call with only one attempt never joins
+   * the queue.
    *
    * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
    */

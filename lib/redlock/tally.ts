@@ -18,8 +18,8 @@ interface Grant {
 }
 
 /**
- * Counts the votes on one lease, and decides. To save memory, the tally makes a list of votes only when a node votes
- * against the lease.
+ * Counts the votes on one lease, and decides whether the lock is acquired. To save memory, the tally makes a list of
+ * votes only when a node votes against the lease.
  */
 export class Tally {
   readonly quorum: number;
@@ -160,7 +160,7 @@ export class Tally {
 
   /**
    * `true` if a quorum names the same holder. Holders that share the key count as one, because each node may name a
-   * different one of them. If `false`, the votes are split, and the next attempt should follow soon.
+   * different one of them. If `false`, perhaps no caller has a quorum, and the next attempt should follow soon.
    */
   get isHeld(): boolean {
     if (!this.#against) return false;

@@ -110,8 +110,8 @@ export class JoinedLock implements RunnableLock, Joined {
   }
 
   release(): Promise<void> {
-    // A call that joined this lock still uses it, and calls `release` again at its end. A handle that joined this lock
-    // might never be released. So make this lock a handle as well: the end of the outer call then releases both.
+    // Do not release this lock while a nested call or a handle has joined it. A nested call calls `release` again at
+    // its end. A handle may never be released, so make this lock a handle, too: the end of the outer call releases both.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

@@ -209,7 +209,7 @@ export class LockRuntime {
     }
     const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
     // Another call of the same transaction may end during the wait. The transaction then keeps the lock of that call,
-    // so this call waits for its own transaction.
+    // so this call waits for its own transaction, and its error must say so.
     if (!this.transactions?.tellEnds) return acquired;
     return acquired.catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
   }
@@ -253,8 +253,8 @@ export class LockRuntime {
   }
 
   /**
-   * `true` if the running call waits for itself: it holds a lock that excludes it from the key, or that waiters in front
-   * of it wait for.
+   * `true` if the running call waits for itself: it already holds a lock that excludes it from the key, or a lock for
+   * which the waiters in front of it wait.
    */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
     const own = this.#ownLock(key);

@@ -119,7 +119,10 @@ export class LockScope {
 
 const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
 
-/** A run that has its lock; or the values that the caller gets in place of the method's, when others hold the lock. */
+/**
+ * The run that has begun under its lock. If others hold the lock, there is no run, and the caller gets the values in
+ * `instead` in place of the method's values.
+ */
 export type Begun =
   { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
 

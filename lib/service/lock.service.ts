@@ -367,7 +367,7 @@ export class LockService {
     return new Leadership(name, this.campaigns);
   }
 
-  /** One object as from {@link leader} for each name that a method of this application gives to `@Leader`. */
+  /** The result of {@link leader} for each name that a method of this application gives to `@Leader`. */
   leaders(): Leadership[] {
     return this.campaigns.names.map((name) => this.leader(name));
   }
@@ -440,7 +440,10 @@ function forCaller(method: keyof typeof OPTION_NAMES, resolved: ResolvedLockOpti
   return { ...resolved, release: 'afterMethod' };
 }
 
-/** Marks a handle whose caller releases it. A handle that joined a lock must not keep that lock for ever. */
+/**
+ * Marks a lock as a handle that its caller releases. If the handle has joined an outer lock and is never released, it
+ * must not keep the outer lock for ever.
+ */
 function kept(lock: LockHandle): LockHandle {
   if (lock instanceof JoinedLock) lock.keep();
   return lock;

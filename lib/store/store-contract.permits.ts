@@ -191,7 +191,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
-  test('tells a refused caller the largest number of permits that a holder asked for, whatever the slots', async () => {
+  test('tells a refused caller the largest number of permits that a holder asked for, whatever slots the holders have', async () => {
     const ask = open();
     const key = freshKey();
     const seen = async (count: number): Promise<number | undefined> =>

@@ -278,7 +278,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (waiting !== 'exclusive') return;
 
-    test(`refuses callers in the mode '${mode}' until letPass for the first waiter, even after letPass for a later waiter`, async () => {
+    test(`refuses callers in the mode '${mode}' after holdBack for two waiters, until letPass for the earlier of the two`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;

@@ -12,7 +12,7 @@ function leaseFor(tick: Tick, key: string, owner = 'me'): Lease {
 
 /** The contract of the option `oncePerTick`: a store remembers the last tick of a schedule that has run. */
 export function ticksContract({ test, open, lapse }: Contract): void {
-  test('refuses a tick that has run and earlier ticks, even if the lock is free, and names the process that ran the tick', async () => {
+  test('refuses a tick that has run, and every earlier tick, even if the lock is free, and names the process that ran the tick', async () => {
     const ask = open();
     const key = freshKey();
     const runs = leaseFor(TEN, key, 'alice');

@@ -77,7 +77,7 @@ export function storeContract(
     open: () => new StoreAsker(store()),
   };
   describe(`the contract of a store: ${name}`, () => {
-    test('has all methods of its ports, and the tested modes', async () => {
+    test('has all methods of its interfaces, and the tested modes', async () => {
       checkStore(store(), 'the store');
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
       const { read } = store();

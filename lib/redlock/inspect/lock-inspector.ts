@@ -310,7 +310,7 @@ function cannot(what: string): Promise<never> {
   return Promise.reject(new Error(`this store cannot ${what}`));
 }
 
-/** Ends the scan of a node, so that it can close a cursor. The caller does not wait: a node that hangs never answers. */
+/** Ends the scan of a node, so that the store can close its cursor. Do not await it: a node may never answer. */
 async function end(pages: AsyncIterator<unknown>): Promise<void> {
   try {
     await pages.return?.();

@@ -13,8 +13,8 @@ import { WakeableSleep } from './wakeable-sleep.js';
 const FAILED_FOR_MS = 1_000;
 
 /**
- * Milliseconds between two calls of `holdBack`, which sets a mark in a store: the store then refuses later callers
- * (S22). A store may keep only the mark of the earliest waiter. A later waiter then tries again.
+ * `holdBack` sets the mark of a waiter in a store, and the store then refuses later callers (S22). A store may keep
+ * only the mark of the earliest waiter. A later waiter then calls `holdBack` again after this many milliseconds.
  */
 const MARK_AGAIN_MS = 50;
 
@@ -76,7 +76,10 @@ export class LocalQueue {
   #holdsBack = false;
   /** `true` while the process tries again to set the mark of `holdBack` in the stores that do not have the mark. */
   #marks = false;
-  /** Stores that have the mark of another waiter. The wait of that waiter can end at any time. */
+  /**
+   * Stores that keep the mark of another waiter. That waiter can stop waiting at any time, so the process tries these
+   * stores again.
+   */
   readonly #unmarked = new Set<Store>();
   #markTimer: NodeJS.Timeout | undefined;
 
@@ -138,8 +141,8 @@ export class LocalQueue {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // With permits, `#turn` here means that another permit is free: that message came before the reply that granted the
-    // previous waiter its permit. So the first waiter asks at once.
+    // With permits, `#turn` is `true` here if a message about another free permit came before the reply that granted
+    // the previous waiter its permit. So the first waiter asks at once.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;

@@ -81,7 +81,10 @@ export class EtcdLeases {
   readonly #shared = new Map<number, Promise<EtcdLease>>();
   /** Unused etcd leases by their ttl in seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
-  /** Called when a shared etcd lease was renewed. That has renewed all locks with this etcd lease. */
+  /**
+   * Called after each request to renew a shared etcd lease. A renewal also keeps the keys of locks that are no longer
+   * extended.
+   */
   onRenewed: (lease: EtcdLease) => void = () => undefined;
 
   constructor(

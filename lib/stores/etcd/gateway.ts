@@ -24,8 +24,8 @@ const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
 
 /**
- * Messages of errors that a new login resolves, although their code is not the code for an expired token: `auth` was
- * enabled meanwhile, or users and roles were changed.
+ * Messages of errors that a new login resolves, although their code is not the code for an expired token: since the
+ * last login, `auth` was enabled, or users or roles were changed.
  */
 const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
@@ -60,7 +60,7 @@ export function didNothing(error: unknown): boolean {
   return error instanceof NoTimeError || (error instanceof GatewayError && error.certain);
 }
 
-/** An endpoint belongs to another cluster than the endpoints before it. */
+/** An endpoint belongs to another cluster than the endpoint that answered first. */
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
@@ -156,8 +156,8 @@ export class Gateway {
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
-        // An error that is not from the gateway, such as a passed time limit, does not count as a failure of the member:
-        // the member may still answer.
+        // Any other error, such as a time limit that passed before the request was sent, does not count as a failure of
+        // the member: the member may still answer.
         if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;

@@ -28,8 +28,8 @@ export interface FoundWaiter {
 }
 
 /**
- * The holders and the queue of a key at one revision. Both are in the order of their names, which is the order of
- * arrival.
+ * The holders and the queue of a key at one revision. Both are in the order of their names. For the queue, that is the
+ * order of arrival.
  */
 export interface KeyView {
   readonly holders: readonly FoundHolder[];

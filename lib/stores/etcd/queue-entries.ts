@@ -69,8 +69,8 @@ export class QueueEntries {
   }
 
   /**
-   * The queue entry of the next call of the same process. That call takes over the position when this call gets its
-   * lock.
+   * The queue entry for the next waiting call of the same process, which takes over the position when the present call
+   * gets its lock.
    */
   nextAt(key: string, { waiter, next }: QueuePosition): Next | undefined {
     if (next === undefined) return undefined;

@@ -135,7 +135,7 @@ export class Refusals {
       await transactions.run({ success }, timeLeft(asked));
       queueEntries.setName(name, position.waiter);
     } catch {
-      // The waiter is not in the queue now. Its next request will add it.
+      // The waiter may not be in the queue now. Its next request will add it.
     }
   }
 

@@ -14,8 +14,8 @@ interface Mark extends Life {
 }
 
 /**
- * The marks of `holdBack`. A waiter sets a mark while the key is held in another mode than its own. The mark excludes
- * later callers (S22).
+ * The marks of `holdBack`. A waiter sets a mark while the key is held in another mode that admits several holders. The
+ * mark excludes later callers in such modes (S22).
  */
 export class MemoryMarks {
   readonly #marks = new Map<string, Mark>();

@@ -47,8 +47,8 @@ export class MemoryQueues {
   }
 
   /**
-   * The waiter that the caller must not overtake: the first waiter of a key that would have room for the caller.
-   * `undefined` if the caller may pass.
+   * The waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first waiter of
+   * the queue. `undefined` if the caller may pass. Removes a first waiter that has not used its turn.
    *
    * @param room - the number of further holders of the caller's mode that the key admits
    */

@@ -144,7 +144,7 @@ export class MemoryRecord {
     if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });
   }
 
-  /** `true` if the token of the lease can be raised to `token`, because its present token is not larger. */
+  /** `true` if the lease holds the key (with permits, in this slot), and its token is not larger than `token`. */
   canRaise({ id }: Lease, token: number, slot: number | undefined): boolean {
     const hold = this.#held(id);
     if (!hold || (slot !== undefined && hold.slot !== slot)) return false;

@@ -112,7 +112,7 @@ export class MemoryStore
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
     let page: string[] = [];
-    // The locks may change between two pages: a Map can change while it is iterated.
+    // The locks may change between two pages. That does no harm, because a Map may change while it is iterated.
     for (const key of this.#records.keys()) {
       if (key.startsWith(prefix)) page.push(key);
       if (page.length < PAGE) continue;

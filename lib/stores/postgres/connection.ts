@@ -15,7 +15,10 @@ const HUNG_AFTER_MS = 5_000;
 /** The longest pause between two attempts to connect, in milliseconds. */
 const LONGEST_PAUSE_MS = 500;
 
-/** Error code of a server that became a standby or read-only: a new connection may lead to the primary. */
+/**
+ * Error code of a server that became a standby or read-only. The connection is then replaced, because a new connection
+ * may lead to the primary.
+ */
 const READ_ONLY = '25006';
 
 /** Leaves values as texts, as the server sends them: the application may have set other parsers in `pg`. */
@@ -115,7 +118,7 @@ export class Connection {
   async #connect(): Promise<Error | undefined> {
     const client = new Client(this.config);
     this.#client = client;
-    // A statement on the connection before may never get an answer.
+    // Do not wait for statements on the previous connection: they may never get an answer.
     this.#idle = Promise.resolve();
     client.on('error', (error) => this.#lose(client, error));
     client.on('end', () => this.#lose(client, new Error('the connection was closed')));

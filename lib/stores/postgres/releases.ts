@@ -23,8 +23,8 @@ const MARGIN_MS = 500;
  */
 export class Releases {
   /**
-   * The pending releases, each with the time of its failure. The times are from `performance.now()`: a wall clock that
-   * is set forward would make the releases seem too old, and they would be dropped.
+   * The pending releases, each with the time at which it became pending. The times are from `performance.now()`: a wall
+   * clock that is set forward would make the releases seem too old, and they would be dropped.
    */
   readonly #pending = new Map<Lease, number>();
   /** The leases with an unanswered acquisition, each with the time until which a release is not sufficient. */
@@ -34,8 +34,8 @@ export class Releases {
   constructor(private readonly send: (lease: Lease) => void) {}
 
   /**
-   * Records that the answer to the lease's acquisition was lost, and that the server no longer stores the lease when
-   * `deadline` milliseconds have passed.
+   * Records that the answer to the lease's acquisition was lost. The server may still store the lease during the next
+   * `deadline` milliseconds, and not later.
    */
   mayComeLater(lease: Lease, deadline: number): void {
     this.#doubtful.set(lease, performance.now() + Math.max(0, deadline) + MARGIN_MS);

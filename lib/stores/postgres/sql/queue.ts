@@ -152,8 +152,8 @@ end`,
 };
 
 /**
- * Finds the waiter that the caller must not overtake: the first waiter of a key that would have room for the caller.
- * Returns null if the caller may pass.
+ * Finds the waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first
+ * waiter of the queue. Returns null if the caller may pass. Removes a first waiter that has not used its turn.
  *
  * wanted   the mode of the caller
  * n        the number of permits that the caller asks for; null in other modes
