@@ -26,7 +26,7 @@ export interface LeaderEvent {
   readonly error?: unknown;
 }
 
-/** End of a term. */
+/** The reason for the end of a term. */
 export type TermEnd = 'lost' | 'resigned' | 'returned' | 'threw' | 'shutdown';
 
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LeaderEvent} is published. */

@@ -178,7 +178,8 @@ export class TestLocks {
   }
 
   /**
-   * Delays each answer by `ms` milliseconds. An answer after `nodeTimeout` (by default 5 % of the ttl) counts as none.
+   * Delays each answer by `ms` milliseconds. An answer after `nodeTimeout` (by default 5 % of the ttl) counts as no
+   * answer.
    *
    * @returns a function that ends the fault, as {@link reset} does
    */

@@ -11,8 +11,8 @@ import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from 
 import { storedKey, whyNotKeys } from './text.js';
 
 /**
- * Largest number of releases, of extensions and of acquisitions in one statement: the statement locks their rows until
- * its end.
+ * Largest number of releases in one statement, and likewise of extensions and of acquisitions. The statement locks the
+ * rows of all their keys until it ends, so a larger statement makes others wait longer.
  */
 const MOST_LEASES = 500;
 

@@ -1,4 +1,4 @@
-/** A function of the database that applications call. Functions that only other functions call have the same form. */
+/** A function in the database: applications call it, or only other functions in the database call it. */
 export interface EntryPoint {
   /** Name and parameters, in the form of `create function`. */
   readonly signature: string;

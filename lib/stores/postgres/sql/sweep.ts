@@ -3,8 +3,8 @@ import type { EntryPoint } from './sql-function.js';
 
 /**
  * Time for which the last token of a key is kept after the end of its lock. A token is kept longer while it is ahead of
- * the clock, or behind it by less than this time. A new token is never behind the clock. So it is larger than a removed
- * token, unless the server's clock was set back by more than this time.
+ * the server's clock, or behind that clock by less than this time. A new token is never behind the clock. So every new
+ * token is larger than the removed token, unless the clock was set back by more than this time.
  */
 const KEPT_FOR = '1 hour';
 

@@ -56,7 +56,7 @@ export class CommandChannel {
     });
   }
 
-  /** `true` if a command would be written immediately, and the server is not known to be silent. */
+  /** `true` if a command would be written immediately, to a server that is neither silent nor a former master. */
   get canSend(): boolean {
     return canSendNow(this.client) && !this.#silence.isSilent && !this.leadsToOldMaster;
   }
