@@ -8,7 +8,7 @@ import { dts } from 'rollup-plugin-dts';
 // limits.
 
 const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));
-/** `.` stands for dist/lib/index, which becomes index; `./fencing` for dist/lib/fencing/index, which becomes fencing. */
+/** `.` is the file dist/lib/index and becomes index; `./fencing` is dist/lib/fencing/index and becomes fencing. */
 const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
 const inputOf = (ending) =>
   Object.fromEntries(
@@ -65,7 +65,7 @@ function small() {
         compress: { ...keep, passes: 2, sequences: 0 },
         mangle: { ...keep, keep_private_props: true },
       });
-      // Lua scripts and SQL: the only texts of several lines in those files.
+      // Remove comments and indentation from Lua scripts and SQL. No other strings in these files have several lines.
       const dense =
         name === 'scripts' || name === 'sql'
           ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n')

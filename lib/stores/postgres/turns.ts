@@ -110,7 +110,7 @@ export class Turns {
     for (const [index, request] of requests.entries()) this.#release(request, (reply) => tell(index, reply));
   }
 
-  /** Called after each connect. Sends again the releases that failed because there was no connection. */
+  /** Called when a connection is ready. Sends again the releases that failed because there was no connection. */
   ready(): void {
     this.#pending.retry();
   }

@@ -9,8 +9,8 @@ import type { EntryPoint } from './sql-function.js';
 const KEPT_FOR = '1 hour';
 
 /**
- * Removes rows that are no longer needed, up to a number in each table. Locked rows stay for the next sweep. Only one
- * process at a time sweeps.
+ * Removes keys, holders and ticks that are no longer needed, at most `most` of each. Locked rows stay for the next
+ * sweep. Only one process at a time sweeps.
  *
  * Returns  true if there are more rows to remove
  */
