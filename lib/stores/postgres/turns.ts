@@ -279,7 +279,8 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // Release these leases again after their deadline: until then the server may still execute the statement.
+    // The server may still execute the statement until the deadline of the acquisitions, so release their leases again
+    // after that deadline.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

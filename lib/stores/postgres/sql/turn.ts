@@ -1,7 +1,7 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Runs the requests that a process has collected in one statement, which is one transaction. Releases come first, then
+ * Runs the collected requests of a process in one statement, which is one transaction. Releases come first, then
  * extensions, then acquisitions, each in the order of the requests.
  *
  * keys     all keys of all requests; their rows are locked first, in an order that is the same in all processes
