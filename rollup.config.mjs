@@ -8,7 +8,7 @@ import { dts } from 'rollup-plugin-dts';
 // limits.
 
 const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));
-/** `.` and `./fencing` are dist/lib/index and dist/lib/fencing/index, and become index and fencing. */
+/** `.` is the file dist/lib/index and becomes index; `./fencing` is dist/lib/fencing/index and becomes fencing. */
 const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
 const inputOf = (ending) =>
   Object.fromEntries(
@@ -18,8 +18,8 @@ const inputOf = (ending) =>
     ]),
   );
 /**
- * The files of the board's page. The package has them only once, as CommonJS, which both formats can load: they would
- * be most of the duplicated code.
+ * The files of the board's page. The package has them only once, as CommonJS, which both formats can load. Otherwise
+ * these files would be most of the code that the package contains twice.
  */
 const PAGE = 'live/assets.js';
 
@@ -29,8 +29,10 @@ const COMMAND = 'cli/main';
 /**
  * The files with code that several entry points have in common, by the folders of the code; the first fitting pattern
  * counts. `base` is the code for entry points that must load neither Nest nor ioredis: OpenTelemetry instruments only
- * packages that are loaded after it. The files have a middle size, because gzip finds repeated text only within 32 KiB,
- * and the other format repeats most of the text. With one file for Redis and one for Nest the package is 22 KiB larger.
+ * packages that are loaded after it.
+ *
+ * The files have a middle size, because the package has most text twice, as an ES module and as CommonJS, and gzip
+ * finds repeated text only within 32 KiB. With only one file for Redis and one for Nest, the package is 22 KiB larger.
  */
 const SHARED = {
   base: /^(core|telemetry|stores\/memory)\//,
@@ -63,7 +65,7 @@ function small() {
         compress: { ...keep, passes: 2, sequences: 0 },
         mangle: { ...keep, keep_private_props: true },
       });
-      // Lua scripts and SQL: the only texts of several lines in those files.
+      // Remove comments and indentation from Lua scripts and SQL. No other strings in these files have several lines.
       const dense =
         name === 'scripts' || name === 'sql'
           ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n')

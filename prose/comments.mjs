@@ -94,7 +94,7 @@ function* rangesOf(file) {
   }
 }
 
-/** The comments of Lua and SQL, which both begin with two dashes, in the strings of several lines. */
+/** The comments in strings of several lines, which contain Lua or SQL. In both languages two dashes begin a comment. */
 function embeddedBlocksOf(file) {
   const blocks = [];
   for (const string of stringsOf(file)) {

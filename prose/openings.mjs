@@ -32,7 +32,7 @@ const OPENINGS = { comment: OF_COMMENTS, name: OF_NAMES, message: OF_ALL, page: 
  * A textlint rule: a comment, the name of a test and a message begin with a noun or a verb, so that the first words say
  * their subject. Questions may begin in any way.
  *
- * `starts` has the lines with which a comment, a name or a message begins.
+ * `starts` has the numbers of the lines at which a comment, a name or a message begins.
  */
 export function openings(context, { kind, starts }) {
   const { Syntax, RuleError, report } = context;

@@ -1,6 +1,7 @@
 /**
- * Words that the project does not use, each with the word in its place: the one of Redis and of the locking literature,
- * one word for one idea, and no metaphors. The patterns are regular expressions for whole words.
+ * Words that the project does not use, each with the word to use instead. The project uses the words of Redis and of
+ * the locking literature, one word for each idea, and no metaphors. The patterns are regular expressions for whole
+ * words.
  */
 export const terms = [
   // Metaphors.

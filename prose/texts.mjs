@@ -26,8 +26,8 @@ function isLibrary(name) {
 }
 
 /**
- * Joins pieces, each a list of rows. `starts` has the lines of the text with which a piece begins, and `lineOf` converts
- * a line of the text into a line of the file.
+ * Joins pieces, each a list of rows, to a text. `starts` has the numbers of the lines of the text at which a piece
+ * begins. `lineOf` converts the number of a line of the text into the number of the line in the file.
  */
 function joined(kind, pieces) {
   const text = [];

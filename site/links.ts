@@ -31,7 +31,7 @@ export function hrefOf(page: string, target: string): string {
   throw new Error(`${page} links to ${target}: the site has neither a page nor a file ${file}.`);
 }
 
-/** Makes links between files links between pages of the site. */
+/** Turns links between files into links between pages of the site. */
 export function linkToPages(markdown: MarkdownRenderer): void {
   markdown.core.ruler.push('link-to-pages', ({ tokens, env }) => {
     const { path, realPath = path } = env as { readonly path: string; readonly realPath?: string };

@@ -162,16 +162,16 @@ describe('the linter', () => {
 
   test.each([
     [
-      'of code',
+      'values',
       "import { b } from './b.js';\n\nexport const a = () => b();\n",
       "import { a } from './a.js';\n\nexport const b = () => a();\n",
     ],
     [
-      'of types',
+      'types',
       "import type { B } from './b.js';\n\nexport type A = B[];\n",
       "import type { A } from './a.js';\n\nexport type B = A | 1;\n",
     ],
-  ])('refuses import cycles %s', async (_what, a, b) => {
+  ])('refuses two files that import %s from each other', async (_what, a, b) => {
     const codes = (await lint({ 'lib/core/a.ts': a, 'lib/core/b.ts': b })).map(({ code }) => code);
     expect(codes).toEqual(['import(no-cycle)', 'import(no-cycle)']);
   });

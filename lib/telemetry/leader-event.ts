@@ -12,7 +12,8 @@ export interface LeaderEvent {
   /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
   /**
-   * `true` if this process leads from now on. `false` without a `fencingToken`: this process has started to campaign.
+   * `true` if this process leads from now on. `false` with a `fencingToken`: this process has stopped leading. `false`
+   * without a `fencingToken`: this process has started to campaign.
    */
   readonly isLeader: boolean;
   /** `LeaderTerm.fencingToken` of the term that begins or has ended. */
@@ -26,7 +27,7 @@ export interface LeaderEvent {
   readonly error?: unknown;
 }
 
-/** End of a term. */
+/** The reason for the end of a term. */
 export type TermEnd = 'lost' | 'resigned' | 'returned' | 'threw' | 'shutdown';
 
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LeaderEvent} is published. */

@@ -120,7 +120,7 @@ export class LockTelemetry {
       this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
   }
 
-  /** Returns the function of a subscriber that runs tasks in the subscriber's context; `undefined` if there is none. */
+  /** Returns the function with which a subscriber runs tasks in its own context; `undefined` if there is none. */
   around(id: string): Surrounded['around'] {
     return this.#holds.size === 0 ? undefined : this.#holds.get(id)?.event.around;
   }

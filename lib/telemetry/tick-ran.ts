@@ -1,8 +1,8 @@
 import { channel } from 'node:diagnostics_channel';
 
 /**
- * Event for a call that runs for its tick (`oncePerTick`). The board (`nestjs-redlock/board`) counts these events even
- * while it does not subscribe to events of locks.
+ * Event for a method that runs a tick of its schedule (`oncePerTick`). The board (`nestjs-redlock/board`) counts these
+ * events even while it does not subscribe to events of locks.
  */
 export interface TickRanEvent {
   /** The names of the class and of the method. */

@@ -12,14 +12,14 @@ export interface Acquired {
   readonly origin: LockOrigin;
 }
 
-/** The interface between a test and the runtimes of its applications. */
+/** Settings and callbacks with which a test supervises the lock runtimes of its applications. */
 export interface Supervision {
   /** `true` to wait for a lock that is not free. */
   readonly wait: boolean;
   readonly acquired: (acquired: Acquired) => void;
 }
 
-/** Makes a class of runtimes that a test supervises. */
+/** Makes a subclass of `LockRuntime` that a test supervises. */
 export function supervised(supervision: Supervision): typeof LockRuntime {
   return class extends LockRuntime {
     override async acquire(

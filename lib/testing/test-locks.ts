@@ -178,7 +178,8 @@ export class TestLocks {
   }
 
   /**
-   * Delays each answer by `ms` milliseconds. An answer after `nodeTimeout` (by default 5 % of the ttl) counts as none.
+   * Delays each answer by `ms` milliseconds. An answer after `nodeTimeout` (by default 5 % of the ttl) counts as no
+   * answer.
    *
    * @returns a function that ends the fault, as {@link reset} does
    */
@@ -238,8 +239,8 @@ export class TestLocks {
   }
 
   /**
-   * Prepares a simulated process. The returned function makes it lock the key immediately, or rejects when the key is
-   * held.
+   * Prepares a simulated process. The returned function makes this process lock the key immediately, or rejects if the
+   * key is held.
    */
   async #outsider(key: LockKey, options: HoldOptions): Promise<() => Promise<ForeignLock>> {
     const { owner = 'another process', ttl = A_DAY_MS, instance, ...kind } = options;
@@ -327,7 +328,7 @@ export interface OverridableBuilder {
   overrideProvider(token: unknown): { useFactory(options: LockerFactory): unknown };
 }
 
-/** A factory of the runtime of a module instance. */
+/** Provider options with a function that makes the lock runtime of one module instance. */
 interface LockerFactory {
   readonly factory: (
     options: RedlockModuleOptions,

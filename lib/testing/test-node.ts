@@ -63,7 +63,7 @@ export class TestNode extends MemoryStore {
     return ended > 0;
   }
 
-  /** Drops everything. */
+  /** Drops all locks, and all records of ticks that have run. */
   dropAll(): void {
     this.#granted.clear();
     void super.close();

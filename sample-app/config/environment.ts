@@ -84,7 +84,7 @@ const environmentSchema = z.object({
 
   /**
    * Milliseconds after which an enqueued task that no consumer has taken counts as lost. The time must be longer than
-   * tasks wait in the queue: a shorter time pushes waiting tasks again.
+   * tasks wait in the queue. Otherwise tasks are pushed again while they still wait.
    */
   ENQUEUED_TIMEOUT: z.coerce.number().int().min(1_000).default(60_000),
 

@@ -84,7 +84,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           ETCD_URLS: etcdUrls.join(','),
           // The schema of the locks is removed with the tables of the run.
           LOCK_SCHEMA: runName,
-          // Small values, so that a run needs several turns of the dispatcher, and the sweep comes within seconds.
+          // A small value, so that one run of the demo needs several runs of the dispatcher.
           DISPATCH_BATCH: '40',
           MAX_ATTEMPTS: '4',
           // During this time several instances can read the same tasks, and the demo can kill the holder.

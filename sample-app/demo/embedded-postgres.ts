@@ -23,7 +23,7 @@ export interface PreparedPostgres {
 export async function startPostgres(stops: StopList): Promise<string> {
   const { url, launch } = await preparePostgres(stops);
   const server = launch();
-  // SIGINT is its "fast" shutdown, which does not wait for clients to leave.
+  // SIGINT makes PostgreSQL shut down without waiting for its clients to disconnect ("fast" shutdown).
   await stops.add(() => server.stop('SIGINT'));
   await server.whenReady(() => takesConnections(url));
   return url;

@@ -11,7 +11,7 @@ export function judge(unlocked: BatchResult, locked: BatchResult): string[] {
     ...(locked.duplicatePushes === 0
       ? []
       : [`the run with the lock has ${locked.duplicatePushes} duplicates`]),
-    // This count does not depend on the reports of the dispatchers: each job must find its task waiting for a consumer.
+    // A second check for duplicates: consumers refuse a job whose task was already taken.
     ...(locked.refused === 0
       ? []
       : [`in the run with the lock ${locked.refused} jobs were refused as duplicates`]),

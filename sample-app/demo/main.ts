@@ -60,7 +60,7 @@ const PLACES: Readonly<Record<LockStore, string>> = {
 /** Returns the servers that the environment variables name, and starts all other servers of the demo. */
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
-  // etcd comes first, because only etcd may be missing on this machine.
+  // Start etcd first: no package brings it along, so it may be missing on this machine, and the demo then ends at once.
   const ETCD_URLS = store === 'etcd' ? await urlOfEtcd(stops) : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');

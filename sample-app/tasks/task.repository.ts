@@ -131,8 +131,8 @@ export class TaskRepository {
   // The statements of the sweep need no token: their conditions make a late execution harmless.
 
   /**
-   * Returns marked tasks that no consumer has taken. Their instance died between mark and push, or before it began the
-   * job.
+   * Returns marked tasks that no consumer has taken. Either the dispatcher died between mark and push, or a consumer
+   * died after it had received the job and before it took the task.
    */
   async returnNeverTaken(): Promise<number> {
     const { rowCount } = await this.pool.query(

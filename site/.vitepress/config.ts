@@ -49,7 +49,7 @@ export default defineConfig({
   description,
   titleTemplate: `:title | ${name}`,
   lang: 'en',
-  // No icon: a browser would ask for /favicon.ico.
+  // Name an empty icon: without it, a browser would ask for /favicon.ico.
   head: [['link', { rel: 'icon', href: 'data:,' }]],
   srcDir: '..',
   srcExclude: foldersWithoutPages().map((folder) => `${folder}/**`),

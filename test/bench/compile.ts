@@ -18,8 +18,8 @@ const SWC: Options = {
 };
 
 /**
- * Compiles folders of this repository into a new directory for plain Node, as Jest compiles them, in a fraction of a
- * second. The caller removes the directory.
+ * Compiles folders of this repository to JavaScript for Node, in a new directory that the caller removes. Uses SWC, as
+ * Jest does, which takes a fraction of a second.
  */
 export async function compile(folders: readonly string[]): Promise<string> {
   const target = await mkdtemp(join(tmpdir(), 'bench-compiled-'));

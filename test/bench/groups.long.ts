@@ -16,9 +16,8 @@ test('the benchmark measures allocations, keys left in Redis, server time, and c
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
 
-  // A cycle is two round trips, so the proxy holds four messages back. The half millisecond that the proxy adds to a
-  // round trip includes its own work. On a busy machine this work takes longer, and the proxy then holds each message
-  // back for less time.
+  // A cycle is two round trips, so the proxy holds four messages back. Read from the output for how long. The time
+  // depends on the machine: the proxy adds half a millisecond to a round trip, and its own work is a part of that time.
   const [, heldBack] = /holds each message back for\s+(\d+\.\d+) ms/.exec(output) ?? [];
   const network = await bench.medians('network');
   for (const name of ['raw', 'ours'])
@@ -61,7 +60,7 @@ test('the benchmark compares kinds of lock, timeouts, many holders, and readers 
   const output = await bench.run(...groups, '--only', 'ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
 
-  // One command acquires, and one releases, as for the other kinds.
+  // For each kind of lock, one command acquires, and one releases.
   const kinds = await bench.medians('kinds');
   expect(kinds('exclusive', 'commands')).toBe(2);
   expect(kinds('shared', 'commands')).toBe(2);

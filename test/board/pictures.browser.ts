@@ -8,8 +8,8 @@ import { type BoardApp, usePageFiles } from './board-app.js';
 import { everyView, scene } from './scene.js';
 
 // `npm run board:pictures` writes the pictures of docs/board.md. Run `pngquant --ext .png --force 64 docs/board/*.png`
-// before you commit them: pngquant makes the pictures a third as large, and they are half of the download of the
-// package.
+// before you commit them: pngquant reduces them to a third of their size. Even so they are a quarter of the
+// download of the package.
 
 const FOLDER = resolve(process.env.PICTURES ?? 'test-artefacts');
 

@@ -439,7 +439,7 @@ describe('the board', () => {
     for (const next of [before, after]) await (await next).release();
   });
 
-  test('marks a lock of its own process, even if the lock was acquired before the first viewer came', async () => {
+  test('shows that its own process holds a lock, even if it was acquired before the first viewer came', async () => {
     board = await startBoard(OPEN);
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);

@@ -17,9 +17,10 @@ import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// Each test runs the built command in a process of its own, on three real servers.
+// Most tests run the built command in a process of its own, on three real servers. The tests on a terminal call the
+// functions of the command in this process.
 
-/** The ttl is an hour, so that the remaining time begins with "59 min" for a whole minute. */
+/** The ttl is an hour, so that during the first minute of a lock the command prints "59 min" and seconds as its end. */
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 /** An address without a server. Neither tests nor other programs listen on this low port. */
@@ -186,7 +187,7 @@ describe('nestjs-redlock inspect', () => {
 });
 
 describe('nestjs-redlock release', () => {
-  test('deletes the lock with --yes, and ends with code 1 if nobody holds it', async () => {
+  test('releases the lock with --yes, and ends with code 1 if nobody holds it', async () => {
     await hold('k');
     await expect(cli('release', 'k', '--yes')).resolves.toMatchObject({
       code: 0,
@@ -208,7 +209,7 @@ describe('nestjs-redlock release', () => {
     ]);
   });
 
-  test('ends the holder whose id is in --id, and nothing for an unknown id', async () => {
+  test('ends the holder with the id in --id, and releases nothing for an unknown id', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
@@ -490,7 +491,7 @@ describe('nestjs-redlock on a secured server', () => {
     await server.stop();
   });
 
-  test('works over TLS with --cert, --key and --ca (or --insecure), and ends with code 3 if one of these options is missing', async () => {
+  test('connects over TLS with --cert, --key, and --ca or --insecure, and ends with code 3 without --ca or --cert', async () => {
     const port = await freePort();
     const server = await startRedis({
       args: [

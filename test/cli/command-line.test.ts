@@ -35,7 +35,7 @@ describe('the command line', () => {
     ['--help', { command: 'help' }],
     ['list -h', { command: 'help' }],
     ['--version', { command: 'version' }],
-  ])('reads %s', (line, request) => {
+  ])('parses the arguments "%s"', (line, request) => {
     expect(read(line)).toMatchObject(request);
   });
 

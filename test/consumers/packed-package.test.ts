@@ -76,8 +76,8 @@ describe('the packed package', () => {
         `${packed.files.length} files\n`,
     );
     expect(installedKiB - pagesKiB).toBeLessThanOrEqual(1_200);
-    // The package contains the pages of the documentation, so that links work without a network. These pages are half
-    // of the download, because pictures can hardly be compressed.
+    // The package contains the pages of the documentation, so that links work without a network. These pages and their
+    // pictures are more than half of the download, because pictures can hardly be compressed.
     expect(pagesKiB).toBeLessThanOrEqual(800);
     expect(packedKiB).toBeLessThanOrEqual(780);
   });
@@ -87,8 +87,8 @@ describe('the packed package', () => {
     expect(loadedBy(`dist/${format}/index.js`).files.length).toBeLessThanOrEqual(7);
   });
 
-  // OpenTelemetry cannot instrument packages that were loaded before it. An application without Nest need not install
-  // Nest.
+  // An entry point must load no package that it does not need, for two reasons. OpenTelemetry cannot instrument
+  // packages that were loaded before it. And an application without Nest need not install Nest.
   test.each([
     ['esm/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['esm/fencing', []],
@@ -143,7 +143,7 @@ const outcome = {
   fencing: true,
 };
 
-/** Outcome with the packages for NestJS 11. All other tests use the packages for NestJS 12. */
+/** The parts of the outcome that only the application on NestJS 11 prints. */
 const onNest11 = {
   // One tick runs once on two instances.
   ticks: { 'schedule 5': 1, 'schedule 6': 1 },

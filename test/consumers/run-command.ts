@@ -25,8 +25,8 @@ export function runCommand(file: string, args: readonly string[], options: Comma
 }
 
 /**
- * Returns the environment without the variables of Jest and `npm test`: NODE_ENV=test, and the names of this project. The
- * npm_config_* variables stay, because they may name a registry or a cache of the machine.
+ * Returns the environment without the variables of Jest and `npm test`, such as NODE_ENV=test and the folder of this
+ * project. The other npm_config_* variables stay, because they may name a registry or a cache of the machine.
  */
 function cleanEnvironment(): NodeJS.ProcessEnv {
   const foreign = /^(NODE_ENV|NODE_OPTIONS|JEST_.*|npm_(?!config_).*|npm_config_local_prefix|INIT_CWD)$/;

@@ -11,7 +11,7 @@ import type { Backend } from './lock-contract.js';
 /** Milliseconds; so long that no lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 60_000;
 
-/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
+/** Milliseconds; far below the ttl: otherwise a test of a release would also pass if the lock only expired. */
 const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };

@@ -11,8 +11,8 @@ import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from 
 import { storedKey, whyNotKeys } from './text.js';
 
 /**
- * Largest number of releases, of extensions and of acquisitions in one statement: the statement locks their rows until
- * its end.
+ * Largest number of releases in one statement, and likewise of extensions and of acquisitions. The statement locks the
+ * rows of all their keys until it ends, so a larger statement makes others wait longer.
  */
 const MOST_LEASES = 500;
 
@@ -110,7 +110,7 @@ export class Turns {
     for (const [index, request] of requests.entries()) this.#release(request, (reply) => tell(index, reply));
   }
 
-  /** Called after each connect. Sends again the releases that failed because there was no connection. */
+  /** Called when a connection is ready. Sends again the releases that failed because there was no connection. */
   ready(): void {
     this.#pending.retry();
   }
@@ -279,7 +279,8 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // Release these leases again after their deadline: until then the server may still execute the statement.
+    // The server may still execute the statement until the deadline of the acquisitions, so release their leases again
+    // after that deadline.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

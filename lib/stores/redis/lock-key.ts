@@ -39,7 +39,8 @@ export function detailsKey(prefix: string, key: string): string {
 }
 
 /**
- * The Redis key of a mark. A mark is set for a waiter, and makes the node refuse later callers in other modes (S22).
+ * The Redis key of a mark. A mark is set for a waiter: the node then refuses later callers for a shared lock or a
+ * permit, unless they have the mode of this waiter (S22).
  */
 export function markKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:w`;

@@ -1,4 +1,4 @@
-/** A function of the database that applications call. Functions that only other functions call have the same form. */
+/** A function in the database: applications call it, or only other functions in the database call it. */
 export interface EntryPoint {
   /** Name and parameters, in the form of `create function`. */
   readonly signature: string;
@@ -25,7 +25,7 @@ export function entryPointSql({ signature, returns, body }: EntryPoint, schema: 
   );
 }
 
-/** Statement that creates or replaces a function that only functions for applications call. */
+/** Statement that creates or replaces an internal function: only functions for applications call it. */
 export function functionSql({ signature, returns, body }: EntryPoint): string {
   return `create or replace function ${signature} returns ${returns} language plpgsql as $body$${body}$body$;\n`;
 }

@@ -3,14 +3,14 @@ import type { EntryPoint } from './sql-function.js';
 
 /**
  * Time for which the last token of a key is kept after the end of its lock. A token is kept longer while it is ahead of
- * the clock, or behind it by less than this time. A new token is never behind the clock. So it is larger than a removed
- * token, unless the server's clock was set back by more than this time.
+ * the server's clock, or behind that clock by less than this time. A new token is never behind the clock. So every new
+ * token is larger than the removed token, unless the clock was set back by more than this time.
  */
 const KEPT_FOR = '1 hour';
 
 /**
- * Removes rows that are no longer needed, up to a number in each table. Locked rows stay for the next sweep. Only one
- * process at a time sweeps.
+ * Removes keys, holders and ticks that are no longer needed, at most `most` of each. Locked rows stay for the next
+ * sweep. Only one process at a time sweeps.
  *
  * Returns  true if there are more rows to remove
  */

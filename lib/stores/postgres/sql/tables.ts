@@ -12,7 +12,8 @@
  * - `floor` is the largest token of the key before the present holders with permits; the tokens of all their slots are
  *   larger.
  * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is a waiter whose mode differs from the
- *   mode in which the key is held; later callers in other modes are refused (S22).
+ *   mode in which the key is held. Later callers for a shared lock or a permit are then refused, unless they have the
+ *   mode of this waiter (S22).
  */
 export const TABLES = `
 create table if not exists locks (

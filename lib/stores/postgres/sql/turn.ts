@@ -1,8 +1,8 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Runs all requests of a process from one turn of its event loop in one statement, which is one transaction. Releases
- * come first, then extensions, then acquisitions, each in the order of the requests.
+ * Runs the collected requests of a process in one statement, which is one transaction. Releases come first, then
+ * extensions, then acquisitions, each in the order of the requests.
  *
  * keys     all keys of all requests; their rows are locked first, in an order that is the same in all processes
  * asked    `releases`: see `release_lease`; `extensions`: see `extend_leases`; `acquisitions`: see `acquire_lease`; each may

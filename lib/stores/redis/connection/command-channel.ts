@@ -43,7 +43,8 @@ export class CommandChannel {
     private readonly opened: boolean,
   ) {
     this.#silence = new StallDetector(client, opened);
-    // Add no listener to a client of the application: a listener would hide the client's errors from the application.
+    // Add no listener for `error` to a client of the application: it would hide errors of the client from the
+    // application.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
       // ioredis adds the failed command and its arguments to the error. The arguments of AUTH contain the password.
@@ -56,7 +57,7 @@ export class CommandChannel {
     });
   }
 
-  /** `true` if a command would be written immediately, and the server is not known to be silent. */
+  /** `true` if a command would be written immediately, to a server that is neither silent nor a former master. */
   get canSend(): boolean {
     return canSendNow(this.client) && !this.#silence.isSilent && !this.leadsToOldMaster;
   }

@@ -46,10 +46,10 @@ export interface Server {
 /**
  * The methods of a client that a store needs. A client of ioredis or iovalkey already has these methods, so an adapter
  * would only cost time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and
- * `close` for a connection, and `refresh` for the masters of a Cluster.
+ * `close` for a connection, and `refresh` when the list of a Cluster's masters may have changed.
  */
 export interface Driver extends Emitter {
-  /** `ready` when commands are written immediately; `wait` before the first connect; `end` after it was closed. */
+  /** `ready` if commands are written immediately; `wait` before the first connect; `end` when the client is closed. */
   readonly status: string;
   readonly isCluster: boolean;
   readonly options: DriverOptions;

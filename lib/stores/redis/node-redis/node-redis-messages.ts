@@ -7,8 +7,8 @@ const CONNECT_LIMIT_MS = 5_000;
 
 /**
  * A connection for messages, with the settings of the application's client of node-redis. After a lost connection this
- * class makes a new client. If a server hangs, this class must end the connection. With node-redis it can do so only by
- * closing the client for good.
+ * class makes a new client. The reason: if a server hangs, this class must end the connection, and node-redis can end a
+ * connection only by closing the client for good.
  */
 export class NodeRedisMessages extends EventEmitter implements MessageConnection {
   #client: SingleClient | undefined;

@@ -19,7 +19,7 @@ const ASK_MS = 1_000;
  *
  * The client itself has two defects. It sends one command at a time over its connection, and new commands overtake a
  * waiting command again and again (seen with 6.3). It reports a replaced connection only as an error of one of its
- * parts, and only with the option `passthroughClientErrorEvents`.
+ * inner clients, and only with the option `passthroughClientErrorEvents`.
  */
 export class SentinelDriver extends NodeRedisDriver {
   readonly isCluster = false;
@@ -155,17 +155,17 @@ export class SentinelDriver extends NodeRedisDriver {
 }
 
 /**
- * Receives messages through the copy of the client, which has a connection for messages to the present master. That
- * connection accepts only subscriptions. So each heartbeat subscribes to an extra channel, or unsubscribes from it
- * again: the answer shows that the connection works.
+ * Receives messages through the copy of the client. The copy has a separate connection to the present master, for
+ * messages only: that connection accepts only commands for subscriptions. So each heartbeat subscribes to an extra
+ * channel, or unsubscribes from it again: the answer shows that the connection works.
  */
 class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels to which this object has subscribed through the present copy. */
   readonly #channels = new Set<string>();
   /**
-   * Channels that the server has confirmed on this connection. A channel is added only when its subscription is
-   * confirmed. If the master dies during a subscription, that subscription never settles: the client still tries to
-   * reach the dead master, although it has a connection to the new master (seen with 6.3).
+   * Channels whose subscription the server has confirmed on this connection. The next request for any other channel
+   * subscribes again, because the first subscription may never settle. This happens if the master dies meanwhile: the
+   * client still tries to reach the dead master, although it has a connection to the new master (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;

@@ -102,8 +102,8 @@ interface StraightPath {
    */
   readonly end?: string;
   /**
-   * Lua text for the answer to a lease that the straight path stored, if the command has a later lease that the
-   * straight path did not store. It can use `i`, the position of the lease in the command.
+   * Lua text for the answer to a lease that the straight path stored. The text runs only if the straight path has not
+   * stored all leases of the command. It can use `i`, the position of the lease in the command.
    */
   readonly answer?: string;
 }

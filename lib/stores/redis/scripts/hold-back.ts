@@ -9,8 +9,8 @@ import { script } from './script.js';
 export const MARK_MS = 2_000;
 
 /**
- * Sets the mark of a waiter for each of its keys: the node then refuses later callers in other modes (S22). A key with
- * the mark of an earlier waiter keeps that mark.
+ * Sets the mark of a waiter for each of its keys: the node then refuses later callers for a shared lock or a permit,
+ * unless they have the mode of this waiter (S22). A key with the mark of an earlier waiter keeps that mark.
  *
  * KEYS     the marks
  * ARGV[1]  the name of the waiter

@@ -2,8 +2,8 @@ import { PERMITS } from './permits.js';
 import { findFree, freeSlot, isTaken } from './slot-map.js';
 
 /**
- * Largest number of expired holders that are removed at a time, until a slot is free. The removal of a thousand at a
- * time took 4 ms.
+ * Largest number of expired holders that one step removes; steps follow each other until a slot is free. The removal of
+ * a thousand holders in one step took 4 ms.
  */
 const MOST_CLEARED = 100;
 

@@ -22,7 +22,7 @@ describe('ReportsService', () => {
     expect(await buildTwiceAtOnce(moduleRef.get(ReportsService))).toEqual([weekly]);
   });
 
-  it('loses a lock without renewals after its ttl in fake time', async () => {
+  it('loses a lock that is not renewed when fake timers have passed its ttl', async () => {
     jest.useFakeTimers();
     const locks = new TestLocks({ wait: false });
     moduleRef = await Test.createTestingModule({
