@@ -127,7 +127,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('makes three new nodes refuse locks for the largest ttl, even when minHold is longer (S12)', async () => {
+  test('makes three new nodes refuse locks until the largest ttl is over, even when minHold is longer (S12)', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({

@@ -110,7 +110,8 @@ export const redisErrors: readonly Scenario[] = [
             await until(async () => (await node.info('persistence')).includes('bgsave_status:err'));
           }),
         );
-        // These nodes also refuse to release a lock. Another client can request the lock only after its ttl has passed.
+        // These nodes also refuse a release. Other clients therefore get the answer that the lock is held. They get
+        // MISCONF only after the ttl of that lock.
         await oneMoreRefusal(play.stage, 'MISCONF');
         await Promise.all(
           nodes.map(async (server) => {
