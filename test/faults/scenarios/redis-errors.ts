@@ -70,7 +70,7 @@ export const redisErrors: readonly Scenario[] = [
     name: 'OOM on a majority: held locks survive (S9)',
     stage: { nodes: 3 },
     clients: 3,
-    // No lock may be lost. The ttl and the time limit leave room for a stall of two seconds during a renewal.
+    // The scenario expects no lost lock, so the ttl and the time limit leave room for a stall of two seconds.
     client: {
       ttl: 5_000,
       leastHold: 5_300,
