@@ -120,8 +120,8 @@ const CONDITIONS = /as long as|provided|unless|while|condition/i;
 
 /** Returns the sentences of a text that promise something without a condition in them or in the next sentence. */
 function barePromises(text: string): string[] {
-  // A cell of a table ends a paragraph, and so does a comment of an example: the condition of a promise in one cell or
-  // comment does not stand in the next.
+  // Each cell of a table counts as a paragraph, and so does each comment of an example. A promise and its condition
+  // must be in the same cell or comment.
   const paragraphs = text.split(/\n\s*(?:\n|\/\/|\/\*|- )|\|/);
   return paragraphs.flatMap((paragraph) => {
     const sentences = paragraph.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:])\W*\s/);
@@ -133,7 +133,7 @@ function barePromises(text: string): string[] {
 }
 
 test('each promise in the documentation has its condition in the same or the next sentence', () => {
-  // docs/README.md only names the subjects of the pages.
+  // docs/README.md is left out, because it only names the subjects of the pages.
   const texts = pages.filter((page) => page !== join(root, 'docs/README.md'));
   const sources = readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))

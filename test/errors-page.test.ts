@@ -69,7 +69,10 @@ function provoke(section: string, ways: Readonly<Record<string, () => Promise<st
   });
 }
 
-/** Answers of Redis to a user without the right to a command inside a script: up to version 7.0, and later. */
+/**
+ * Answers of Redis to a user without the right to a command inside a script. Versions up to 7.0 give the first answer,
+ * later versions the second.
+ */
 const DENIED_INSIDE = [
   "ERR The user executing the script can't run this command ...",
   'ERR ACL failure in script: ...',
@@ -177,7 +180,8 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       // The server has a fifth of the ttl to answer.
       const why = whyUnavailable(locks, { ttl: 5_000 });
       await until(() => client.stream.bytesWritten > written);
-      // This process is blocked for more than that fifth, until the server has answered.
+      // This process is blocked past that time limit, and until the server has answered. If it ran, it would give up at
+      // the limit, and would not read the late answer.
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
       server.resume();
       // The server answers in order: the answer to this PING shows that it has processed the earlier command.

@@ -8,8 +8,9 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 const run = promisify(execFile);
 
 /**
- * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for
- * machines without a Redis. No version of these packages declares support for Node 20, so `.npmrc` hides the warnings.
+ * Packages that ask for Node 22 and also work on Node 20. `file-type` is a dependency of NestJS 12. The demo runs the
+ * other two on a machine without a Redis. No version of these packages declares support for Node 20, so `.npmrc` hides
+ * the warnings.
  */
 const WANTS_NODE_22 = ['file-type', 'js-redis-server', 'lua-redis-wasm'];
 
@@ -25,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Returns the warnings of `npm ci`, without the settings of this machine. */
+/** Runs `npm ci` without the npm settings of this machine; returns its warnings. */
 async function warnings(...options: string[]): Promise<string[]> {
   const args = ['ci', '--dry-run', '--offline', '--no-audit', '--userconfig', 'nobodys.npmrc', ...options];
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));

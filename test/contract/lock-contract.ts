@@ -12,7 +12,7 @@ import type { LockStore } from '../../lib/core/ports.js';
 
 /** Nodes on which the contract is tested. */
 export interface Backend {
-  /** Opens connected nodes for one more process. */
+  /** Connects one more simulated process to the nodes. */
   nodes(): Promise<readonly LockStore[]>;
   /** Number of locked keys on all nodes together. */
   countKeys(): Promise<number>;
@@ -236,7 +236,7 @@ export function lockContract(
           await lock.release();
         }
       }
-      // Every two successive lists of keys have a key in common.
+      // Each list has a key in common with the list before it, so each token must be larger than the token before it.
       expect(tokens).toEqual(tokens.toSorted((x, y) => x - y));
       expect(new Set(tokens).size).toBe(tokens.length);
       for (const token of tokens) expect(Number.isSafeInteger(token)).toBe(true);
@@ -301,8 +301,8 @@ export function lockContract(
 
       test('the release of a lapsed lock with `minHold` does not affect the next holder', async () => {
         const key = freshKey();
-        // The minHold is short because a node that did not grant the lock to the next holder may keep the key for so
-        // long, and later tests wait until no key is left.
+        // After the release, a node that did not grant the lock to Bob may keep the key for the whole `minHold`. Later
+        // tests wait until no key is left, so the `minHold` is shorter than that wait.
         const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL / 6 });
         await using next = await bob.acquire([key], waiting);
         await lapsed.release();
@@ -312,7 +312,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('`minHold` keeps no key when the attempt is refused', async () => {
+      test('`minHold` does not keep the keys of a refused attempt locked', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, minHold: TTL })).rejects.toBeInstanceOf(LockHeldError);

@@ -12,7 +12,7 @@ let store: RedisStore;
 
 beforeAll(async () => {
   server = await startRedis();
-  // `true` tells the store that it is one of several nodes, because only such a node also stores a marker key.
+  // The `true` says that the store is one of several nodes: only such a node also stores a marker key.
   [store] = nodesTo([server.url], newFleet(false, true)) as [RedisStore];
   await store.connect();
 });

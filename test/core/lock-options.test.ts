@@ -69,7 +69,7 @@ describe('the kind of a lock', () => {
     [{ mode: 'shared' }, { mode: 'shared' }],
     [{ permits: 1 }, { mode: 'permits', permits: 1 }],
     [{ permits: 1_000 }, { mode: 'permits', permits: 1_000 }],
-  ])('with the options %j is %j', (options, kind) => {
+  ])('the options %j give a lock of the kind %j', (options, kind) => {
     expect(() => checkLockKind(options as object)).not.toThrow();
     expect(resolveLockOptions(options as object, {}).kind).toEqual(kind);
   });
@@ -113,7 +113,7 @@ describe('the kind of a lock', () => {
       TypeError,
       `Expected no \`minHold\` with \`mode: 'shared'\`, got 50. ${noMinHold}`,
     ],
-  ])('is refused with the options %j', (options, type, message) => {
+  ])('checkLockKind refuses the options %j', (options, type, message) => {
     let thrown: unknown;
     try {
       checkLockKind(options);
@@ -124,7 +124,7 @@ describe('the kind of a lock', () => {
     expect((thrown as Error).message).toContain(message);
   });
 
-  test("'shared' is refused with a minHold of the module, unless the call sets minHold to 0", () => {
+  test("the mode 'shared' is refused when the module has a minHold, unless the call sets minHold to 0", () => {
     expect(() => resolveLockOptions({ mode: 'shared' }, { minHold: 50 })).toThrow(
       new TypeError(
         "Expected no `minHold` with `mode: 'shared'`, got 50 from the `defaults` of the module, so give `minHold: 0`. " +

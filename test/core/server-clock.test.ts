@@ -12,7 +12,10 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-/** Gives the clock a reply that left the server `travel` ms ago. Its time differs from ours by `difference` ms. */
+/**
+ * Gives the clock a reply that left the server `travel` ms ago. `difference` is the server's time minus
+ * `performance.now()`, in milliseconds.
+ */
 function reply(travel: number, difference = EPOCH): void {
   clock.learn(performance.now() - travel + difference);
 }

@@ -158,7 +158,7 @@ test('an instance from a request-scoped factory rejects with advice to provide t
   });
 });
 
-test('an instance that Nest created runs its methods under the lock behind a Proxy', async () => {
+test('a Proxy of an instance that Nest created runs the methods under the lock', async () => {
   app = await startApp({ providers: [Plain] });
   const wrapped = new Proxy(app.get(Plain), {});
   await expect(wrapped.run()).resolves.toEqual(['plain']);
@@ -263,7 +263,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['child']);
   });
 
-  test('a subclass gets its injected properties, before and after its locked methods', async () => {
+  test('a subclass gets its injected properties, whether declared before or after its locked methods', async () => {
     @Injectable()
     class Child extends Base {
       @Inject('first') readonly first!: string;

@@ -384,7 +384,7 @@ describe('the outcome reaches the caller unchanged', () => {
   });
 });
 
-describe('when another process holds the lock', () => {
+describe('when another call holds the lock', () => {
   let blocked: Promise<string>;
   beforeEach(async () => {
     blocked = service.block();

@@ -36,6 +36,6 @@ export interface PartReport {
   readonly name: string;
   /** Number of accepted writes. */
   readonly accepted: number;
-  /** Value of the counter. A writer adds one to the value that it read, so a smaller value shows a lost write. */
+  /** Value of the counter. A writer adds one to the value that it read. A value below `accepted` shows a lost write. */
   readonly counter: number;
 }

@@ -96,8 +96,8 @@ export class FaultClient {
   }
 
   /**
-   * Shuts the client down; resolves when its process has ended by itself. Nothing of the library may keep the process
-   * alive.
+   * Shuts the client down; resolves when its process has ended by itself. Rejects if the library keeps the process
+   * alive for longer than `within` milliseconds.
    */
   async quit(within = 120_000): Promise<void> {
     this.quitting = true;

@@ -68,7 +68,8 @@ export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
       const twin = same.find((other) => excludes(other, holding));
       if (twin) faults.push(`J2: ${twin.who} and ${holding.who} were both given ${holding.token}`);
     }
-    // Both loops go by time, so that each holding is compared with the largest tokens returned before its invocation.
+    // Both loops go forward in time, so that each holding is compared with the largest tokens returned before its
+    // invocation.
     const before = new LargestTokens<Holding>();
     let returned = 0;
     for (const holding of ofKey.toSorted((a, b) => a.invoked - b.invoked)) {

@@ -123,7 +123,7 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
     await delay(TTL);
     expect(lock.isHeld()).toBe(true);
 
-    // The servers do not answer again, so a notice that waited for an answer would never come.
+    // From here on the paused servers do not answer, so a notice that waited for an answer would never come.
     for (const server of servers.slice(1)) server.pause();
     const pausedAt = performance.now();
     while (!signal.aborted) await delay(1);
@@ -136,8 +136,8 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
 
 describe('with slow connections', () => {
   test('an attempt rejects when two of three replies exceed the time limit, and leaves no key (S3, S6)', async () => {
-    // A node that counts as silent would get no command until it answers. This limit is far below the time after which
-    // a node counts as silent.
+    // The replies come after three times this limit, and no node must count as silent by then: a silent node gets no
+    // command until it answers.
     const limit = 100;
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(
@@ -158,8 +158,8 @@ describe('with slow connections', () => {
     const urls = [proxy.url, servers[1]!.url, servers[2]!.url];
     const [alice, bob] = [await newProcess('alice', urls, 60_000), await newProcess('bob')];
     const waiters = (): Promise<number> => servers[0]!.client().zcard('lock:{k}:q');
-    // Bob waits while Alice holds the lock. For a second afterwards, an attempt of Alice therefore begins with a
-    // request to only one node: the node that keeps the queue of waiters.
+    // Bob waits while Alice holds the lock, so Alice learns that the lock has a waiter. For the next second, an attempt
+    // of Alice therefore begins with a request to one node only: the node that keeps the queue of waiters.
     const before = await bob.acquire(['k'], patient);
     const hers = alice.acquire(['k'], patient);
     await until(async () => (await waiters()) === 1);

@@ -207,8 +207,9 @@ export class Stage {
   }
 
   /**
-   * Returns locks that stay on the nodes although no client holds them, and stored holders of a key whose record does
-   * not say that the key is held. The clients still run, so that they can repeat a release that did not reach its node.
+   * Returns two kinds of leftovers: locks that stay on the nodes although no client holds them, and entries in a key's
+   * set of holders although the key's record is free or missing. The clients still run, so that they can repeat a
+   * release that did not reach its node.
    */
   async #orphans(): Promise<string[]> {
     const lookers = await this.#mastersThatRun();

@@ -400,7 +400,8 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
     ).rejects.toMatchObject({ code: '42P01' });
   });
 
-  // At these isolation levels a transaction reads the database as of its beginning, except for the row of the register.
+  // At these isolation levels a transaction sees the database as of its first query, so it does not see the token of
+  // the successor. PostgreSQL rejects its update of the register instead, because the successor has changed that row.
   test.each(['repeatable read', 'serializable'])(
     'rejects at the isolation level %s when a successor has written since the transaction began',
     async (level) => {

@@ -136,7 +136,7 @@ describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its
     return rows[0]?.value ?? '';
   }
 
-  test('cannot write after its successor if the register checks its token', async () => {
+  test('a paused holder cannot write after its successor if the register checks its token', async () => {
     const { told, token, successor } = await writeLate(true);
 
     expect(successor).toBeGreaterThan(token as number);
@@ -145,7 +145,7 @@ describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its
   });
 
   // Negative control: the lock alone cannot prevent the late write.
-  test('overwrites the write of its successor if no register checks the token (control)', async () => {
+  test('a paused holder overwrites the write of its successor if no register checks the token (control)', async () => {
     const { told } = await writeLate(false);
 
     expect(told).toEqual({ outcome: 'written', held: false });

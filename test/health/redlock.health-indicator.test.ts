@@ -266,7 +266,7 @@ test('the health indicator reports "degraded" as up with terminus 11', async () 
   await app.close();
 });
 
-test('the health indicator names invalid options', async () => {
+test('the health indicator rejects invalid options, and names them', async () => {
   const app = await healthApp({ nodes: 'memory' });
   const indicator = app.get(RedlockHealthIndicator);
   await expect(indicator.isHealthy('locks', { details: 1 } as never)).rejects.toThrow('Expected `details`');

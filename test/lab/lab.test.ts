@@ -16,7 +16,7 @@ interface Ended {
 }
 
 let folder: string;
-/** Two labs that run at the same time, because they mostly wait. */
+/** The results of two labs. The labs run at the same time, because they mostly wait. */
 let kinds: Promise<Ended>;
 let stale: Promise<Ended>;
 

@@ -4,7 +4,7 @@ import { BoardServer, type Exchange } from '../../lib/live/board-server.js';
 import { streamTo } from '../../lib/live/event-stream.js';
 import type { LiveLocks, Viewer } from '../../lib/live/live-locks.js';
 
-/** Makes locks that send this message to each viewer at once. */
+/** Makes locks that send this message to each viewer as soon as it begins to watch. */
 function locksWith(message: string) {
   const viewers = new Set<Viewer>();
   const watch = (viewer: Viewer): (() => void) => {

@@ -78,7 +78,7 @@ describe('LockTable.update', () => {
     ]);
   });
 
-  test('returns at most 20,000 locks, 20 holders and 20 waiters, and says that there are more', () => {
+  test('returns at most 20,000 locks, 20 holders of a lock and 20 waiters, and says that there are more', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);

@@ -56,7 +56,7 @@ describe('ProcessEvents', () => {
     expect(history.of('clock')).toEqual([]);
   });
 
-  test('records from the first viewer until ten minutes after the last viewer', () => {
+  test('records from the arrival of the first viewer until ten minutes after the last viewer left', () => {
     expect(events.record()).toBe(true);
     expect(listensToLocks()).toEqual([true]);
     skip();

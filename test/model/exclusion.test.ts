@@ -29,7 +29,11 @@ describe('with the rules of the library,', () => {
       299_191,
     ],
     ['three nodes with fast clocks, and extensions', { losses: 0 }, 112_755],
-    ['three nodes with fast clocks, extensions, and losses of data one after the other', {}, 416_673],
+    [
+      'three nodes with fast clocks, extensions, and losses of data, never two within the guard time',
+      {},
+      416_673,
+    ],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('the search finds no two holders within their validity (J1): %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.

@@ -3,7 +3,7 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 
 // kinds.c searches for tokens of readers, writers and permits that break J2 or J3, over several nodes without clocks.
 // The nodes may execute each message any number of times. members.test.ts shows that the assumptions of kinds.c about
-// one node are true.
+// one node are true. README.md and kinds.c explain terms such as phase, raise and floor.
 
 // These searches add the steps of other claims, also of other readers. kinds.c explains why the other searches do not
 // need these steps.
@@ -95,16 +95,16 @@ describe('with a broken rule or condition,', () => {
   });
 });
 
-describe('a reader that raises its token on a node that granted it a larger token', () => {
+describe('when a node accepts the raise of a reader to which it granted a larger token,', () => {
   // The node grants the larger token to a duplicate of the acquisition, after the reader has lapsed and another claim
   // has held the lock.
   const given = { readers: 1, writers: 1, own: 0 };
 
-  test('gets the token of a writer when the node accepts the raise', () => {
+  test('the search finds a reader and a writer with the same token (J2)', () => {
     expect(search(given).broken).toBe('J2: a reader has the token of one who is no reader');
   });
 
-  test('breaks no rule about the order of tokens when the node accepts the raise', () => {
+  test('the search finds no wrong token if a reader and a writer may have the same token', () => {
     expect(search({ ...given, apart: 0 })).toEqual({ states: 30_192, broken: undefined });
   });
 });

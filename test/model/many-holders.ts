@@ -47,7 +47,7 @@ export interface ModeRules {
   readonly rows: boolean;
   /** A grant of a free key begins a phase. The tokens of a phase are larger than the tokens of all earlier phases. */
   readonly floor: boolean;
-  /** A lease that asks for exactly another slot gives up its present one. */
+  /** A lease gives up its slot when it asks for another slot and accepts no other than that one. */
   readonly givesUp: boolean;
   /** An extension that names another slot than the lease has on the node does not extend the lease. */
   readonly knowsSlot: boolean;

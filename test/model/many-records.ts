@@ -58,7 +58,7 @@ function all<Result>(claim: Claim, apply: (key: string) => Result | undefined): 
 /**
  * Acquires for all claims in one command, which reads the marker once.
  *
- * @param proposal - counts only up to the lead above the node's clock, so that the wrong clock of one client does not
+ * @param proposal - the node limits it to its own clock plus the lead, so that the wrong clock of one client does not
  * raise the marker of every node
  */
 export function acquireAll(

@@ -3,7 +3,7 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 
 // members.c searches one node with its clock and with a record that the node forgets. The members of the record are
 // readers or holders of permits. kinds.c, permits.c and shared-exclusion.c assume the results; together they prove the
-// promises for readers and permits.
+// promises for readers and permits. README.md and kinds.c explain terms such as linger, lead, phase and floor.
 
 const SHARED = 2;
 const PERMITS = 3;

@@ -35,8 +35,8 @@ const REDIS_MESSAGES = 1_500;
 const MOST_MESSAGES = 8_000;
 const LONG_MS = 60_000;
 /**
- * The test waits while a hold ends within this time, because the store could read the next message before or after that
- * end.
+ * If a hold ends within this time, the test waits until the end has passed. Otherwise the store could execute the next
+ * message before or after the end, and the test could not know which.
  */
 const CLOSE = steps(4);
 const RULES: ModeRules = { ...RIGHT_MODES, linger: steps(LINGER_MS) };
@@ -329,7 +329,7 @@ class Conversation {
     };
   }
 
-  /** Does the client's step after a grant: sometimes the other nodes have agreed on another slot. */
+  /** Does what a client does after a grant. Sometimes it takes another slot, as if the other nodes had granted that. */
   #heard(lease: Lease, { slots }: Granted): void {
     const isNew = !this.#granted.has(lease);
     this.#granted.add(lease);

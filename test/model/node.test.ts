@@ -397,7 +397,7 @@ async function redisNode(): Promise<Node> {
   const context = { ...newFleet(true, true), keyPrefix: `round-${count++}:` };
   const store = new RedisStore(openClient(server.url), true, context);
   await store.connect();
-  // Afterwards the server is older than the guard, so only the age of its marker counts.
+  // After this wait, the server is older than the guard, so only the age of its marker counts.
   await sleep(2 * GUARD_MS);
   const marker = `${context.keyPrefix}redlock-node`;
   const recordOf = (key: string): string => `${context.keyPrefix}{${key}}`;

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
 // quorum.c searches for tokens that break J2 or J3, over several nodes without clocks. one-node.test.ts shows that the
-// assumptions of quorum.c about one node are true.
+// assumptions of quorum.c about one node are true. README.md explains a raise.
 
 const LONG: [string, SearchSettings, number][] = [['four nodes', { nodes: 4 }, 1_018_803]];
 

@@ -120,7 +120,7 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
  * after the deadline and under the guard. The duplicate changes nothing, and its answer equals a late reply to the
  * first request.
  *
- * @param proposal - a lower bound of the token, so that nodes, or the keys of one lock, agree
+ * @param proposal - a lower bound of the token, so that all nodes, or all keys of one lock, have one token
  * @returns the node after the grant, and the token; `undefined` if the node refuses. A duplicate returns the same node.
  */
 export function acquireRecord(
@@ -145,7 +145,11 @@ export function acquireRecord(
   return { node: { ...lifted(node, token, now, rules, 'grants'), record: written }, token };
 }
 
-/** @returns the node after the raise; `undefined` if the node refuses */
+/**
+ * Raises the token of a record, so that a quorum of nodes has one token for the lock.
+ *
+ * @returns the node after the raise; `undefined` if the node refuses
+ */
 export function raiseRecord(
   node: RecordNode,
   now: number,

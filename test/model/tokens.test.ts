@@ -2,7 +2,8 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
 // tokens.c searches for tokens that break J2 or J3. One model contains several nodes, their clocks and markers, and
-// records that a node forgets. `npm run model` also runs the larger searches.
+// records that a node forgets. `npm run model` also runs the larger searches. README.md explains terms such as linger,
+// lead, marker and raise.
 
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes, clocks three ticks apart', { span: 3, any: 0, burst: 0 }, 11_870_562],

@@ -127,7 +127,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('makes three new nodes refuse locks for the largest ttl, even when minHold is longer (S12)', async () => {
+  test('makes three new nodes refuse locks until the largest ttl is over, even when minHold is longer (S12)', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({
@@ -686,7 +686,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('does not prevent locks when it hangs, if the other two of three nodes are up', async () => {
+  test('a node that hangs at start-up does not prevent locks, if the other two of three nodes are up', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();

@@ -209,7 +209,7 @@ describe('a thenable as the result', () => {
   });
 });
 
-/** Deferred results that nobody starts to use. Their lock ends after a ttl. */
+/** Results to read later, such as streams. The test starts to read none of them, so their locks end after a ttl. */
 const UNREAD: readonly [string, () => unknown][] = [
   ['a readable stream', () => new Readable({ read: noop })],
   ['a writable stream', () => new Writable()],
@@ -386,7 +386,7 @@ describe('an async iterable', () => {
     },
   );
 
-  test('releases the lock when its reader stops, even if the iterable then yields one more value', async () => {
+  test('an async generator releases the lock when its reader stops, even if its `finally` yields one more value', async () => {
     const key = newKey();
     const rows = service.rows(key);
     for await (const row of rows) {
@@ -602,7 +602,7 @@ describe('any object', () => {
     (object) => object,
     (object) => object,
     (object) => new Proxy(object, {}),
-    // Not every array of bytes or Map can be frozen. Such an object stays as it is.
+    // `Object.freeze` throws for some objects, such as an array of bytes. They only become non-extensible.
     (object) => (Reflect.preventExtensions(object) ? freezeIfPossible(object) : object),
   ];
   function freezeIfPossible(object: object): object {

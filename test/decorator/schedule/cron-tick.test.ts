@@ -134,7 +134,7 @@ describe('latestTick', () => {
       });
     }
 
-    test('returns the end of the skipped hour in spring, when the job fires', () => {
+    test('returns the end of the skipped hour in spring, which is the time at which the job fires', () => {
       expect(fired('30 2 * * *', 'Europe/Berlin', ['2026-03-28T12:00Z'], 48)).toEqual([
         ['29T01:00 for 29T01:00', '30T00:30 for 30T00:30'],
       ]);

@@ -292,7 +292,7 @@ describe('oncePerTick', () => {
       ['the same key', 'same', 'same'],
       ['keys from functions', () => 'same', () => 'same'],
       ['a fixed key and a key from a function', 'same', () => 'same'],
-    ])('fails the start-up when the methods have the same name and lock %s', async (_name, one, other) => {
+    ])('fails the start-up when methods of the same name lock %s', async (_name, one, other) => {
       // Only the message is compared, because Jest cannot print a started application.
       expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
         'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or with a key function. ' +
@@ -398,7 +398,7 @@ describe('a skipped call', () => {
     ]);
   });
 
-  test('gives no error when the application shuts down', async () => {
+  test('resolves to undefined, with the reason "shutdown", after the application has shut down', async () => {
     const { app, service } = await start(Task);
     await app.close();
     await expect(service.run()).resolves.toBeUndefined();

@@ -38,7 +38,7 @@ const CLIENT = {
   module: { restartGuard: TTL + 100 },
 } satisfies ClientOptions;
 
-/** Returns true if each kind was held, and if two readers and three permits were held at the same time. */
+/** Returns true if there were exclusive holders, two readers at the same time, and three permits at the same time. */
 function allKinds(events: readonly FaultEvent[]): boolean {
   const { shared, permits } = judge(events, undefined, machineTime()).mostTogether;
   const alone = new Set(
@@ -158,7 +158,7 @@ async function holdForLongAndShort(play: Play): Promise<void> {
       wants: [{ keys: ['catalog'] }, { keys: ['stripe'] }],
       hold: 10,
       rest: 100,
-      // This client does not wait, because nobody else can join the present holders while it waits.
+      // This client does not wait: while it waited, no other client could join the present holders.
       retry: { attempts: 1, delay: 15 },
     }),
   ]);

@@ -70,7 +70,7 @@ export const redisErrors: readonly Scenario[] = [
     name: 'OOM on a majority: held locks survive (S9)',
     stage: { nodes: 3 },
     clients: 3,
-    // No lock may be lost. The ttl and the time limit leave room for a stall of two seconds during a renewal.
+    // The scenario expects no lost lock, so the ttl and the time limit leave room for a stall of two seconds.
     client: {
       ttl: 5_000,
       leastHold: 5_300,
@@ -110,7 +110,8 @@ export const redisErrors: readonly Scenario[] = [
             await until(async () => (await node.info('persistence')).includes('bgsave_status:err'));
           }),
         );
-        // These nodes also refuse to release a lock. Another client can request the lock only after its ttl has passed.
+        // These nodes also refuse a release. Other clients therefore get the answer that the lock is held. They get
+        // MISCONF only after the ttl of that lock.
         await oneMoreRefusal(play.stage, 'MISCONF');
         await Promise.all(
           nodes.map(async (server) => {

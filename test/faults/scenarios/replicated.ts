@@ -92,7 +92,8 @@ function scenariosOf({ name, library, each }: Kind): Scenario[] {
       name: `${name}: a requested fail-over`,
       seconds: [1, 10],
       onlyLong: true,
-      // In a Cluster the replica first catches up. With Sentinels the old master stays a master for about ten seconds.
+      // In a Cluster the replica first catches up. With Sentinels the old master stays a master for about ten seconds,
+      // beside the new one.
       ...(each === 'sentinel' && { overlapsBecause: 'two masters for a while' }),
       faults: (play) => failOver(play, 'requested'),
     },
