@@ -241,7 +241,7 @@ describe('app.close()', () => {
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test("keeps the method's own error when the method ends too late", async () => {
+  test("keeps the method's own error when the method ends after shutdownTimeout", async () => {
     await start({ shutdownTimeout: 0 });
     const { result } = await running(() => {
       throw new Error('own');

@@ -203,7 +203,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
     const redlock = await redlockOn(client, how === 'close');
     const giveUp = new AbortController();
     const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] }).catch(() => undefined);
-    // The request is sent at the end of the turn.
+    // The request is sent at the end of the turn of the event loop.
     await new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
     giveUp.abort(new Error('given up'));
     await given;

@@ -187,7 +187,7 @@ describe('the fencing token', () => {
     }
   }
 
-  test('takes one round trip when a quorum agrees on it', async () => {
+  test('an acquisition takes one round trip when a quorum agrees on the fencing token', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 1, 1]);
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -195,7 +195,7 @@ describe('the fencing token', () => {
     expect(nodes.map((node) => node.requests)).toEqual([['acquire'], ['acquire'], ['acquire']]);
   });
 
-  test('is raised on the other nodes to the largest token when no quorum agrees on a token', async () => {
+  test('the fencing token is raised on the other nodes to the largest token when no quorum agrees on a token', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     const lock = await redlockOn(nodes.slice(2)).acquire(['other'], once);
@@ -209,7 +209,7 @@ describe('the fencing token', () => {
     expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
   });
 
-  test('makes the attempt fail and release its votes when it cannot be raised on a quorum (S6)', async () => {
+  test('a fencing token that cannot be raised on a quorum makes the attempt fail and release its votes (S6)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { raise: new Error('cut') };
@@ -219,7 +219,7 @@ describe('the fencing token', () => {
     for (const node of nodes) expect(node.count('release')).toBe(1);
   });
 
-  test('does not delay an acquisition beyond its timeout when a request to raise it hangs (S3, S8)', async () => {
+  test('a hanging request to raise the fencing token does not delay an acquisition beyond its timeout (S3, S8)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { acquire: 15, raise: 'hang' };
@@ -230,7 +230,7 @@ describe('the fencing token', () => {
     expect(after).toBeLessThanOrEqual(41);
   });
 
-  test('is not returned when raising it used up the ttl (S4)', async () => {
+  test('a fencing token is not returned when raising it used up the ttl (S4)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) {
@@ -246,7 +246,7 @@ describe('the fencing token', () => {
     expect((value as Error).message).toContain('uses up the ttl');
   });
 
-  test('takes one round trip on one node', async () => {
+  test('an acquisition takes one round trip on one node', async () => {
     const nodes = scriptedNodes(1);
     await unevenTokens(nodes, [7]);
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -257,7 +257,7 @@ describe('the fencing token', () => {
 describe('a tick of a schedule that has run', () => {
   const tick = { schedule: 's', at: 1_000, life: 60_000, from: 'release' } as const;
 
-  test('is not run again when only one node remembers it, though a quorum would grant the lock', async () => {
+  test('a tick that has run is not run again when only one node remembers it, though a quorum would grant the lock', async () => {
     const nodes = scriptedNodes(3);
     const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
     for (const node of nodes.slice(1)) node.fate = { release: new Error('cut') };
@@ -274,7 +274,7 @@ describe('a tick of a schedule that has run', () => {
     expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('is known to every quorum after a confirmed release', async () => {
+  test('a tick that has run is known to every quorum after a confirmed release', async () => {
     const nodes = scriptedNodes(3);
     nodes[0]!.fate = { acquire: new Error('down'), release: new Error('down') };
     const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
@@ -287,7 +287,7 @@ describe('a tick of a schedule that has run', () => {
 });
 
 describe('a failed attempt (S6)', () => {
-  test('records no tick on the nodes that granted the lock', async () => {
+  test('a failed attempt records no tick on the nodes that granted the lock', async () => {
     const nodes = scriptedNodes(3);
     const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
     const other = await hold(nodes.slice(0, 2));
@@ -298,7 +298,7 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
-  test('leaves the queue of the node; one request serves all waiters that give up at the same time', async () => {
+  test('a failed attempt leaves the queue of the node, and one request serves all waiters that give up at the same time', async () => {
     const nodes = scriptedNodes(1);
     const lock = await hold(nodes);
     const redlock = redlockOn(nodes);
@@ -313,7 +313,7 @@ describe('a failed attempt (S6)', () => {
     await lock.release();
   });
 
-  test('leaves no key on the nodes that granted the lock, even with a minHold', async () => {
+  test('a failed attempt leaves no key on the nodes that granted the lock, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
@@ -337,7 +337,7 @@ describe('a failed attempt (S6)', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('ends the lease, so that no node starts a request for the lease (S15)', async () => {
+  test('a failed attempt ends its lease, so that no node starts a request for the lease (S15)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes) node.fate = { acquire: 'hang' };
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -511,7 +511,7 @@ describe('a retry', () => {
 });
 
 describe('a signal', () => {
-  test('ends the wait with its reason (S8)', async () => {
+  test('a signal that aborts ends the wait with the reason of the signal (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     const controller = new AbortController();
@@ -523,7 +523,7 @@ describe('a signal', () => {
     expect(after).toBeLessThan(315);
   });
 
-  test('ends a running attempt, which releases the votes that it won (S6)', async () => {
+  test('a signal that aborts ends a running attempt, which releases the votes that it won (S6)', async () => {
     const nodes = scriptedNodes(3);
     nodes[1]!.fate = { acquire: 'hang' };
     nodes[2]!.fate = { acquire: 'hang' };
@@ -536,7 +536,7 @@ describe('a signal', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('prevents every request when it has already aborted', async () => {
+  test('a signal that has already aborted prevents every request', async () => {
     const nodes = scriptedNodes(1);
     const { value } = await outcome(
       redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),

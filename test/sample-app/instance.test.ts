@@ -90,7 +90,7 @@ describe('an instance, over HTTP,', () => {
 describe('an instance', () => {
   test.each([
     [
-      'without configuration',
+      'when it has no configuration',
       () => ({ DATABASE_URL: '', REDIS_URLS: '' }),
       /DATABASE_URL: must be like[^]*REDIS_URLS: must be like/,
     ],
@@ -118,7 +118,7 @@ describe('an instance', () => {
       /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,
     ],
   ])(
-    'exits with code 1 and an explanation %s',
+    'exits with code 1 and explains why %s',
     async (_when, environment, message) => {
       const server = new ServerProcess('instance', process.execPath, [MAIN], {
         env: { ...process.env, ...environment(), PORT: '0' },

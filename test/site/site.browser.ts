@@ -11,7 +11,7 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const SITE = join(ROOT, 'dist/site');
-/** Folder of pictures for readers. No test compares them. */
+/** Folder of screenshots for people to look at. No test compares them. */
 const SCREENSHOTS = resolve('test-artefacts/site');
 
 const TYPES: Readonly<Record<string, string>> = {

@@ -185,7 +185,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     await redlock.close();
   });
 
-  test('grants, refuses and hands over a lock when its role has rights to the keys with the prefix alone', async () => {
+  test('grants, refuses and hands over a lock when its role has rights only to the keys with the prefix', async () => {
     expect(await handsOver(login())).toBe(true);
   });
 
@@ -238,7 +238,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     expect(await store.check()).toMatchObject({ state: 'unfit', reason: expect.stringMatching(message) });
   });
 
-  test('reports no warning when its role has rights to the keys with the prefix alone', async () => {
+  test('reports no warning when its role has rights only to the keys with the prefix', async () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 

@@ -125,7 +125,7 @@ const waiting: AcquireOptions = {
     await proxy.close();
   });
 
-  test('grants and renews no lock through a member without a majority: LOCK_UNAVAILABLE', async () => {
+  test('a member without a majority grants and renews no lock, and callers get LOCK_UNAVAILABLE', async () => {
     const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);
@@ -141,7 +141,7 @@ const waiting: AcquireOptions = {
     await redlock.close();
   });
 
-  test('is refused at start-up when the endpoints belong to two clusters', async () => {
+  test('a store whose endpoints belong to two clusters is refused at start-up', async () => {
     const another = await startEtcd();
     const store = new EtcdStore({ endpoints: [servers[0]!.url, another.url] }, newTerms());
     await expect(store.connect()).rejects.toThrow('its endpoints belong to different clusters');

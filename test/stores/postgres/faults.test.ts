@@ -77,7 +77,7 @@ describe('a store over a broken connection', () => {
     const key = freshKey();
     const redlock = await newProcess();
     await (await redlock.acquire([key], once)).release();
-    // The statement waits for the row.
+    // The acquire below waits for this row lock.
     await looker.query('begin');
     await looker.query('select from redlock.locks where key = $1 for update', [`lock:${key}`]);
     const acquiring = redlock.acquire([key], once);
@@ -190,7 +190,7 @@ describe('a store over a broken connection', () => {
 });
 
 describe('a server', () => {
-  test('keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
+  test('a server keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('stores no lock for an acquire that came while it hung, and its locks end in time', async () => {
+  test('a server stores no lock for an acquire that came while it hung, and its locks end in time', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -246,7 +246,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('is refused when it is a standby', async () => {
+  test('a server is refused when it is a standby', async () => {
     const primary = await startPostgresServer();
     await primary.shutDown();
     const standby = await startPostgresServer({ copyOf: primary, standby: true });
@@ -259,7 +259,7 @@ describe('a server', () => {
     await Promise.all([primary.stop(), standby.stop()]);
   });
 
-  test('is not used while it is read-only, and acquires fail with the reason', async () => {
+  test('a server is not used while it is read-only, and acquires fail with the reason', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -295,7 +295,7 @@ describe('a full disk', () => {
     return;
   }
 
-  test('makes acquires fail with LOCK_UNAVAILABLE until there is room again', async () => {
+  test('a full disk makes acquires fail with LOCK_UNAVAILABLE until there is room again', async () => {
     const full = await startPostgresServer({
       volume: 130,
       settings: ['min_wal_size=32MB', 'max_wal_size=32MB'],

@@ -16,6 +16,9 @@ beforeAll(async () => {
 
 afterEach(() => messages?.close());
 
+// The store sends a test message to itself. If the message does not arrive, waiters poll: a pooler in transaction mode
+// delivers no messages.
+
 test('a test message counts as delivered if it arrives while the thread is blocked', async () => {
   let undelivered = 0;
   messages = new Messages(
