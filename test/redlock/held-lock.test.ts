@@ -69,7 +69,7 @@ describe('validity', () => {
 });
 
 describe('the watchdog', () => {
-  test('extends on all nodes every third of the ttl', async () => {
+  test('the watchdog extends on all nodes every third of the ttl', async () => {
     const lock = await acquire();
     await jest.advanceTimersByTimeAsync(332);
     expect(extensions()).toEqual([0, 0, 0]);
@@ -80,7 +80,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('does not renew a lock with `renew: false`', async () => {
+  test('the watchdog does not renew a lock with `renew: false`', async () => {
     await acquire(false);
     await jest.advanceTimersByTimeAsync(2 * TTL);
     expect(extensions()).toEqual([0, 0, 0]);
@@ -95,7 +95,7 @@ describe('the watchdog', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('keeps the lock while a minority is down', async () => {
+  test('the watchdog keeps the lock while a minority is down', async () => {
     const lock = await acquire();
     nodes[2]!.fate = { extend: new Error('down') };
     await jest.advanceTimersByTimeAsync(5 * TTL);
@@ -103,7 +103,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('counts the new validity from the time when it sent the extension (S9)', async () => {
+  test('the watchdog counts the new validity from the time when it sent the extension (S9)', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(334 + 30);
@@ -112,7 +112,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('retries soon, with one request at a time, when no quorum confirms a renewal', async () => {
+  test('the watchdog retries soon, with one request at a time, when no quorum confirms a renewal', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(900);
@@ -124,7 +124,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('reports the loss at the end of validity when a majority hangs (S10)', async () => {
+  test('the watchdog reports the loss at the end of validity when a majority hangs (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) node.fate = { extend: 'hang' };
@@ -134,7 +134,7 @@ describe('the watchdog', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('reports the loss at the next renewal when a majority no longer has the lock', async () => {
+  test('the watchdog reports the loss at the next renewal when a majority no longer has the lock', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) await node.memory.close();
@@ -143,7 +143,7 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
   });
 
-  test('accepts a confirmation that comes after the time limit, and counts the validity from the confirmed request (S9)', async () => {
+  test('the watchdog accepts a confirmation that comes after the time limit, and counts the validity from the confirmed request (S9)', async () => {
     // Every answer misses the time limit of 50 ms.
     for (const node of nodes) node.fate = { extend: 80 };
     const lock = await acquire();
@@ -159,7 +159,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('ignores a late confirmation by too few nodes, or for a released lock', async () => {
+  test('the watchdog ignores a late confirmation by too few nodes, or for a released lock', async () => {
     const [a, b, c] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     a.fate = { extend: 80 };
     for (const node of [b, c]) node.fate = { extend: 'hang' };
@@ -173,7 +173,7 @@ describe('the watchdog', () => {
     expect([lock.state, jest.getTimerCount()]).toEqual(['released', 0]);
   });
 
-  test('does not revive a lost lock when a confirmation comes after the end of validity (S9)', async () => {
+  test('the watchdog does not revive a lost lock when a confirmation comes after the end of validity (S9)', async () => {
     const lock = await acquire();
     const node = nodes[0]!;
     for (const each of nodes) {

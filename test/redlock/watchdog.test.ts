@@ -64,7 +64,7 @@ function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<b
 }
 
 describe('the watchdog', () => {
-  test('renews locks that are due together with one request to each node', async () => {
+  test('the watchdog renews locks that are due together with one request to each node', async () => {
     const locks = await acquireMany(200);
     await jest.advanceTimersByTimeAsync(340);
     expect(nodes.map((node) => node.count('extend'))).toEqual([200, 200, 200]);
@@ -76,7 +76,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('merges the renewals of locks that were acquired one after another, and renews no lock far too early', async () => {
+  test('the watchdog merges the renewals of locks that were acquired one after another, and renews no lock far too early', async () => {
     const locks: HeldLock[] = [];
     const asked = new Map<string, number[]>();
     for (let index = 0; index < 100; index++) {
@@ -98,7 +98,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('keeps a separate batch for each ttl', async () => {
+  test('the watchdog keeps a separate batch for each ttl', async () => {
     const locks = [await acquire('a', TTL), await acquire('b', 3 * TTL), await acquire('c', TTL)];
     const [a, b, c] = locks.map(({ id }) => id);
     await jest.advanceTimersByTimeAsync(700);
@@ -111,7 +111,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('moves a lock that is extended with a shorter ttl to a new batch', async () => {
+  test('the watchdog moves a lock that is extended with a shorter ttl to a new batch', async () => {
     const locks = await acquireMany(2);
     await locks[0]!.extend(300);
     await jest.advanceTimersByTimeAsync(110);
@@ -119,7 +119,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('makes at least three attempts before a lock with a ttl of 500 ms lapses', async () => {
+  test('the watchdog makes at least three attempts before a lock with a ttl of 500 ms lapses', async () => {
     const lock = await acquire('k', 500);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(490);

@@ -105,7 +105,7 @@ describe('returnNeverTaken', () => {
     ['waits for the dispatcher', submitted],
     ['is being processed', async () => (await taken()).id],
     ['is done', done],
-  ])('does not change a task that %s, at any age', async (_what, make) => {
+  ])('returnNeverTaken does not change a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -140,7 +140,7 @@ describe('failAbandoned', () => {
     ['waits for the dispatcher', submitted],
     ['waits for a consumer', enqueued],
     ['is done', done],
-  ])('does not change a task that %s, at any age', async (_what, make) => {
+  ])('failAbandoned does not change a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);

@@ -360,7 +360,7 @@ describe('start-up', () => {
       { logger: new LogLines() },
     );
 
-  test('refuses an `@OnlyLeader` whose name has no `@Leader`', async () => {
+  test('start-up refuses an `@OnlyLeader` whose name has no `@Leader`', async () => {
     class Cleaner {
       @Interval(60_000)
       @OnlyLeader('consumers')
@@ -372,7 +372,7 @@ describe('start-up', () => {
     );
   });
 
-  test('refuses two `@Leader` methods with the same name', async () => {
+  test('start-up refuses two `@Leader` methods with the same name', async () => {
     class Other {
       @Leader('consumer')
       async lead(): Promise<void> {}
@@ -382,7 +382,7 @@ describe('start-up', () => {
     );
   });
 
-  test('refuses `@Leader` on a request-scoped class', async () => {
+  test('start-up refuses `@Leader` on a request-scoped class', async () => {
     @Injectable({ scope: Scope.REQUEST })
     class OfRequest {
       @Leader('one')
@@ -401,7 +401,7 @@ describe('the definition of a class', () => {
     ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
-  ])('refuses invalid options of a decorator (case %#)', (decorate, message) => {
+  ])('the definition of a class refuses invalid options of a decorator (case %#)', (decorate, message) => {
     class Bad {
       async lead(): Promise<void> {}
     }
@@ -412,18 +412,21 @@ describe('the definition of a class', () => {
   test.each([
     ['@Leader', Leader('a')],
     ['@OnlyLeader', OnlyLeader('a')],
-  ])('refuses %s on a static method with an error that names the remedy', (decorator, decorate) => {
-    class Bad {
-      static async lead(): Promise<void> {}
-      async other(): Promise<void> {}
-    }
-    const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
-    expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(
-      new TypeError(
-        `${decorator} works only on instance methods, and \`lead\` is not an instance method. Remove \`static\``,
-      ),
-    );
-  });
+  ])(
+    'the definition of a class refuses %s on a static method with an error that names the remedy',
+    (decorator, decorate) => {
+      class Bad {
+        static async lead(): Promise<void> {}
+        async other(): Promise<void> {}
+      }
+      const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
+      expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(
+        new TypeError(
+          `${decorator} works only on instance methods, and \`lead\` is not an instance method. Remove \`static\``,
+        ),
+      );
+    },
+  );
 });
 
 describe('a separate process', () => {

@@ -138,7 +138,7 @@ describe("release: 'afterCommit'", () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('releases the lock when the transaction is rolled back', async () => {
+  test('afterCommit releases the lock when the transaction is rolled back', async () => {
     const rolledBack = database.run(async () => {
       await orders.pay();
       expect(await isHeld()).toBe(true);
@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock when the method threw, because its caller may still commit', async () => {
+  test('afterCommit keeps the lock when the method threw, because its caller may still commit', async () => {
     await database.run(async () => {
       const failing = orders.pay(() => Promise.reject(new Error('own')));
       await expect(failing).rejects.toThrow('own');
@@ -157,18 +157,18 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases the lock at the end of a method outside of a transaction', async () => {
+  test('afterCommit releases the lock at the end of a method outside of a transaction', async () => {
     await orders.pay();
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases the lock at the end of a method that begins its own transaction', async () => {
+  test('afterCommit releases the lock at the end of a method that begins its own transaction', async () => {
     await orders.pay(() => database.run(async () => expect(await isHeld()).toBe(true)));
     expect(await isHeld()).toBe(false);
     expect(lines.lines).toEqual([]);
   });
 
-  test('keeps the lock of a withLock task until the commit', async () => {
+  test('afterCommit keeps the lock of a withLock task until the commit', async () => {
     await database.run(async () => {
       await locks.withLock('order', kept, () => undefined);
       expect(await isHeld()).toBe(true);
@@ -176,7 +176,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
+  test('afterCommit keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
     await database.run(async () => {
       await database.run(() => orders.pay());
       expect(await isHeld()).toBe(true);
@@ -211,7 +211,7 @@ describe("release: 'afterCommit'", () => {
     expect(waited).toBeLessThan(4_500);
   });
 
-  test('keeps the lock of a method when its stream ends before the transaction', async () => {
+  test('afterCommit keeps the lock of a method when its stream ends before the transaction', async () => {
     await database.run(async () => {
       await expect(text(await orders.print())).resolves.toBe('ab');
       expect(await isHeld()).toBe(true);
@@ -219,7 +219,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases the lock at the end of the method when the transaction ends earlier', async () => {
+  test('afterCommit releases the lock at the end of the method when the transaction ends earlier', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -232,7 +232,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
+  test('afterCommit releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
     const other = await locks.acquire('order');
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {

@@ -137,7 +137,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       ['`null`', 'null'],
       ['an empty object', '{}'],
       ['HTML', '<html>'],
-    ])('rejects an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
+    ])('the store rejects an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -152,7 +152,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, neighbour);
     });
 
-    test("rejects a renewal with etcd's own words when etcd answers with an error", async () => {
+    test("the store rejects a renewal with etcd's own words when etcd answers with an error", async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -163,7 +163,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, lease);
     });
 
-    test('does not mark an etcd member as failed when a request times out before it is sent', async () => {
+    test('the store does not mark an etcd member as failed when a request times out before it is sent', async () => {
       const terms = newTerms();
       const store = await openStore(terms);
       const first = Array.from({ length: 64 }, () => newLease());

@@ -109,7 +109,7 @@ async function startLateGateway(server: EtcdServer) {
 
   describe('a store over a broken connection', () => {
     test.each([true, false])(
-      'deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
+      'a store deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
       async (renew) => {
         const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
@@ -134,7 +134,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     test.each([true, false])(
-      'stores nothing when an acquire arrives after its release (S16, renew: %p)',
+      'a store stores nothing when an acquire arrives after its release (S16, renew: %p)',
       async (renew) => {
         const late = await startLateGateway(server);
         const other = await startFakeGateway(server);
@@ -165,7 +165,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
+    test('a store loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
       const redlock = await newProcess(proxy);
       const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
       for (let time = 0; time < 2; time++) {
@@ -177,7 +177,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('lets a waiter acquire although etcd compacted revisions that its watch missed', async () => {
+    test('a store lets a waiter acquire although etcd compacted revisions that its watch missed', async () => {
       const redlock = await newProcess(proxy);
       const other = await newProcess(server);
       const key = freshKey();

@@ -72,7 +72,7 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
 }
 
 describe('a store over a broken connection', () => {
-  test('leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
+  test('a store leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -98,7 +98,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
+  test('a store leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
     // The name tells the connections of this store from those of other tests, which may still be ending.
@@ -127,7 +127,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
+  test('a store rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess(proxy, 3_000);
@@ -141,7 +141,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
+  test('a store loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
     const redlock = await newProcess();
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
     for (let time = 0; time < 2; time++) {
@@ -153,7 +153,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('releases a lapsed lease late, without effect on the next holder (S7)', async () => {
+  test('a store releases a lapsed lease late, without effect on the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -167,7 +167,7 @@ describe('a store over a broken connection', () => {
     expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
   });
 
-  test('lets a waiter acquire when the server has closed the connection for messages', async () => {
+  test('a store lets a waiter acquire when the server has closed the connection for messages', async () => {
     const redlock = await newProcess();
     const other = await newProcess(server);
     const key = freshKey();

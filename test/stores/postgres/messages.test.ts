@@ -50,7 +50,7 @@ test('a test message that does not arrive is reported as undelivered', async () 
   expect(messages.ready).toBe(false);
 });
 
-test('an undelivered test message is sent again on a new connection, not at every check', async () => {
+test('an undelivered test message is sent again on a new connection, not at every check of the same connection', async () => {
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },

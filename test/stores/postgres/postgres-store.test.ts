@@ -78,7 +78,7 @@ async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
 }
 
 describe('the store', () => {
-  test('takes one round trip to acquire several keys and one round trip to release them', async () => {
+  test('the store takes one round trip to acquire several keys and one round trip to release them', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey(), freshKey(), freshKey()]);
     const sent = await statementsOf(async () => {
@@ -88,7 +88,7 @@ describe('the store', () => {
     expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
   });
 
-  test('sends simultaneous acquires, renewals and releases in one statement', async () => {
+  test('the store sends simultaneous acquires, renewals and releases in one statement', async () => {
     const store = await openStore();
     const [held, ended] = [leaseOn([freshKey()]), leaseOn([freshKey()])];
     await Promise.all([held, ended].map((lease) => acquireOn(store, lease)));
@@ -100,7 +100,7 @@ describe('the store', () => {
     expect(sent).toHaveLength(1);
   });
 
-  test('sends many renewals in few statements, and answers each one separately', async () => {
+  test('the store sends many renewals in few statements, and answers each one separately', async () => {
     const store = await openStore();
     const leases = Array.from({ length: 300 }, (_, index) =>
       leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
@@ -115,7 +115,7 @@ describe('the store', () => {
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
-  test('sends one statement at a time, so that `pg` 8 does not warn and `pg` 9 does not refuse it', async () => {
+  test('the store sends one statement at a time, so that `pg` 8 does not warn and `pg` 9 does not refuse it', async () => {
     const store = await openStore();
     const query = Client.prototype.query as unknown as (
       this: Client,
@@ -143,7 +143,7 @@ describe('the store', () => {
     expect(most).toBe(1);
   });
 
-  test('opens two connections with its application name', async () => {
+  test('the store opens two connections with its application name', async () => {
     await openStore({ applicationName: 'the two' });
     expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
   });

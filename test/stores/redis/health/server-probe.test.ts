@@ -222,24 +222,24 @@ test.each(Object.entries(REFUSALS))(
 );
 
 describe('the check for settings of a server that weaken locks', () => {
-  test('warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
+  test('the check of a server warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('gives no warning if the server persists every lock, or if the node has a restart guard (S12, S13)', async () => {
+  test('the check of a server gives no warning if the server persists every lock, or if the node has a restart guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
 
-  test('warns once when the server evicts keys (S14)', async () => {
+  test('the check of a server warns once when the server evicts keys (S14)', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
     const { warnings } = await connect([server.url]);
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('warns once when the user may not run INFO; the restart guard still works', async () => {
+  test('the check of a server warns once when the user may not run INFO; the restart guard still works', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()
