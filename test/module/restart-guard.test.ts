@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // A new key prefix makes the nodes new: a node counts as new until it has the marker of the prefix.
+  // A new key prefix makes the nodes new: a node counts as new until it has a marker key with that prefix.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });

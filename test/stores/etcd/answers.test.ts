@@ -23,7 +23,7 @@ const DELETED_WITHIN = 0.75 * TTL;
 
 /**
  * The answer of a leader that does not have the etcd lease in memory, or of a deposed leader that is asked for an etcd
- * lease of the next term.
+ * lease that its successor has granted.
  */
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
@@ -111,7 +111,8 @@ test('a server that answers without JSON is refused, and the error asks for the 
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
-      // The answer to the acquisition is lost, and the key is deleted after the wrong answer to a renewal.
+      // The answer to the acquisition is lost, and a renewal of the other lock gets the wrong answer. The store must still
+      // delete the key.
       let isLost = false;
       gateway.intercept = async (request) => {
         if (request.path === 'lease/keepalive') return NO_LEASE;

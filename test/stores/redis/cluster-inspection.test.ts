@@ -144,7 +144,7 @@ test('a Cluster grants locks even if its user may not run INFO, and the store wa
 
 test('a Cluster grants locks while one master does not answer, and checks that master later', async () => {
   const client = await clientOf(masters);
-  // The client is connected to both masters.
+  // These pings connect the client to both masters.
   await Promise.all(client.nodes('master').map((master) => master.ping()));
   pause(evicting);
   const fleet = newFleet();
