@@ -376,7 +376,7 @@ describe('LockService, without a request to the store,', () => {
   const call = (method: Method, ...args: unknown[]): Promise<unknown> => callOf(service, method, ...args);
 
   test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])(
-    'refuses the key %j',
+    'acquire, tryAcquire and withLock refuse the key %j',
     async (key) => {
       const rule =
         /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings/;
@@ -403,7 +403,7 @@ describe('LockService, without a request to the store,', () => {
     [{ nodes: [] }, /^Unknown option `nodes` in `\w+`\. It is an option of `RedlockModule\.forRoot`$/],
     [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
     [null, /^Expected the options of `\w+` to be an object, got null$/],
-  ])('refuses the options %j', async (options, message) => {
+  ])('acquire and withLock refuse the options %j', async (options, message) => {
     await expect(call('acquire', 'key', options)).rejects.toThrow(message);
     await expect(call('withLock', 'key', options, task)).rejects.toThrow(message);
   });
@@ -433,17 +433,17 @@ describe('LockService, without a request to the store,', () => {
       '`attempts` in `tryAcquire`. `tryAcquire` makes one attempt; to wait, use `acquire`',
     ],
     ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
-  ])('refuses an option that %s does not have: %j', async (method, options, message) => {
+  ])('LockService refuses an option that %s does not have: %j', async (method, options, message) => {
     await expect(call(method, 'key', options)).rejects.toThrow(message);
   });
 
-  test('refuses null in place of the options of tryAcquire', async () => {
+  test('tryAcquire refuses null in place of its options', async () => {
     await expect(call('tryAcquire', 'key', null)).rejects.toThrow(
       'Expected the options of `tryAcquire` to be an object, got null',
     );
   });
 
-  test('refuses a task that is not a function', async () => {
+  test('withLock refuses a task that is not a function', async () => {
     await expect(call('withLock', 'key', {}, 'task')).rejects.toThrow(
       "Expected `task` to be a function, got 'task'",
     );
@@ -509,7 +509,7 @@ describe('inspection and forced release', () => {
     ['an empty string', ''],
     ['a number', 7],
     ['a string that begins with }', '}a'],
-  ])('refuses %s as the key', async (_name, key) => {
+  ])('inspect and forceRelease refuse %s as the key', async (_name, key) => {
     const rule = 'Expected `key` to be a string that is not empty and does not begin with "}"';
     await expect(locks.inspect(key as string)).rejects.toThrow(rule);
     await expect(locks.forceRelease(key as string)).rejects.toThrow(rule);
@@ -520,7 +520,7 @@ describe('inspection and forced release', () => {
     [{ id: 7 }, 'Expected `id` to be the `id` of a holder, got 7'],
     [{ owner: 'me' }, 'Unknown option `owner` in `forceRelease`. The options are `id`'],
     [null, 'Expected the options of `forceRelease` to be an object, got null'],
-  ])('refuses the options %j of forceRelease', async (options, message) => {
+  ])('forceRelease refuses the options %j', async (options, message) => {
     await expect(locks.forceRelease('key', options as object)).rejects.toThrow(message);
   });
 

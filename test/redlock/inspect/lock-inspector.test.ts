@@ -73,7 +73,7 @@ describe('inspect', () => {
 });
 
 describe('list', () => {
-  test('lists a record on a minority of nodes once, as not held', async () => {
+  test('list returns a record on a minority of nodes once, as not held', async () => {
     await redlock.acquire(['held'], once);
     await leftOn(nodes[1], 'left');
     const infos = await listed();
@@ -84,13 +84,13 @@ describe('list', () => {
     expect(infos[1]?.votes.map(({ vote }) => vote)).toEqual(['free', 'held', 'free']);
   });
 
-  test('lists a lock that the first node does not have', async () => {
+  test('list returns a lock that the first node does not have', async () => {
     nodes[0].fate.acquire = away;
     await redlock.acquire(['k'], once);
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual([['k', true]]);
   });
 
-  test('lists a held lock although an attempt left a record on the first node after that node was scanned', async () => {
+  test('list returns a held lock although an attempt left a record on the first node after that node was scanned', async () => {
     nodes[0].fate.acquire = away;
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.acquire = 0;
@@ -103,14 +103,14 @@ describe('list', () => {
     expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
   });
 
-  test.each([0, 1, 2])('lists every lock while node %d of three is down', async (index) => {
+  test.each([0, 1, 2])('list returns every lock while node %d of three is down', async (index) => {
     const keys = ['1', '2', '3'];
     for (const key of keys) await redlock.acquire([key], once);
     nodes[index]!.fate = { read: away, scan: away };
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual(keys.map((key) => [key, true]));
   });
 
-  test('lists every lock when a node goes down during the listing', async () => {
+  test('list returns every lock when a node goes down during the listing', async () => {
     for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
     const { scan } = nodes[0];
     nodes[0].scan = async function* (prefix) {

@@ -76,7 +76,7 @@ const waiting: AcquireOptions = {
     });
   }
 
-  test('keeps a lock when the leader that granted it is killed, and continues with larger tokens', async () => {
+  test('a cluster keeps a lock when the leader that granted it is killed, and continues with larger tokens', async () => {
     const first = await leader();
     const redlock = await newProcess(from(first));
     const [kept, freed] = [freshKey(), freshKey()];
@@ -93,7 +93,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('grants a held lock to another caller only after its validity has passed, even if the leader is paused', async () => {
+  test('a cluster grants a held lock to another caller only after its validity has passed, even if the leader is paused', async () => {
     const first = await leader();
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();
@@ -113,7 +113,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('renews a lock through another member when the member in use cannot be reached', async () => {
+  test('a store renews a lock through another member when the member in use cannot be reached', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 12_000 });
