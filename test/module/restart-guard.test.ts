@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // A new key prefix makes the nodes new: a node counts as new until it has the marker of the prefix.
+  // A new key prefix makes the nodes new: a node counts as new until it has a marker key with that prefix.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });
@@ -108,33 +108,33 @@ describe('the restart guard (S12)', () => {
     ['of a provider that is request-scoped', { providers: [PerRequest] }],
     ['of a provider that is transient', { providers: [Transient] }],
     ['of a controller', { controllers: [Routes] }],
-    ['that a class inherits', { providers: [Heir] }],
+    ['of a method that a class inherits', { providers: [Heir] }],
     [
       'of an object that a factory makes',
       { providers: [{ provide: 'made', useFactory: () => new Minute() }] },
     ],
     ['of an object under `useValue`', { providers: [{ provide: 'value', useValue: new Minute() }] }],
-  ])('covers the ttl %s as soon as the application starts', async (_where, metadata) => {
+  ])('the restart guard covers the ttl %s as soon as the application starts', async (_where, metadata) => {
     await expect(wholeGuardOf(await start({}, metadata))).resolves.toBe(60_000);
   });
 
-  test('covers the ttl of the defaults', async () => {
+  test('the restart guard covers the ttl of the defaults', async () => {
     await expect(wholeGuardOf(await start({ defaults: { ttl: 40_000 } }))).resolves.toBe(40_000);
   });
 
-  test('does not cover the ttl of a method that uses another module instance', async () => {
+  test('the restart guard does not cover the ttl of a method that uses another module instance', async () => {
     const imports = [RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('does not change for a method without a ttl', async () => {
+  test('the restart guard does not change for a method without a ttl', async () => {
     await expect(wholeGuardOf(await start({}, { providers: [WithoutTtl] }))).resolves.toBe(10_000);
     await app!.close();
     const providers = [WithoutTtl, Minute];
     await expect(wholeGuardOf(await start({}, { providers }))).resolves.toBe(60_000);
   });
 
-  test('does not grow at the first call of the method with the longest ttl', async () => {
+  test('the restart guard does not grow at the first call of the method with the longest ttl', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);

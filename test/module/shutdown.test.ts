@@ -49,7 +49,7 @@ afterAll(() => redis.stop());
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const connections = async (): Promise<number> =>
-  // The space excludes connections for messages: their name goes on after `nestjs-redlock`.
+  // The space ends the name. Connections for messages have a longer name, so they do not count.
   String(await looker.client('LIST')).split('name=nestjs-redlock ').length - 1;
 
 /** A test opens the gate when the waiting code may continue. */
@@ -165,7 +165,7 @@ describe('app.close()', () => {
     await looker.flushall();
   });
 
-  test('waits for running locked methods, then releases, then closes', async () => {
+  test('app.close() waits for running locked methods, then releases, then closes', async () => {
     await start();
     const { result } = await running(async () => [service.lock?.isHeld(), await connections()]);
     const closing = app.close();
@@ -183,7 +183,7 @@ describe('app.close()', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('renews the locks of the methods that it waits for', async () => {
+  test('app.close() renews the locks of the methods that it waits for', async () => {
     await start();
     const { result } = await running(() => service.lock?.isHeld());
     const closing = app.close();
@@ -193,7 +193,7 @@ describe('app.close()', () => {
     await closing;
   });
 
-  test('waits for tasks of withLock, Observables and generators', async () => {
+  test('app.close() waits for tasks of withLock, Observables and generators', async () => {
     await start();
     const ended: string[] = [];
     const begun: string[] = [];
@@ -216,7 +216,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('does not wait longer than shutdownTimeout', async () => {
+  test('app.close() does not wait longer than shutdownTimeout', async () => {
     await start({ shutdownTimeout: 100 });
     const { result } = await running();
     const { signal } = service.lock!;
@@ -241,7 +241,7 @@ describe('app.close()', () => {
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test("keeps the method's own error when the method ends too late", async () => {
+  test("app.close() keeps the method's own error when the method ends after shutdownTimeout", async () => {
     await start({ shutdownTimeout: 0 });
     const { result } = await running(() => {
       throw new Error('own');
@@ -251,7 +251,7 @@ describe('app.close()', () => {
     await expect(result).rejects.toThrow('own');
   });
 
-  test('refuses waiting calls and new calls at once', async () => {
+  test('app.close() refuses waiting calls and new calls at once', async () => {
     await start();
     const { result } = await running();
     const waiting = Promise.allSettled([
@@ -271,7 +271,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('lets running methods acquire further locks', async () => {
+  test('app.close() lets running methods acquire further locks', async () => {
     await start();
     const { result } = await running((locks) => locks.withLock('nested', (lock) => lock.isHeld()));
     const closing = app.close();
@@ -281,7 +281,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases locks that were acquired and never released', async () => {
+  test('app.close() releases locks that were acquired and never released', async () => {
     await start();
     const lock = await app.get(LockService).acquire(['a', 'b'], { ttl: 60_000 });
     await app.close();
@@ -291,7 +291,7 @@ describe('app.close()', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('aborts the signal of an unreleased lock before other callers can acquire the lock', async () => {
+  test('app.close() aborts the signal of an unreleased lock before other callers can acquire the lock', async () => {
     await start();
     const lock = await app.get(LockService).acquire('handle', { ttl: 60_000 });
     const { signal } = lock;
@@ -309,7 +309,7 @@ describe('app.close()', () => {
     await next.close();
   });
 
-  test('aborts the signals of all unreleased locks, even when a listener releases one of them', async () => {
+  test('app.close() aborts the signals of all unreleased locks, even when a listener releases one of them', async () => {
     await start();
     const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
     const reasons: unknown[] = [];
@@ -321,7 +321,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('does not wait for minHold: Redis keeps the keys until minHold has passed', async () => {
+  test('app.close() does not wait for minHold: Redis keeps the keys until minHold has passed', async () => {
     await start();
     const locks = app.get(LockService);
     await locks.acquire('held', { ttl: 60_000, minHold: 30_000 });
@@ -333,7 +333,7 @@ describe('app.close()', () => {
     }
   });
 
-  test('waits for running methods before it closes other modules', async () => {
+  test('app.close() waits for running methods before it closes other modules', async () => {
     await start();
     const { result } = await running(() => service.database.isOpen);
     const closing = app.close();
@@ -344,7 +344,7 @@ describe('app.close()', () => {
     expect(service.database.isOpen).toBe(false);
   });
 
-  test('resolves when Redis is down', async () => {
+  test('app.close() resolves when Redis is down', async () => {
     const server = await startRedis();
     await start({ nodes: server.url, shutdownTimeout: 100 });
     await running();
@@ -354,7 +354,7 @@ describe('app.close()', () => {
     await server.stop();
   });
 
-  test('lets a running HTTP request finish', async () => {
+  test('app.close() lets a running HTTP request finish', async () => {
     @Module({
       imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })],
       controllers: [Routes],
@@ -415,7 +415,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
     ['by the signal', {}, 'SIGTERM'],
     ['with code 0, if `useProcessExit` is set', { USE_EXIT: '1' }, 0],
   ])(
-    'finishes running methods, refuses waiting calls, and ends the process %s',
+    'SIGTERM lets running methods finish, refuses waiting calls, and ends the process %s',
     async (_name, env, expected) => {
       const { events, errors, exit } = await terminate(env);
       expect(errors).toBe('');
@@ -425,7 +425,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
     },
   );
 
-  test('logs methods that run for too long, and ends the process', async () => {
+  test('SIGTERM ends the process, and logs methods that run for too long', async () => {
     const { events, errors, exit, took } = await terminate({ WORK: '20000', SHUTDOWN_TIMEOUT: '200' });
     const warning = expect.stringMatching(/WARN.*Shut down while methods were running under locks on work\./);
     expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'lost', warning]);

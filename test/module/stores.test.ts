@@ -9,7 +9,7 @@ import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
 import { LockService } from '../../lib/index.js';
 
-/** A store that replicates itself. It cannot agree on a token with other nodes. */
+/** A store that replicates itself: it lacks the methods with which several nodes agree on a fencing token. */
 function alone(): Store {
   const store: Store = new MemoryStore();
   return Object.assign(store, { raise: undefined, time: undefined });
@@ -25,13 +25,13 @@ describe('a store in `nodes`', () => {
   test.each([
     ['given as an object', alone()],
     ['given as a factory', factory()],
-  ])('grants locks when it is %s', async (_, nodes) => {
+  ])('a store grants locks when it is %s', async (_, nodes) => {
     const locks = (await startApp({}, { nodes })).get(LockService);
     await using lock = await locks.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
   });
 
-  test('receives the key prefix when it is opened', async () => {
+  test('a store receives the key prefix when its factory opens it', async () => {
     let prefix: string | undefined;
     makeRuntime({
       nodes: factory(({ keyPrefix }) => {
@@ -43,7 +43,7 @@ describe('a store in `nodes`', () => {
     expect(prefix).toBe('app:');
   });
 
-  test('must be the only node when it replicates itself', () => {
+  test('a store that replicates itself must be the only node', () => {
     const two = /a single store.*got several nodes: this store replicates itself/;
     expect(() => refused({ nodes: [factory(), factory()] })).toThrow(two);
     expect(() => refused({ nodes: ['redis://localhost', factory()] })).toThrow(two);
@@ -52,7 +52,7 @@ describe('a store in `nodes`', () => {
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
   });
 
-  test('is refused with the names of its missing methods, as an object and from a factory', () => {
+  test('a store with missing methods is refused with their names, as an object and from a factory', () => {
     const lacking = (...names: (keyof Store)[]): Store =>
       Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
     const withoutRelease = lacking('release', 'close');
@@ -84,12 +84,12 @@ describe('a store in `nodes`', () => {
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
     [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],
     [{ subscribed: 1 }, 'Expected `subscribed` of the store in `nodes` to be true or false'],
-  ])('is refused when it has an invalid property: %j', (property, message) => {
+  ])('a store is refused when it has an invalid property: %j', (property, message) => {
     const store = Object.assign(alone(), property) as Store;
     expect(() => refused({ nodes: store })).toThrow(message);
   });
 
-  test('is refused when `openStore` is no function or returns no store', () => {
+  test('a factory is refused when its `openStore` is no function or returns no store', () => {
     expect(() => refused({ nodes: { openStore: 'later' } as unknown as StoreFactory })).toThrow(
       "Expected `nodes.openStore` to be a function, got 'later'",
     );
@@ -98,14 +98,14 @@ describe('a store in `nodes`', () => {
     );
   });
 
-  test('is refused together with a `restartGuard` when it replicates itself', () => {
+  test('a store that replicates itself is refused together with a `restartGuard`', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
       /`restartGuard` is for nodes that may forget locks/,
     );
     expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
   });
 
-  test('stops start-up with an error that names the store when its `connect` rejects with UnfitStoreError', async () => {
+  test('a store whose `connect` rejects with UnfitStoreError stops start-up with an error that names the store', async () => {
     const unfit = factory(() =>
       Object.assign(alone(), {
         name: 'Database at db:5432',
@@ -117,7 +117,7 @@ describe('a store in `nodes`', () => {
     );
   });
 
-  test('is logged with its own advice, not with advice for Redis, when it cannot be reached', async () => {
+  test('a store that cannot be reached is logged with its own error, without advice for Redis', async () => {
     const away = factory(() =>
       Object.assign(alone(), {
         name: 'my table',

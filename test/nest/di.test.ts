@@ -114,7 +114,7 @@ describe('an application without a server', () => {
   @Module({ imports: [memory()], providers: [Service, Mails] })
   class AppModule {}
 
-  test('acquires locks, and marks held locks as lost when it closes', async () => {
+  test('an application without a server acquires locks, and marks held locks as lost when it closes', async () => {
     const context = await NestFactory.createApplicationContext(AppModule, { logger: false });
     await expect(context.get(Service).run()).resolves.toBe('sent under run');
     const lock = await context.get(LockService).acquire('key');
@@ -210,17 +210,20 @@ describe('in unit tests', () => {
     test.each<[string, (token: unknown) => unknown]>([
       ['an automatic mock of Jest', automatic],
       ['an empty object', () => ({})],
-    ])('rejects with an error that names LockInterceptor when the mock is %s', async (_kind, mock) => {
-      const module = await Test.createTestingModule({ providers: [Service] })
-        .useMocker(mock)
-        .compile();
-      const service = module.get(Service);
-      expect(module.get(LockInterceptor)).not.toBeInstanceOf(LockInterceptor);
-      const message =
-        /Service\.run has @WithLock, but its LockInterceptor was replaced .*RedlockTestingModule\.forRoot\(\)/;
-      await expect(service.run()).rejects.toThrow(message);
-      await expect(service.run()).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
-      expect(() => service.watch()).toThrow('Service.watch has @WithLock');
-    });
+    ])(
+      'a locked method rejects with an error that names LockInterceptor when the mock is %s',
+      async (_kind, mock) => {
+        const module = await Test.createTestingModule({ providers: [Service] })
+          .useMocker(mock)
+          .compile();
+        const service = module.get(Service);
+        expect(module.get(LockInterceptor)).not.toBeInstanceOf(LockInterceptor);
+        const message =
+          /Service\.run has @WithLock, but its LockInterceptor was replaced .*RedlockTestingModule\.forRoot\(\)/;
+        await expect(service.run()).rejects.toThrow(message);
+        await expect(service.run()).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
+        expect(() => service.watch()).toThrow('Service.watch has @WithLock');
+      },
+    );
   });
 });

@@ -22,8 +22,8 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// These tests need a real Redis. Nest sends the headers of the response one turn of the event loop after it has
-// subscribed to the events. Nodes in memory would refuse the lock before that.
+// These tests need a real Redis, because the lock must be refused after Nest has sent the headers of the response. Nest
+// sends them one turn of the event loop after it has subscribed to the events. Nodes in memory would refuse earlier.
 
 class Around implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
@@ -143,7 +143,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     lock.assertHeld();
   });
 
-  test('sends its event when the lock is free', async () => {
+  test('an @Sse route sends its event when the lock is free', async () => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
       // A run may release its lock after the client has the answer.

@@ -111,7 +111,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('two processes that both believe that they hold the lock pay once', async () => {
+  test('two processes that both believe that they hold the lock make one payment in all', async () => {
     const requests = app.get(Requests);
     const locks = app.get(LockService);
     const work = async (): Promise<string> => 'paid';

@@ -6,7 +6,7 @@ export class LockRunCoordinator implements RunCoordinator {
 
   constructor(private readonly locks: LockService) {}
 
-  /** @param run - the name of the task and the time for which it fires, so that each tick has its own key */
+  /** @param run - the name of the task and the scheduled time of the tick, so that each tick has its own key */
   async shouldRun(run: string, ttl: number): Promise<boolean> {
     const lock = await this.locks.tryAcquire(`cron:${run}`, { ttl, minHold: 60_000 });
     if (lock) this.runs.set(run, lock);

@@ -45,7 +45,7 @@ describe('one client for locks, queues and the cache', () => {
       .trim()
       .split('\n').length - 1;
 
-  test('needs three connections: the client, one for Pub/Sub, one for the worker', async () => {
+  test('an application with one shared client needs three connections: the client, one for Pub/Sub, one for the worker', async () => {
     const queue = app.get<Queue>(getQueueToken('orders'));
     const { id = '' } = await queue.add('settle', 7);
     await until(async () => (await queue.getJobState(id)) === 'completed');
@@ -63,7 +63,7 @@ describe('one client for locks, queues and the cache', () => {
     await expect(connections()).resolves.toBe(3);
   });
 
-  test('keeps locks and jobs when the cache is cleared', async () => {
+  test('a shared client keeps locks and jobs when the cache is cleared', async () => {
     const cache = app.get<Cache>(CACHE_MANAGER);
     const lock = await app.get(LockService).acquire('held');
     await cache.set('price', 7, 30_000);
@@ -83,7 +83,7 @@ describe('one client for locks, queues and the cache', () => {
     expect(await looker.exists('bull:orders:meta')).toBe(1);
   });
 
-  test('is closed after the locks, the queues and the cache', async () => {
+  test('a shared client is closed after the locks, the queues and the cache', async () => {
     const client = app.get(Redis);
     const lock = await app.get(LockService).acquire('never released');
     const cache = app.get<Cache>(CACHE_MANAGER);

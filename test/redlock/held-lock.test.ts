@@ -29,7 +29,7 @@ function extensions(): number[] {
 }
 
 describe('validity', () => {
-  test('is the ttl minus drift, counted from the first request (S4)', async () => {
+  test('the validity is the ttl minus drift, counted from the first request (S4)', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = acquire();
     await jest.advanceTimersByTimeAsync(40);
@@ -38,7 +38,7 @@ describe('validity', () => {
     await lock.release();
   });
 
-  test('ends a lock that is not renewed, and signal, isHeld and assertHeld report the loss (S10)', async () => {
+  test('the end of the validity ends a lock that is not renewed, and signal, isHeld and assertHeld report the loss (S10)', async () => {
     const lock = await acquire(false);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(987);
@@ -52,7 +52,7 @@ describe('validity', () => {
     );
   });
 
-  test('is read from the clock while a blocked thread delays the timer (S10)', async () => {
+  test('the validity is read from the clock while a blocked thread delays the timer (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     jest.setSystemTime(Date.now() + 2_000);
@@ -61,7 +61,7 @@ describe('validity', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('aborts the signal at its end, even when nobody has read the signal before', async () => {
+  test('the end of the validity aborts the signal, even when nobody has read the signal before', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -69,7 +69,7 @@ describe('validity', () => {
 });
 
 describe('the watchdog', () => {
-  test('extends on all nodes every third of the ttl', async () => {
+  test('the watchdog extends on all nodes every third of the ttl', async () => {
     const lock = await acquire();
     await jest.advanceTimersByTimeAsync(332);
     expect(extensions()).toEqual([0, 0, 0]);
@@ -80,13 +80,13 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('does not renew a lock with `renew: false`', async () => {
+  test('the watchdog does not renew a lock with `renew: false`', async () => {
     await acquire(false);
     await jest.advanceTimersByTimeAsync(2 * TTL);
     expect(extensions()).toEqual([0, 0, 0]);
   });
 
-  test('stops when the lock is released or lost, and leaves no timer (S9)', async () => {
+  test('the watchdog stops when the lock is released or lost, and leaves no timer (S9)', async () => {
     const released = await acquire();
     await released.release();
     expect(jest.getTimerCount()).toBe(0);
@@ -95,7 +95,7 @@ describe('the watchdog', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('keeps the lock while a minority is down', async () => {
+  test('the watchdog keeps the lock while a minority is down', async () => {
     const lock = await acquire();
     nodes[2]!.fate = { extend: new Error('down') };
     await jest.advanceTimersByTimeAsync(5 * TTL);
@@ -103,7 +103,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('counts the new validity from the time when it sent the extension (S9)', async () => {
+  test('the watchdog counts the new validity from the time when it sent the extension (S9)', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(334 + 30);
@@ -112,7 +112,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('retries soon, with one request at a time, when no quorum confirms a renewal', async () => {
+  test('the watchdog retries soon, with one request at a time, when no quorum confirms a renewal', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(900);
@@ -124,7 +124,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('reports the loss at the end of validity when a majority hangs (S10)', async () => {
+  test('the watchdog reports the loss at the end of validity when a majority hangs (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) node.fate = { extend: 'hang' };
@@ -134,7 +134,7 @@ describe('the watchdog', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('reports the loss at the next renewal when a majority no longer has the lock', async () => {
+  test('the watchdog reports the loss at the next renewal when a majority no longer has the lock', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) await node.memory.close();
@@ -143,7 +143,7 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
   });
 
-  test('accepts a confirmation that comes after the time limit, and counts the validity from the confirmed request (S9)', async () => {
+  test('the watchdog accepts a confirmation that comes after the time limit, and counts the validity from the confirmed request (S9)', async () => {
     // Every answer misses the time limit of 50 ms.
     for (const node of nodes) node.fate = { extend: 80 };
     const lock = await acquire();
@@ -159,7 +159,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('ignores a late confirmation by too few nodes, or for a released lock', async () => {
+  test('the watchdog ignores a late confirmation by too few nodes, or for a released lock', async () => {
     const [a, b, c] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     a.fate = { extend: 80 };
     for (const node of [b, c]) node.fate = { extend: 'hang' };
@@ -173,7 +173,7 @@ describe('the watchdog', () => {
     expect([lock.state, jest.getTimerCount()]).toEqual(['released', 0]);
   });
 
-  test('does not revive a lost lock when a confirmation comes after the end of validity (S9)', async () => {
+  test('the watchdog does not revive a lost lock when a confirmation comes after the end of validity (S9)', async () => {
     const lock = await acquire();
     const node = nodes[0]!;
     for (const each of nodes) {
@@ -203,7 +203,7 @@ describe('the state', () => {
     unsubscribe(LOCK_STATE_CHANNEL, listener);
   });
 
-  test('is unconfirmed after a failed renewal, and held again after a successful renewal', async () => {
+  test('a lock is unconfirmed after a failed renewal, and held again after a successful renewal', async () => {
     const lock = await acquire();
     const { id, fencingToken } = lock;
     for (const node of nodes) node.fate = { extend: new Error('cut') };
@@ -219,7 +219,7 @@ describe('the state', () => {
     expect(events[0]!.remaining).toBeGreaterThan(600);
   });
 
-  test('goes from unconfirmed to lost at the end of the validity (S10)', async () => {
+  test('a lock goes from unconfirmed to lost at the end of the validity (S10)', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(990);
@@ -230,7 +230,7 @@ describe('the state', () => {
 });
 
 describe('extend', () => {
-  test('gives the lock at least the new ttl, and renews it with that ttl', async () => {
+  test('extend gives the lock at least the new ttl, and later renewals use that ttl', async () => {
     const lock = await acquire();
     await lock.extend(6_000);
     expect(lock.remaining()).toBeCloseTo(6_000 - 62, 0);
@@ -242,7 +242,7 @@ describe('extend', () => {
     await lock.release();
   });
 
-  test('never shortens the lock', async () => {
+  test('extend never shortens the lock', async () => {
     const lock = await acquire(false);
     await lock.extend(100);
     expect(lock.remaining()).toBeCloseTo(988, 0);
@@ -254,7 +254,7 @@ describe('extend', () => {
     ).rejects.toMatchObject({ code: 'LOCK_HELD' });
   });
 
-  test('rejects without a quorum, names the errors of the nodes, and leaves the lock held', async () => {
+  test('extend rejects without a quorum, names the errors of the nodes, and leaves the lock held', async () => {
     const lock = await acquire(false);
     nodes[0]!.fate = { extend: new Error('reset') };
     nodes[1]!.fate = { extend: new Error('reset') };
@@ -264,7 +264,7 @@ describe('extend', () => {
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('rejects with LockLostError, and asks no node, when the lock is lost or released', async () => {
+  test('extend rejects with LockLostError, and asks no node, when the lock is lost or released', async () => {
     const lost = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await expect(lost.extend()).rejects.toThrow('its validity ran out');
@@ -274,14 +274,14 @@ describe('extend', () => {
     expect(extensions()).toEqual([0, 0, 0]);
   });
 
-  test('rejects with LockLostError when a majority no longer has the lock', async () => {
+  test('extend rejects with LockLostError when a majority no longer has the lock', async () => {
     const lock = await acquire(false);
     for (const node of nodes) await node.memory.close();
     await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
     expect(lock.signal.aborted).toBe(true);
   });
 
-  test('waits for the running extension (S9: one at a time)', async () => {
+  test('extend waits for the running extension (S9: one at a time)', async () => {
     const lock = await acquire(false);
     for (const node of nodes) node.fate = { extend: 20 };
     const both = Promise.all([lock.extend(), lock.extend()]);
@@ -292,7 +292,7 @@ describe('extend', () => {
     expect(extensions()).toEqual([2, 2, 2]);
   });
 
-  test('rejects a ttl that is longer than the restart guard (S12)', async () => {
+  test('extend rejects a ttl that is longer than the restart guard (S12)', async () => {
     const lock = await redlockOver(nodes, { guard: TTL }).acquire(['k'], {
       ttl: TTL,
       retry: NO_RETRY,
@@ -304,7 +304,7 @@ describe('extend', () => {
     await lock.extend(TTL);
   });
 
-  test.each([[5], [1.5], ['1s']])('refuses a ttl of %p', async (ttl) => {
+  test.each([[5], [1.5], ['1s']])('extend refuses a ttl of %p', async (ttl) => {
     const lock = await acquire(false);
     await expect(lock.extend(ttl as number)).rejects.toThrow(
       'Expected `ttl` to be a whole number of milliseconds',
@@ -317,7 +317,7 @@ describe('maxHold', () => {
     return redlockOver(nodes).acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew, maxHold, signals: [] });
   }
 
-  test('stops renewals, and the lock is lost at the end of its ttl, with an error that names maxHold', async () => {
+  test('maxHold stops renewals, and the lock is lost at the end of its ttl, with an error that names maxHold', async () => {
     const lock = await hold(1_500);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(1_500);
@@ -333,7 +333,7 @@ describe('maxHold', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('prevents further renewals, even when a late confirmation comes after maxHold', async () => {
+  test('maxHold prevents further renewals, even when a late confirmation comes after maxHold', async () => {
     // Renewals are sent at 333, 483, 633 and 783 ms. The first one is confirmed at 933 ms, after maxHold.
     for (const node of nodes) node.fate = { extend: 600 };
     const lock = await hold(900);
@@ -344,7 +344,7 @@ describe('maxHold', () => {
     expect([lock.state, extensions()]).toEqual(['lost', [4, 4, 4]]);
   });
 
-  test('counts from the time when the request for the lock was sent', async () => {
+  test('maxHold counts from the time when the request for the lock was sent', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = hold(334 + 20);
     await jest.advanceTimersByTimeAsync(40);
@@ -354,7 +354,7 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('makes a later manual extension fail, and the lock keeps its remaining time', async () => {
+  test('a manual extension fails after maxHold, and the lock keeps its remaining time', async () => {
     const lock = await hold(500, false);
     await lock.extend();
     await jest.advanceTimersByTimeAsync(500);
@@ -369,14 +369,14 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('is not named in the error of a loss that missing answers caused', async () => {
+  test('the error of a loss that missing answers caused does not name maxHold', async () => {
     const lock = await hold(900);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.loss?.message).toContain('before a quorum renewed it');
   });
 
-  test('does not affect a lock that is released earlier', async () => {
+  test('maxHold does not affect a lock that is released before maxHold has passed', async () => {
     const lock = await hold(400);
     await jest.advanceTimersByTimeAsync(600);
     await lock.release();
@@ -386,7 +386,7 @@ describe('maxHold', () => {
 });
 
 describe('release', () => {
-  test('frees the lock on all nodes, and a second call does nothing (S7)', async () => {
+  test('release frees the lock on all nodes, and a second call does nothing (S7)', async () => {
     const lock = await acquire();
     await Promise.all([lock.release(), lock.release()]);
     await lock.release();
@@ -394,7 +394,7 @@ describe('release', () => {
     await (await acquire()).release();
   });
 
-  test('ends the lock without aborting its signal', async () => {
+  test('release ends the lock without aborting its signal', async () => {
     const lock = await acquire();
     const { signal } = lock;
     await lock.release();
@@ -404,7 +404,7 @@ describe('release', () => {
     expect(() => lock.assertHeld()).toThrow('it was released');
   });
 
-  test('resolves when a quorum has confirmed', async () => {
+  test('release resolves when a quorum has confirmed', async () => {
     const lock = await acquire();
     nodes[0]!.fate = { release: 'hang' };
     await expect(lock.release()).resolves.toBeUndefined();
@@ -413,7 +413,7 @@ describe('release', () => {
   test.each([
     ['hangs', 'hang' as const],
     ['fails', new Error('down')],
-  ])('resolves within the time limit of a node when every node %s', async (_what, fate) => {
+  ])('release resolves within the time limit of a node when every node %s', async (_what, fate) => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { release: fate };
     const released = lock.release();
@@ -421,7 +421,7 @@ describe('release', () => {
     await expect(released).resolves.toBeUndefined();
   });
 
-  test('asks all nodes to release a lost lock, and keeps its LockLostError', async () => {
+  test('release of a lost lock asks all nodes, and keeps the LockLostError of the lock', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await lock.release();
@@ -429,7 +429,7 @@ describe('release', () => {
     expect(lock.loss).toBeInstanceOf(LockLostError);
   });
 
-  test('runs at the end of the block with `await using`', async () => {
+  test('release runs at the end of a block with `await using`', async () => {
     {
       await using lock = await acquire();
       expect(lock.isHeld()).toBe(true);
@@ -437,7 +437,7 @@ describe('release', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('ends the lease before it asks the nodes, so that no late renewal starts (S15)', async () => {
+  test('release ends the lease before it asks the nodes, so that no late renewal starts (S15)', async () => {
     const lock = await acquire();
     void lock.release();
     expect(nodes[0]!.leases[0]!.ended).toBe(true);

@@ -203,7 +203,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
     const redlock = await redlockOn(client, how === 'close');
     const giveUp = new AbortController();
     const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] }).catch(() => undefined);
-    // The request is sent at the end of the turn.
+    // The request is sent at the end of the turn of the event loop.
     await new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
     giveUp.abort(new Error('given up'));
     await given;
@@ -268,7 +268,7 @@ describe('a store that throws instead of calling its callback `tell`', () => {
     return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
   }
 
-  test('makes every request of a turn of the event loop reject with LockUnavailableError when no quorum is left', async () => {
+  test('a store that throws makes every request of a turn of the event loop reject with LockUnavailableError when no quorum is left', async () => {
     const redlock = redlockOver([throwing()]);
     const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
     const refused = {
@@ -278,7 +278,7 @@ describe('a store that throws instead of calling its callback `tell`', () => {
     expect(outcomes).toMatchObject([refused, refused]);
   });
 
-  test('does not prevent a quorum of the other nodes from granting, extending and releasing the lock', async () => {
+  test('a store that throws does not prevent a quorum of the other nodes from granting, extending and releasing the lock', async () => {
     const [one, two] = scriptedNodes(2);
     const redlock = redlockOver([one!, throwing(), two!]);
     const lock = await redlock.acquire(['k'], once);

@@ -130,7 +130,7 @@ test('a released lock with permits is not requested again from a node that had n
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('acquire with permits asks the other nodes for the slot that the queue node granted', async () => {
+test('acquire with permits asks the other nodes for the slot that the first node granted', async () => {
   const { nodes, all } = inMemory();
   const wishes: (readonly number[] | undefined)[] = [];
   for (const { memory } of nodes) {
@@ -140,7 +140,7 @@ test('acquire with permits asks the other nodes for the slot that the queue node
       acquire.call(memory, requests, ordered, tell);
     };
   }
-  // The node reports recent waiters, so the attempt asks this node first.
+  // The first node reports recent waiters: an attempt then asks this node alone, before it asks the others.
   nodes[0]!.contended = () => true;
   await (await redlockOver([nodes[0]!]).acquire(['k'], once(50))).release();
   const [taken] = [await redlockOver([nodes[0]!]).acquire(['k'], once(50))];

@@ -50,14 +50,14 @@ async function hold(nodes: readonly ScriptedNode[], key = 'k', owner = 'other'):
 }
 
 describe('one attempt', () => {
-  test('acquires with a majority', async () => {
+  test('an attempt acquires with a majority', async () => {
     const nodes = scriptedNodes(3);
     nodes[2]!.fate = { acquire: new Error('down') };
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
     expect(value).toBeInstanceOf(HeldLock);
   });
 
-  test('does not wait for the slowest node', async () => {
+  test('an attempt does not wait for the slowest node', async () => {
     const nodes = scriptedNodes(3);
     nodes[2]!.fate = { acquire: 40 };
     const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -71,7 +71,7 @@ describe('one attempt', () => {
     ['first', 4],
     ['second', 4],
   ])(
-    'rejects with LockHeldError when another holder has the %s half of %d nodes (S1)',
+    'an attempt rejects with LockHeldError when another holder has the %s half of %d nodes (S1)',
     async (which, count) => {
       const nodes = scriptedNodes(count);
       await hold(which === 'first' ? nodes.slice(0, count / 2) : nodes.slice(count / 2));
@@ -83,7 +83,7 @@ describe('one attempt', () => {
   );
 
   test.each([2, 4])(
-    'rejects only the caller that the first node refused when two callers each get half of %d nodes (S1)',
+    'only the caller that the first node refused is rejected when two callers each get half of %d nodes (S1)',
     async (count) => {
       const nodes = scriptedNodes(count);
       for (const [index, { memory }] of nodes.entries()) {
@@ -109,21 +109,24 @@ describe('one attempt', () => {
     ['1 of 2 down', 2, 1],
     ['3 of 5 down', 5, 3],
     ['all down', 3, 3],
-  ])('rejects with LockUnavailableError without a quorum of answers: %s', async (_case, count, down) => {
-    const nodes = scriptedNodes(count);
-    for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
-    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
-    expect(value).toBeInstanceOf(LockUnavailableError);
-    const { votes } = value as LockUnavailableError;
-    expect(votes).toHaveLength(count);
-    // Missing answers after the decision are not errors.
-    const errors = votes.filter(({ vote }) => vote === 'error').length;
-    expect(errors).toBeLessThanOrEqual(down);
-    expect(errors).toBeGreaterThan(count - quorumOf(count));
-    expect((value as Error).message).toContain('a: ECONNREFUSED');
-  });
+  ])(
+    'an attempt rejects with LockUnavailableError without a quorum of answers: %s',
+    async (_case, count, down) => {
+      const nodes = scriptedNodes(count);
+      for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
+      const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+      expect(value).toBeInstanceOf(LockUnavailableError);
+      const { votes } = value as LockUnavailableError;
+      expect(votes).toHaveLength(count);
+      // Missing answers after the decision are not errors.
+      const errors = votes.filter(({ vote }) => vote === 'error').length;
+      expect(errors).toBeLessThanOrEqual(down);
+      expect(errors).toBeGreaterThan(count - quorumOf(count));
+      expect((value as Error).message).toContain('a: ECONNREFUSED');
+    },
+  );
 
-  test('rejects with LockHeldError when two of three nodes have another holder and one is down', async () => {
+  test('an attempt rejects with LockHeldError when two of three nodes have another holder and one is down', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     nodes[2]!.fate = { acquire: new Error('down') };
@@ -131,7 +134,7 @@ describe('one attempt', () => {
     expect(value).toMatchObject({ code: 'LOCK_HELD', owner: 'other', keys: ['k'] });
   });
 
-  test('rejects with LockUnavailableError when one node has another holder and two are down (S1)', async () => {
+  test('an attempt rejects with LockUnavailableError when one node has another holder and two are down (S1)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 1));
     for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down') };
@@ -140,7 +143,7 @@ describe('one attempt', () => {
     expect((value as LockUnavailableError).votes.map(({ vote }) => vote)).toEqual(['held', 'error', 'error']);
   });
 
-  test('settles at the time limit of a node when a majority hangs (S3)', async () => {
+  test('an attempt settles at the time limit of a node when a majority hangs (S3)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
     const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -148,7 +151,7 @@ describe('one attempt', () => {
     expect(after).toBeCloseTo(50, -1);
   });
 
-  test('rejects and releases an acquisition that is slower than its ttl (S4, S6)', async () => {
+  test('an attempt that is slower than its ttl rejects, and releases the lock (S4, S6)', async () => {
     const nodes = scriptedNodes(1);
     const [node] = nodes as [ScriptedNode];
     // The thread is blocked, so the reply is read late. The timer of the limit has not fired, but the clock shows the delay.
@@ -164,7 +167,7 @@ describe('one attempt', () => {
     expect(node.count('release')).toBe(1);
   });
 
-  test('reports the time until a quorum can be free', async () => {
+  test('a refused attempt reports the time until a quorum can be free', async () => {
     const nodes = scriptedNodes(3);
     await redlockOn(nodes.slice(0, 1), 'x').acquire(['k'], { ...once, ttl: 600 });
     await redlockOn(nodes.slice(1, 2), 'y').acquire(['k'], { ...once, ttl: 300 });
@@ -187,7 +190,7 @@ describe('the fencing token', () => {
     }
   }
 
-  test('takes one round trip when a quorum agrees on it', async () => {
+  test('an acquisition takes one round trip when a quorum agrees on the fencing token', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 1, 1]);
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -195,7 +198,7 @@ describe('the fencing token', () => {
     expect(nodes.map((node) => node.requests)).toEqual([['acquire'], ['acquire'], ['acquire']]);
   });
 
-  test('is raised on the other nodes to the largest token when no quorum agrees on a token', async () => {
+  test('the fencing token is raised on the other nodes to the largest token when no quorum agrees on a token', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     const lock = await redlockOn(nodes.slice(2)).acquire(['other'], once);
@@ -209,7 +212,7 @@ describe('the fencing token', () => {
     expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
   });
 
-  test('makes the attempt fail and release its votes when it cannot be raised on a quorum (S6)', async () => {
+  test('a fencing token that cannot be raised on a quorum makes the attempt fail and release its votes (S6)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { raise: new Error('cut') };
@@ -219,7 +222,7 @@ describe('the fencing token', () => {
     for (const node of nodes) expect(node.count('release')).toBe(1);
   });
 
-  test('does not delay an acquisition beyond its timeout when a request to raise it hangs (S3, S8)', async () => {
+  test('a hanging request to raise the fencing token does not delay an acquisition beyond its timeout (S3, S8)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { acquire: 15, raise: 'hang' };
@@ -230,7 +233,7 @@ describe('the fencing token', () => {
     expect(after).toBeLessThanOrEqual(41);
   });
 
-  test('is not returned when raising it used up the ttl (S4)', async () => {
+  test('a fencing token is not returned when raising it used up the ttl (S4)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) {
@@ -246,7 +249,7 @@ describe('the fencing token', () => {
     expect((value as Error).message).toContain('uses up the ttl');
   });
 
-  test('takes one round trip on one node', async () => {
+  test('an acquisition takes one round trip on one node', async () => {
     const nodes = scriptedNodes(1);
     await unevenTokens(nodes, [7]);
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -257,7 +260,7 @@ describe('the fencing token', () => {
 describe('a tick of a schedule that has run', () => {
   const tick = { schedule: 's', at: 1_000, life: 60_000, from: 'release' } as const;
 
-  test('is not run again when only one node remembers it, though a quorum would grant the lock', async () => {
+  test('a tick that has run is not run again when only one node remembers it, though a quorum would grant the lock', async () => {
     const nodes = scriptedNodes(3);
     const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
     for (const node of nodes.slice(1)) node.fate = { release: new Error('cut') };
@@ -274,7 +277,7 @@ describe('a tick of a schedule that has run', () => {
     expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('is known to every quorum after a confirmed release', async () => {
+  test('a tick that has run is known to every quorum after a confirmed release', async () => {
     const nodes = scriptedNodes(3);
     nodes[0]!.fate = { acquire: new Error('down'), release: new Error('down') };
     const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
@@ -287,7 +290,7 @@ describe('a tick of a schedule that has run', () => {
 });
 
 describe('a failed attempt (S6)', () => {
-  test('records no tick on the nodes that granted the lock', async () => {
+  test('a failed attempt records no tick on the nodes that granted the lock', async () => {
     const nodes = scriptedNodes(3);
     const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
     const other = await hold(nodes.slice(0, 2));
@@ -298,7 +301,7 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
-  test('leaves the queue of the node; one request serves all waiters that give up at the same time', async () => {
+  test('a failed attempt leaves the queue of the node, and one request serves all waiters that give up at the same time', async () => {
     const nodes = scriptedNodes(1);
     const lock = await hold(nodes);
     const redlock = redlockOn(nodes);
@@ -313,14 +316,14 @@ describe('a failed attempt (S6)', () => {
     await lock.release();
   });
 
-  test('leaves no key on the nodes that granted the lock, even with a minHold', async () => {
+  test('a failed attempt leaves no key on the nodes that granted the lock, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
     expect(nodes.map((node) => node.memory.size)).toEqual([1, 1, 0]);
   });
 
-  test('releases the lock on the nodes that granted it', async () => {
+  test('a failed attempt releases the lock on the nodes that granted it', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -329,7 +332,7 @@ describe('a failed attempt (S6)', () => {
     expect((await outcome(redlockOn(nodes.slice(2)).acquire(['k'], once))).value).toBeInstanceOf(HeldLock);
   });
 
-  test('releases the lock also on nodes that timed out or answered with an error', async () => {
+  test('a failed attempt releases the lock also on nodes that timed out or answered with an error', async () => {
     const nodes = scriptedNodes(3);
     nodes[0]!.fate = { acquire: 'hang' };
     nodes[1]!.fate = { acquire: new Error('reply lost') };
@@ -337,7 +340,7 @@ describe('a failed attempt (S6)', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('ends the lease, so that no node starts a request for the lease (S15)', async () => {
+  test('a failed attempt ends its lease, so that no node starts a request for the lease (S15)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes) node.fate = { acquire: 'hang' };
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -345,8 +348,8 @@ describe('a failed attempt (S6)', () => {
   });
 });
 
-describe('a retry', () => {
-  test('makes a lease with a fresh id of 128 bits for every attempt (S5)', async () => {
+describe('retries', () => {
+  test('acquire with retries makes a lease with a fresh id of 128 bits for every attempt (S5)', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, attempts: 4 } }));
@@ -356,7 +359,7 @@ describe('a retry', () => {
     for (const id of ids) expect(id).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  test('gets the lock when its holder releases it', async () => {
+  test('acquire with retries gets the lock when its holder releases it', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes);
     const acquiring = outcome(redlockOn(nodes).acquire(['k'], waiting));
@@ -367,7 +370,7 @@ describe('a retry', () => {
     expect(after).toBeLessThan(520);
   });
 
-  test('gets the lock when the ttl of the holder ends, before the next delay has passed', async () => {
+  test('acquire with retries gets the lock when the ttl of the holder ends, before the next delay has passed', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -377,7 +380,7 @@ describe('a retry', () => {
     expect(after).toBeLessThan(1_010);
   });
 
-  test('stops after the given number of attempts', async () => {
+  test('acquire with retries stops after the given number of attempts', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -389,7 +392,7 @@ describe('a retry', () => {
   });
 
   test.each([30, 100, 900])(
-    'settles within a timeout of %d ms when the lock stays held (S8)',
+    'acquire with retries settles within a timeout of %d ms when the lock stays held (S8)',
     async (timeout) => {
       const nodes = scriptedNodes(3);
       await hold(nodes, 'k');
@@ -403,7 +406,7 @@ describe('a retry', () => {
   );
 
   test.each([30, 100, 1_000])(
-    'settles within a timeout of %d ms when all nodes hang (S1)',
+    'acquire with retries settles within a timeout of %d ms when all nodes hang (S1)',
     async (timeout) => {
       const nodes = scriptedNodes(3);
       for (const node of nodes) node.fate = { acquire: 'hang', release: 'hang' };
@@ -422,7 +425,7 @@ describe('a retry', () => {
     return nodes;
   }
 
-  test('settles within its timeout when the queue node is slow and the others hang (S8)', async () => {
+  test('acquire with retries settles within its timeout when the queue node is slow and the others hang (S8)', async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
@@ -437,7 +440,7 @@ describe('a retry', () => {
     expect(after).toBeLessThanOrEqual(4_001);
   });
 
-  test('settles within its timeout when a node does not answer the second request (S8)', async () => {
+  test('acquire with retries settles within its timeout when a node does not answer the second request (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(1, 2));
     nodes[0]!.fate = { acquire: 1_500 };
@@ -460,7 +463,7 @@ describe('a retry', () => {
     expect(after).toBeLessThanOrEqual(2_001);
   });
 
-  test("gives the other nodes only the time that is left after the queue node's answer (S16)", async () => {
+  test("acquire with retries gives the other nodes only the time that is left after the queue node's answer (S16)", async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     const [, asked] = nodes as [ScriptedNode, ScriptedNode];
@@ -481,7 +484,7 @@ describe('a retry', () => {
     expect(limits[0]).toBeCloseTo(1_500, -1);
   });
 
-  test('rejects with LockHeldError when the timeout cuts the last attempt short', async () => {
+  test('acquire with retries rejects with LockHeldError when the timeout cuts the last attempt short', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     for (const node of nodes) node.fate = { acquire: 40 };
@@ -497,7 +500,7 @@ describe('a retry', () => {
     }
   });
 
-  test('adds a random part to the delay (S8)', async () => {
+  test('acquire with retries adds a random part to the delay (S8)', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     jest.spyOn(Math, 'random').mockReturnValue(0.5);
@@ -511,7 +514,7 @@ describe('a retry', () => {
 });
 
 describe('a signal', () => {
-  test('ends the wait with its reason (S8)', async () => {
+  test('a signal that aborts ends the wait with the reason of the signal (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     const controller = new AbortController();
@@ -523,7 +526,7 @@ describe('a signal', () => {
     expect(after).toBeLessThan(315);
   });
 
-  test('ends a running attempt, which releases the votes that it won (S6)', async () => {
+  test('a signal that aborts ends a running attempt, which releases the votes that it won (S6)', async () => {
     const nodes = scriptedNodes(3);
     nodes[1]!.fate = { acquire: 'hang' };
     nodes[2]!.fate = { acquire: 'hang' };
@@ -536,7 +539,7 @@ describe('a signal', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('prevents every request when it has already aborted', async () => {
+  test('a signal that has already aborted prevents every request', async () => {
     const nodes = scriptedNodes(1);
     const { value } = await outcome(
       redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),

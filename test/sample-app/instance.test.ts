@@ -41,7 +41,7 @@ describe('an instance, over HTTP,', () => {
   const post = (body: string): Promise<Response> =>
     fetch(`${instance.url}/tasks`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
 
-  test('answers 202 with the ids of the stored tasks, and reports their state later', async () => {
+  test('an instance answers 202 with the ids of the stored tasks, and reports their state later', async () => {
     const response = await post(JSON.stringify({ tasks: [task, task] }));
 
     expect(response.status).toBe(202);
@@ -69,7 +69,7 @@ describe('an instance, over HTTP,', () => {
       413,
       /1048576/,
     ],
-  ])('refuses %s, says why and stores nothing', async (_what, body, status, message) => {
+  ])('an instance refuses %s, says why and stores nothing', async (_what, body, status, message) => {
     const before = await totalOf(instance);
 
     const response = await post(body);
@@ -82,7 +82,7 @@ describe('an instance, over HTTP,', () => {
   test.each([
     ['no-uuid', 400],
     ['7f0a3a0e-0000-4000-8000-000000000000', 404],
-  ])('answers GET /tasks/%s with %i', async (id, status) => {
+  ])('an instance answers GET /tasks/%s with %i', async (id, status) => {
     expect((await fetch(`${instance.url}/tasks/${id}`)).status).toBe(status);
   });
 });
@@ -90,7 +90,7 @@ describe('an instance, over HTTP,', () => {
 describe('an instance', () => {
   test.each([
     [
-      'without configuration',
+      'when it has no configuration',
       () => ({ DATABASE_URL: '', REDIS_URLS: '' }),
       /DATABASE_URL: must be like[^]*REDIS_URLS: must be like/,
     ],
@@ -118,7 +118,7 @@ describe('an instance', () => {
       /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,
     ],
   ])(
-    'exits with code 1 and an explanation %s',
+    'exits with code 1 and explains why %s',
     async (_when, environment, message) => {
       const server = new ServerProcess('instance', process.execPath, [MAIN], {
         env: { ...process.env, ...environment(), PORT: '0' },

@@ -10,7 +10,7 @@ export const MAIN = fileURLToPath(new URL('../../dist/sample-app/main.js', impor
 /** Milliseconds that the servers may take to start on a busy machine. */
 export const START_TIMEOUT = 300_000;
 
-/** Makes a stop list that stops everything after the test file at the latest. */
+/** Makes a stop list. The clean-up of the test file stops everything that is still on the list. */
 export function stopList(): StopList {
   const stops = new StopList();
   cleanUpAfterTests(() => stops.stopAll());

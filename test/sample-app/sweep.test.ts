@@ -78,7 +78,7 @@ async function statusOf(id: string): Promise<Task['status'] | undefined> {
 }
 
 describe('returnNeverTaken', () => {
-  test('returns an enqueued task to the dispatcher after its time limit, and not before', async () => {
+  test('returnNeverTaken returns an enqueued task to the dispatcher after its time limit, and not before', async () => {
     const [lost, late, recent] = [await enqueued(), await enqueued(), await enqueued()];
     await age(lost, HOUR_MS + 1);
     await age(late, HOUR_MS / 2);
@@ -93,7 +93,7 @@ describe('returnNeverTaken', () => {
     await expect(tasks.returnNeverTaken()).resolves.toBe(0);
   });
 
-  test('invalidates the old job of a returned task', async () => {
+  test('returnNeverTaken invalidates the old job of a returned task', async () => {
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
     await tasks.returnNeverTaken();
@@ -105,7 +105,7 @@ describe('returnNeverTaken', () => {
     ['waits for the dispatcher', submitted],
     ['is being processed', async () => (await taken()).id],
     ['is done', done],
-  ])('does not change a task that %s, at any age', async (_what, make) => {
+  ])('returnNeverTaken does not change a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -117,7 +117,7 @@ describe('returnNeverTaken', () => {
 });
 
 describe('failAbandoned', () => {
-  test('fails a task after its time limit and names its consumer, unless its heartbeat is recent', async () => {
+  test('failAbandoned fails a task after its time limit and names its consumer, unless its heartbeat is recent', async () => {
     const [abandoned, slow, recent] = [await taken(), await taken(), await taken()];
     await age(abandoned.id, 2 * HOUR_MS + 1);
     await age(slow.id, 2 * HOUR_MS + 1);
@@ -140,7 +140,7 @@ describe('failAbandoned', () => {
     ['waits for the dispatcher', submitted],
     ['waits for a consumer', enqueued],
     ['is done', done],
-  ])('does not change a task that %s, at any age', async (_what, make) => {
+  ])('failAbandoned does not change a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -150,7 +150,7 @@ describe('failAbandoned', () => {
     await expect(statusOf(id)).resolves.toBe(before);
   });
 
-  test('makes a task dead after its last attempt', async () => {
+  test('failAbandoned makes a task dead after its last attempt', async () => {
     const first = await taken();
     await tasks.markFailed(first, 'no luck');
     await tasks.markEnqueued([first.id]);
@@ -163,7 +163,7 @@ describe('failAbandoned', () => {
     await expect(statusOf(last.id)).resolves.toBe('dead');
   });
 
-  test('prevents the slow consumer of a failed task from changing that task later', async () => {
+  test('failAbandoned prevents the slow consumer of a failed task from changing that task later', async () => {
     const slow = await taken();
     await age(slow.id, 2 * HOUR_MS + 1);
     await tasks.failAbandoned();
@@ -203,7 +203,7 @@ describe('the sweep', () => {
     };
   }
 
-  test('returns enqueued tasks, fails abandoned ones, and logs their number', async () => {
+  test('the sweep returns enqueued tasks, fails abandoned tasks, and logs their number', async () => {
     const { sweeper, lines, close } = await sweeping();
     const [lost, abandoned] = [await enqueued(), (await taken()).id];
     await age(lost, HOUR_MS + 1);
@@ -222,7 +222,7 @@ describe('the sweep', () => {
     await close();
   });
 
-  test('runs on one instance at a time, and is skipped on the other', async () => {
+  test('the sweep runs on one instance at a time, and is skipped on the other', async () => {
     const [one, two] = [await sweeping(), await sweeping()];
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
@@ -243,12 +243,12 @@ describe('the sweep', () => {
     await Promise.all([first, second]);
     expect(waiting).toBe(1);
     await expect(statusOf(lost)).resolves.toBe('pending');
-    // All applications of a process share the logger of Nest, so either object may have the line.
+    // All applications of a process share the logger of Nest, so the line may be in `lines` of either instance.
     expect([...one.lines.of('warn'), ...two.lines.of('warn')]).toHaveLength(1);
     await Promise.all([one.close(), two.close()]);
   });
 
-  test('has its own lock, and does not wait for the dispatcher', async () => {
+  test('the sweep has its own lock, and does not wait for the dispatcher', async () => {
     const { sweeper, locks, close } = await sweeping();
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);

@@ -80,7 +80,7 @@ afterEach(async () => {
 });
 
 describe('a declared lock', () => {
-  test('gives a method its key and its options', async () => {
+  test('a declared lock gives a method its key and its options', async () => {
     const lock = await orders.settle(42, () => currentLock());
     expect(lock?.keys).toEqual(['order:42']);
     await orders.settle(42, async () => {
@@ -90,7 +90,7 @@ describe('a declared lock', () => {
     });
   });
 
-  test('can be acquired through the service with the arguments of its key', async () => {
+  test('a declared lock can be acquired through the service with the arguments of its key', async () => {
     await using lock = await service.acquire(locks['order:settle'], 42);
     expect(lock.keys).toEqual(['order:42']);
     await expect(orders.settle(42, () => 1)).rejects.toThrow(LockHeldError);
@@ -101,19 +101,19 @@ describe('a declared lock', () => {
     await expect(others.forceRelease(locks['order:settle'], 42)).resolves.toBe(true);
   });
 
-  test('is acquired as one lock when it has several keys', async () => {
+  test('a declared lock with several keys is acquired as one lock', async () => {
     await using lock = await service.acquire(locks.transfer, 'b', 'a');
     expect(lock.keys).toEqual(['account:a', 'account:b']);
   });
 
-  test('admits two holders when it has two permits', async () => {
+  test('a declared lock with two permits admits two holders', async () => {
     await using first = await service.acquire(locks['tenant:report'], 'acme');
     await using second = await others.acquire(locks['tenant:report'], 'acme');
     expect([first.slot, second.slot].toSorted()).toEqual([0, 1]);
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('accepts `signal` and `retry` from the call', async () => {
+  test('a declared lock accepts `signal` and `retry` from the call', async () => {
     await others.withLock(locks['order:settle'], 42, async () => {
       const options = { signal: AbortSignal.timeout(50), retry: { timeout: 20_000 } };
       const waiting = service.acquire(locks['order:settle'].for(42), options);
@@ -121,18 +121,18 @@ describe('a declared lock', () => {
     });
   });
 
-  test('uses the `onBusy` of the method when it is held', async () => {
+  test('a declared lock that is held uses the `onBusy` of the method', async () => {
     await others.withLock(locks['order:settle'], 42, () =>
       expect(orders.trySettle(42)).resolves.toBe('them'),
     );
   });
 
-  test('makes a method skip when it is held and its declaration has `onBusy: skip`', async () => {
+  test('a declared lock that is held makes a method skip when the declaration has `onBusy: skip`', async () => {
     await others.withLock(locks['clean-up'], () => expect(orders.cleanUp()).resolves.toBeUndefined());
     await expect(orders.cleanUp()).resolves.toBe('clean');
   });
 
-  test('gives its name to events and errors', async () => {
+  test('a declared lock gives its name to events and errors', async () => {
     const settle = (): Promise<unknown> => orders.settle(42, () => 1).catch((thrown: unknown) => thrown);
     const error = await others.withLock(locks['order:settle'], 42, settle);
     expect(error).toBeInstanceOf(LockHeldError);
@@ -143,7 +143,7 @@ describe('a declared lock', () => {
     ]);
   });
 
-  test('gives its name to the error of a loss', async () => {
+  test('a declared lock gives its name to the error of a loss', async () => {
     const lock = await service.acquire(locks['order:settle'], 42);
     const { signal } = lock;
     await service.forceRelease(locks['order:settle'], 42);
@@ -159,13 +159,13 @@ describe('a declared lock', () => {
     ['ttl', 'It is an option of the declaration: change `ttl` in `defineLocks`'],
     ['reentrnt', 'Did you mean `reentrant`?'],
     ['timeout', 'It belongs in `retry`: `retry: { timeout: ... }`'],
-  ])('refuses the option `%s` from the call', async (name, remedy) => {
+  ])('a declared lock refuses the option `%s` from the call', async (name, remedy) => {
     await expect(service.acquire(locks['order:settle'].for(42), { [name]: 5 })).rejects.toThrow(
       `Unknown option \`${name}\` in \`acquire\`. ${remedy}`,
     );
   });
 
-  test('gives its name to metrics', async () => {
+  test('a declared lock gives its name to metrics', async () => {
     const registry = new Registry();
     const stop = collectLockMetrics({ registry });
     await orders.settle(42, () => 1);

@@ -247,19 +247,22 @@ describe('shared locks', () => {
       ['tryAcquire', () => service.tryAcquire('catalog:1')],
       ['withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
       ['a method inside another lock', (id) => service.withLock('other', () => catalog.write(id))],
-    ])('rejects at once when it asks for an exclusive lock: %s', async (_name, write) => {
-      await catalog.read(1, async () => {
-        const started = performance.now();
-        await expect(write(1)).rejects.toMatchObject(upgrade);
-        // A call that waited for the readers would be refused after the five seconds of its timeout.
-        expect(performance.now() - started).toBeLessThan(4_500);
-        // The shared lock does not affect other keys.
-        await expect(catalog.write(2)).resolves.toBe('written');
-      });
-      await expect(catalog.write(1)).resolves.toBe('written');
-    });
+    ])(
+      'a call inside a shared lock rejects at once when it asks for an exclusive lock: %s',
+      async (_name, write) => {
+        await catalog.read(1, async () => {
+          const started = performance.now();
+          await expect(write(1)).rejects.toMatchObject(upgrade);
+          // A call that waited for the readers would be refused after the five seconds of its timeout.
+          expect(performance.now() - started).toBeLessThan(4_500);
+          // The shared lock does not affect other keys.
+          await expect(catalog.write(2)).resolves.toBe('written');
+        });
+        await expect(catalog.write(1)).resolves.toBe('written');
+      },
+    );
 
-    test('rejects when it asks for an exclusive lock on several keys, or for permits', async () => {
+    test('a call inside a shared lock rejects when it asks for an exclusive lock on several keys, or for permits', async () => {
       await catalog.read(1, async () => {
         await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
@@ -274,7 +277,7 @@ describe('shared locks', () => {
       });
     });
 
-    test('acquires an exclusive lock when the outer call has released its shared lock', async () => {
+    test('a call inside a shared lock acquires an exclusive lock when the outer call has released its shared lock', async () => {
       await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
         await lock.release();
         return service.acquire('catalog:1');

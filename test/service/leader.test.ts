@@ -121,7 +121,7 @@ async function leader(): Promise<Instance> {
 }
 
 describe('the leader', () => {
-  test('is one instance, and after it resigns the next leader has a larger token', async () => {
+  test('the leader is one instance, and after it resigns the next leader has a larger token', async () => {
     await Promise.all(['a', 'b', 'c'].map((owner) => start(owner)));
     const first = await leader();
     const [term] = first.consumer.terms;
@@ -136,7 +136,7 @@ describe('the leader', () => {
     expect(instances.map(({ consumer }) => consumer.running).toSorted()).toEqual([0, 0, 1]);
   });
 
-  test('hands over to another instance at shutdown, after its method has settled', async () => {
+  test('the leader hands over to another instance at shutdown, after its method has settled', async () => {
     const release = gate();
     let settled = false;
     const first = await start('a', {
@@ -159,7 +159,7 @@ describe('the leader', () => {
     await until(() => second.leadership.isLeader());
   });
 
-  test('is notified of a loss, and campaigns again when its method has settled', async () => {
+  test('the leader is notified of a loss, and campaigns again when its method has settled', async () => {
     const release = gate();
     const only = await start('a', {
       work: async (term) => {
@@ -173,7 +173,7 @@ describe('the leader', () => {
     await until(() => lost!.signal.aborted);
     expect(lost!.signal.reason).toBeInstanceOf(LockLostError);
     expect(only.leadership.isLeader()).toBe(false);
-    // The key is free for any caller now, and the campaign must wait for the method.
+    // The key is free for any caller now, but this process must not campaign until its method has settled.
     expect(await only.locks.tryAcquire('leader:consumer').then((lock) => lock?.release())).toBeUndefined();
     expect(only.consumer.terms).toHaveLength(1);
     release.open();
@@ -181,7 +181,7 @@ describe('the leader', () => {
     expect(only.consumer.terms[1]!.fencingToken).toBeGreaterThan(lost!.fencingToken);
   });
 
-  test('resigns when its method returns, and leads again only after `campaign()`', async () => {
+  test('the leader resigns when its method returns, and leads again only after `campaign()`', async () => {
     const ended: unknown[] = [];
     const only = await start('a', {
       work: ({ signal }) => {
@@ -199,7 +199,7 @@ describe('the leader', () => {
     expect(only.consumer.terms).toHaveLength(2);
   });
 
-  test('resigns when its method throws, logs the error, and campaigns again after a second', async () => {
+  test('the leader resigns when its method throws, logs the error, and campaigns again after a second', async () => {
     const log = new LogLines('Leader');
     const began = performance.now();
     let hasThrown = false;
@@ -217,7 +217,7 @@ describe('the leader', () => {
     ]);
   });
 
-  test('ends its term when its own method resigns, without a deadlock', async () => {
+  test('the leader ends its term when its own method resigns, without a deadlock', async () => {
     let resigned = false;
     const only = await start('a', {
       work: async (term) => {
@@ -229,7 +229,7 @@ describe('the leader', () => {
     expect(only.consumer).toMatchObject({ running: 0, terms: [{ signal: { aborted: true } }] });
   });
 
-  test('campaigns again when `campaign()` is called at the end of its term', async () => {
+  test('the leader campaigns again when `campaign()` is called at the end of its term', async () => {
     const only = await start('a', {
       work: ({ signal }) => {
         signal.addEventListener('abort', () => only.leadership.campaign());
@@ -241,7 +241,7 @@ describe('the leader', () => {
     expect(only.consumer.running).toBe(1);
   });
 
-  test('campaigns again after its method throws any value', async () => {
+  test('the leader campaigns again after its method throws any value', async () => {
     const only = await start('a', { work: () => Promise.reject(Object.create(null)) });
     await until(() => only.consumer.terms.length === 1);
     only.consumer.work = untilAborted;
@@ -249,7 +249,7 @@ describe('the leader', () => {
     expect(only.events.find((event) => event.type === 'leader' && event.reason === 'threw')).toBeDefined();
   });
 
-  test('is never an instance that resigned during its campaign', async () => {
+  test('the leader is never an instance that resigned during its campaign', async () => {
     const first = await start('a');
     await leader();
     const second = await start('b');
@@ -259,7 +259,7 @@ describe('the leader', () => {
     expect(second.consumer.terms).toHaveLength(0);
   });
 
-  test('is reported on the diagnostics channel and to `onEvent` of the module', async () => {
+  test('the leader is reported on the diagnostics channel and to `onEvent` of the module', async () => {
     const published: LeaderEvent[] = [];
     const listen = (event: unknown): void => void published.push(event as LeaderEvent);
     subscribe(LEADER_CHANNEL, listen);
@@ -282,7 +282,7 @@ describe('the leader', () => {
     }
   });
 
-  test('is shown by `current()` and `changes()` in every process, also in a process that never campaigns', async () => {
+  test('the leader is shown by `current()` and `changes()` in every process, also in a process that never campaigns', async () => {
     const only = await start('a');
     await leader();
     const app = await startPlainApp({ imports: [RedlockModule.forRoot({ nodes: redis.url, ...PATIENT })] });
@@ -310,7 +310,7 @@ describe('the leader', () => {
 });
 
 describe('@OnlyLeader', () => {
-  test('runs a method only on the leader, under the lock of its term', async () => {
+  test('@OnlyLeader runs a method only on the leader, under the lock of its term', async () => {
     await start('a');
     const first = await leader();
     const second = await start('b');
@@ -320,7 +320,7 @@ describe('@OnlyLeader', () => {
     await expect(first.consumer.sweep(() => Promise.reject(new Error('full')))).rejects.toThrow('full');
   });
 
-  test('delays the next leader until the method has settled', async () => {
+  test('@OnlyLeader delays the next leader until the method has settled', async () => {
     await start('a');
     const first = await leader();
     const second = await start('b');
@@ -360,7 +360,7 @@ describe('start-up', () => {
       { logger: new LogLines() },
     );
 
-  test('refuses an `@OnlyLeader` whose name has no `@Leader`', async () => {
+  test('start-up refuses an `@OnlyLeader` whose name has no `@Leader`', async () => {
     class Cleaner {
       @Interval(60_000)
       @OnlyLeader('consumers')
@@ -372,7 +372,7 @@ describe('start-up', () => {
     );
   });
 
-  test('refuses two `@Leader` methods with the same name', async () => {
+  test('start-up refuses two `@Leader` methods with the same name', async () => {
     class Other {
       @Leader('consumer')
       async lead(): Promise<void> {}
@@ -382,7 +382,7 @@ describe('start-up', () => {
     );
   });
 
-  test('refuses `@Leader` on a request-scoped class', async () => {
+  test('start-up refuses `@Leader` on a request-scoped class', async () => {
     @Injectable({ scope: Scope.REQUEST })
     class OfRequest {
       @Leader('one')
@@ -401,7 +401,7 @@ describe('the definition of a class', () => {
     ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
-  ])('refuses invalid options of a decorator (case %#)', (decorate, message) => {
+  ])('the definition of a class refuses invalid options of a decorator (case %#)', (decorate, message) => {
     class Bad {
       async lead(): Promise<void> {}
     }
@@ -412,18 +412,21 @@ describe('the definition of a class', () => {
   test.each([
     ['@Leader', Leader('a')],
     ['@OnlyLeader', OnlyLeader('a')],
-  ])('refuses %s on a static method with an error that names the remedy', (decorator, decorate) => {
-    class Bad {
-      static async lead(): Promise<void> {}
-      async other(): Promise<void> {}
-    }
-    const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
-    expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(
-      new TypeError(
-        `${decorator} works only on instance methods, and \`lead\` is not an instance method. Remove \`static\``,
-      ),
-    );
-  });
+  ])(
+    'the definition of a class refuses %s on a static method with an error that names the remedy',
+    (decorator, decorate) => {
+      class Bad {
+        static async lead(): Promise<void> {}
+        async other(): Promise<void> {}
+      }
+      const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
+      expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(
+        new TypeError(
+          `${decorator} works only on instance methods, and \`lead\` is not an instance method. Remove \`static\``,
+        ),
+      );
+    },
+  );
 });
 
 describe('a separate process', () => {
@@ -447,7 +450,7 @@ describe('a separate process', () => {
   }
   const leads = (line: string | undefined): boolean => line?.startsWith('leads') ?? false;
 
-  test('becomes the leader when the ttl of the lock of a killed leader ends', async () => {
+  test('a separate process becomes the leader when the ttl of the lock of a killed leader ends', async () => {
     const first = run();
     await until(() => leads(first.lines[0]));
     const second = run();
@@ -460,7 +463,7 @@ describe('a separate process', () => {
     await once(second.child, 'exit');
   });
 
-  test('sees after a pause beyond the ttl of its lock that it no longer leads, and a fenced write refuses its token (S10)', async () => {
+  test('a leader sees after a pause beyond the ttl of its lock that it no longer leads, and a fenced write refuses its token (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();

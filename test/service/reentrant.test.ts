@@ -98,7 +98,7 @@ async function takeAway(lock: LockHandle): Promise<void> {
 }
 
 describe('a nested call that joins the lock of its caller (S18)', () => {
-  test('gets the same fencing token, without asking Redis', async () => {
+  test('a joined call gets the same fencing token, without asking Redis', async () => {
     await looker.config('RESETSTAT');
     const tokens = await service.outer(async () => [currentLock('k')?.fencingToken, await service.inner()]);
     expect(tokens[0]).toEqual(expect.any(Number));
@@ -106,7 +106,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     expect(await looker.info('commandstats')).toMatch(/cmdstat_set:calls=2,/);
   });
 
-  test('joins at any depth, and several times in a row', async () => {
+  test('a nested call joins at any depth, and several times in a row', async () => {
     const inner = await service.outer(() =>
       service.outer(async () => {
         await service.inner();
@@ -116,7 +116,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     expect(inner).toEqual(expect.any(Number));
   });
 
-  test('does not release the lock', async () => {
+  test('a joined call does not release the lock', async () => {
     await service.outer(async () => {
       await service.inner();
       expect(currentLock('k')?.isHeld()).toBe(true);
@@ -125,7 +125,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('joins also through LockService, whose handle does not release the lock', async () => {
+  test('a nested call joins also through LockService, whose handle does not release the lock', async () => {
     await locks.withLock(['k', 'other'], joining, async (lock) => {
       const joined = await locks.acquire('k', joining);
       expect([joined.id, joined.fencingToken, joined.state]).toEqual([lock.id, lock.fencingToken, 'held']);
@@ -138,7 +138,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('is bound to the maxHold of the call that acquired the lock', async () => {
+  test('a joined call is bound to the maxHold of the call that acquired the lock', async () => {
     await locks.withLock('k', { maxHold: 1 }, async () => {
       await delay(5);
       const joined = await locks.acquire('k', { ...joining, maxHold: 60_000 });
@@ -147,7 +147,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('gets the signal of the joined lock', async () => {
+  test('a joined call gets the signal of the joined lock', async () => {
     const failure = service.outer(async () => {
       const outer = currentLock('k');
       await locks.withLock('k', { ...joining, onLost: 'ignore' }, async (joined) => {
@@ -161,7 +161,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
 });
 
 describe('a call that cannot join (S18)', () => {
-  test('is refused while another nested call has joined the lock', async () => {
+  test('a nested call is refused while another nested call has joined the lock', async () => {
     const results = await service.outer(() => Promise.allSettled([service.inner(), service.inner()]));
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({
@@ -171,7 +171,7 @@ describe('a call that cannot join (S18)', () => {
     expect(service.mostInside).toBe(1);
   });
 
-  test('rejects with LockLostError when the lock of its caller is lost', async () => {
+  test('a nested call rejects with LockLostError when the lock of its caller is lost', async () => {
     const nested = service.outer(async () => {
       await takeAway(currentLock('k')!);
       return service.inner();
@@ -180,24 +180,24 @@ describe('a call that cannot join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('rejects with an error whose heldByCaller is true when it has no `reentrant`', async () => {
+  test('a nested call without `reentrant` rejects with an error whose heldByCaller is true', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
-  test('is refused when the lock of its caller lacks one of the keys of the call', async () => {
+  test('a nested call is refused when the lock of its caller lacks one of the keys of the call', async () => {
     const nested = service.outer(() => locks.acquire(['k', 'other'], joining));
     await expect(nested).rejects.toBeInstanceOf(LockHeldError);
   });
 
-  test('is refused while an unrelated call holds the lock', async () => {
+  test('a call is refused while an unrelated call holds the lock', async () => {
     const outer = service.outer(() => delay(50));
     await expect(service.inner()).rejects.toBeInstanceOf(LockHeldError);
     await outer;
   });
 
-  describe('beside another call that has joined the lock,', () => {
+  describe('beside another call that has joined the lock', () => {
     /** Runs `task` under a lock that a nested call has joined. Both calls end with a LockLostError. */
     async function besideSibling(task: (lock: LockHandle) => Promise<void>): Promise<void> {
       const gate = new Gate();
@@ -212,14 +212,14 @@ describe('a call that cannot join (S18)', () => {
       expect(service.mostInside).toBe(0);
     }
 
-    test('rejects with LockLostError when the lock is lost', async () => {
+    test('a nested call rejects with LockLostError when the lock is lost', async () => {
       await besideSibling(async (lock) => {
         await takeAway(lock);
         await expect(service.inner()).rejects.toBeInstanceOf(LockLostError);
       });
     });
 
-    test('rejects and reports the loss when nobody has noticed the loss of the lock', async () => {
+    test('a nested call rejects and reports the loss when nobody has noticed the loss of the lock', async () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
         await looker.del('lock:{k}');
@@ -231,7 +231,7 @@ describe('a call that cannot join (S18)', () => {
       });
     });
 
-    test('rejects with LockLostError when another holder gets the lock while the call waits', async () => {
+    test('a nested call rejects with LockLostError when another holder gets the lock while the call waits', async () => {
       await besideSibling(async (lock) => {
         const waiting = locks.withLock('k', { ...joining, retry: { timeout: 60_000 } }, () => 'never');
         waiting.catch(() => undefined); // the test checks it below
@@ -244,7 +244,7 @@ describe('a call that cannot join (S18)', () => {
     });
   });
 
-  test('acquires no new lock when its caller has ended and had lost its lock', async () => {
+  test('a nested call acquires no new lock when its caller has ended and had lost its lock', async () => {
     let late: (() => Promise<unknown>) | undefined;
     const outer = service.outer(async () => {
       late = AsyncLocalStorage.bind(() => service.inner());
@@ -255,7 +255,7 @@ describe('a call that cannot join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('is refused beside a joined call, even if that call began in the context of an ended nested call', async () => {
+  test('a nested call is refused beside a joined call, even if the joined call began in the context of an ended nested call', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -268,7 +268,7 @@ describe('a call that cannot join (S18)', () => {
     });
   });
 
-  test('is refused beside a call that joined in an earlier step of the same generator', async () => {
+  test('a nested call is refused beside a call that joined in an earlier step of the same generator', async () => {
     const gate = new Gate();
     const steps = service.steps([
       () => locks.withLock('k', joining, () => gate.opened),
@@ -280,7 +280,7 @@ describe('a call that cannot join (S18)', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('acquires a new lock when its caller has ended', async () => {
+  test('a nested call acquires a new lock when its caller has ended', async () => {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
     let late: Promise<number | undefined> | undefined;
@@ -307,7 +307,7 @@ describe('a nested call that is not awaited', () => {
   });
   afterEach(() => others.close());
 
-  test('keeps the lock until it ends, and then releases it', async () => {
+  test('a nested call that nobody awaits keeps the lock until the call ends, and then releases it', async () => {
     const gate = new Gate();
     let nested: Promise<unknown> | undefined;
     const token = await service.outer(async () => {
@@ -323,7 +323,7 @@ describe('a nested call that is not awaited', () => {
     await expect(isFree()).resolves.toBe(true);
   });
 
-  test('never runs beside another holder', async () => {
+  test('a nested call that nobody awaits never runs beside another holder', async () => {
     let inside = 0;
     let most = 0;
     const alone = async (): Promise<void> => {
@@ -341,7 +341,7 @@ describe('a nested call that is not awaited', () => {
     expect([nested.length, most]).toEqual([20, 1]);
   });
 
-  test('keeps the lock until a call that it started has ended', async () => {
+  test('a nested call that nobody awaits keeps the lock until a call that it started has ended', async () => {
     const gate = new Gate();
     let innermost: Promise<unknown> | undefined;
     let ended = false;
@@ -363,7 +363,7 @@ describe('a nested call that is not awaited', () => {
     await expect(isFree()).resolves.toBe(true);
   });
 
-  test('sees a manual release of the outer lock as a loss', async () => {
+  test('a nested call sees a manual release of the outer lock as a loss', async () => {
     const gate = new Gate();
     const result = await service.outer(async () => {
       const nested = locks.withLock('k', joining, () => gate.opened);
@@ -387,7 +387,7 @@ describe('a nested call that is not awaited', () => {
       'an outer call that has joined a lock',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('loses the lock of a handle that is not released before the end of %s', async (_name, run) => {
+  ])('a nested handle that is not released before the end of %s loses its lock', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -396,7 +396,7 @@ describe('a nested call that is not awaited', () => {
     await lock.release();
   });
 
-  test('gets the handle of a lost lock when the nodes grant after the outer call has ended', async () => {
+  test('a nested acquire gets the handle of a lost lock when the nodes grant after the outer call has ended', async () => {
     // The outer call ends at once, before the nodes in memory answer.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });
@@ -409,7 +409,7 @@ describe('a nested call that is not awaited', () => {
     await testing.close();
   });
 
-  test('delays the shutdown until it ends', async () => {
+  test('a nested call that nobody awaits delays the shutdown until the call ends', async () => {
     const gate = new Gate();
     let nested: Promise<unknown> | undefined;
     await service.outer(async () => {

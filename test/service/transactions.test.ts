@@ -127,7 +127,7 @@ afterEach(async () => {
 describe("release: 'afterCommit'", () => {
   beforeEach(() => start());
 
-  test('keeps the lock after the method has returned, and releases it at the commit', async () => {
+  test('afterCommit keeps the lock after the method has returned, and releases the lock at the commit', async () => {
     const held = await database.run(async () => {
       const lock = await orders.pay();
       return [lock.isHeld(), await isHeld()];
@@ -138,7 +138,7 @@ describe("release: 'afterCommit'", () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('releases the lock when the transaction is rolled back', async () => {
+  test('afterCommit releases the lock when the transaction is rolled back', async () => {
     const rolledBack = database.run(async () => {
       await orders.pay();
       expect(await isHeld()).toBe(true);
@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock when the method threw, because its caller may still commit', async () => {
+  test('afterCommit keeps the lock when the method threw, because its caller may still commit', async () => {
     await database.run(async () => {
       const failing = orders.pay(() => Promise.reject(new Error('own')));
       await expect(failing).rejects.toThrow('own');
@@ -157,18 +157,18 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases the lock at the end of a method outside of a transaction', async () => {
+  test('afterCommit releases the lock at the end of a method outside of a transaction', async () => {
     await orders.pay();
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases the lock at the end of a method that begins its own transaction', async () => {
+  test('afterCommit releases the lock at the end of a method that begins its own transaction', async () => {
     await orders.pay(() => database.run(async () => expect(await isHeld()).toBe(true)));
     expect(await isHeld()).toBe(false);
     expect(lines.lines).toEqual([]);
   });
 
-  test('keeps the lock of a withLock task until the commit', async () => {
+  test('afterCommit keeps the lock of a withLock task until the commit', async () => {
     await database.run(async () => {
       await locks.withLock('order', kept, () => undefined);
       expect(await isHeld()).toBe(true);
@@ -176,7 +176,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
+  test('afterCommit keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
     await database.run(async () => {
       await database.run(() => orders.pay());
       expect(await isHeld()).toBe(true);
@@ -184,7 +184,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('renews the lock until the commit', async () => {
+  test('a kept lock is renewed until the commit', async () => {
     await database.run(async () => {
       const lock = await orders.pay();
       await renewed(looker, 'lock:{order}');
@@ -192,7 +192,7 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('excludes other callers until the commit, and then admits the next caller without a poll', async () => {
+  test('a kept lock excludes other callers until the commit, and then the next caller acquires without a poll', async () => {
     const steps: string[] = [];
     let waited = Infinity;
     const next = new Step();
@@ -211,7 +211,7 @@ describe("release: 'afterCommit'", () => {
     expect(waited).toBeLessThan(4_500);
   });
 
-  test('keeps the lock of a method when its stream ends before the transaction', async () => {
+  test('afterCommit keeps the lock of a method when its stream ends before the transaction', async () => {
     await database.run(async () => {
       await expect(text(await orders.print())).resolves.toBe('ab');
       expect(await isHeld()).toBe(true);
@@ -219,7 +219,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases the lock at the end of the method when the transaction ends earlier', async () => {
+  test('afterCommit releases the lock at the end of the method when the transaction ends earlier', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -232,7 +232,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
+  test('afterCommit releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
     const other = await locks.acquire('order');
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -244,7 +244,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test("does not release the next holder's lock after a loss", async () => {
+  test("the commit does not release the next holder's lock after a loss", async () => {
     const outside = AsyncLocalStorage.snapshot();
     const next = await database.run(async () => {
       const lock = await orders.pay();
@@ -260,12 +260,12 @@ describe("release: 'afterCommit'", () => {
     await next.release();
   });
 
-  test('rejects when the lock was lost before the method returned, so that nothing is committed', async () => {
+  test('a method rejects when its lock was lost before the method returned, so that nothing is committed', async () => {
     const paid = database.run(() => orders.pay(() => locks.forceRelease('order')));
     await expect(paid).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('loses the lock after maxHold when the transaction does not end', async () => {
+  test('a kept lock is lost after maxHold when the transaction does not end', async () => {
     await database.run(async () => {
       const lock = await orders.payBriefly();
       await until(() => lock.state === 'lost');
@@ -361,7 +361,7 @@ describe('calls of one transaction', () => {
 });
 
 describe('a shutdown', () => {
-  test('waits for the transaction of a method that has returned, and lets the transaction acquire further locks', async () => {
+  test('a shutdown waits for the transaction of a method that has returned, and lets the transaction acquire further locks', async () => {
     await start();
     const outside = AsyncLocalStorage.snapshot();
     let closing: Promise<void> | undefined;
@@ -383,7 +383,7 @@ describe('a shutdown', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('does not wait longer than shutdownTimeout, and leaves the lock to its ttl', async () => {
+  test('a shutdown does not wait longer than shutdownTimeout for a transaction, and leaves the lock to its ttl', async () => {
     await start({ shutdownTimeout: 50 });
     await database.run(async () => {
       const { signal } = await orders.pay();
@@ -419,7 +419,7 @@ test('the ttl ends the lock of a process that is killed before the commit', asyn
 });
 
 describe('a lock with transaction hooks', () => {
-  test('is logged with advice, once for each method, when it is released inside a transaction', async () => {
+  test('a lock that is released inside a transaction is logged with advice, once for each method', async () => {
     await start();
     await plain.run();
     expect(lines.lines).toEqual([]);
@@ -434,7 +434,7 @@ describe('a lock with transaction hooks', () => {
     expect(lines.of('warn')).toHaveLength(2);
   });
 
-  test('is logged once for each label when LockService acquires it inside a transaction', async () => {
+  test('a lock that LockService acquires inside a transaction is logged once for each label', async () => {
     await startWithoutEnds();
     await database.run(async () => {
       await using lock = await locks.acquire('a:1');
@@ -449,7 +449,7 @@ describe('a lock with transaction hooks', () => {
     ]);
   });
 
-  test('calls `inTransaction` when it is acquired, and not when it is joined', async () => {
+  test('a lock calls `inTransaction` when it is acquired, and not when it is joined', async () => {
     await startWithoutEnds();
     await database.run(async () => undefined);
     expect(database.asked).toBe(0);
@@ -475,7 +475,7 @@ describe('a lock with transaction hooks', () => {
       () => 'yes',
       /`inTransaction` failed: expected `inTransaction` to return .*, got string\./,
     ],
-  ])('is acquired when `inTransaction` %s, and the failure is logged once', async (_, hook, told) => {
+  ])('a lock is acquired when `inTransaction` %s, and the failure is logged once', async (_, hook, told) => {
     await start({ inTransaction: hook as () => object });
     await plain.run();
     await plain.nested();
@@ -487,7 +487,7 @@ describe('a lock with transaction hooks', () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('is refused when it has `afterCommit` and `afterTransaction` throws', async () => {
+  test('a lock with `afterCommit` is refused when `afterTransaction` throws', async () => {
     const afterTransaction = (): void => {
       throw new Error('no hooks');
     };
@@ -533,7 +533,7 @@ describe('when `inTransaction` returns only true or false', () => {
 });
 
 describe("`release: 'afterCommit'` in the defaults of the module", () => {
-  test('applies to methods and tasks, and not to handles', async () => {
+  test('`afterCommit` in the defaults applies to methods and tasks, and not to handles', async () => {
     await start({ defaults: { release: 'afterCommit' } });
     await database.run(async () => {
       await plain.run();
@@ -591,7 +591,7 @@ describe('without a transaction hook', () => {
     await expect(app.get(Elsewhere).pay()).resolves.toBeUndefined();
   });
 
-  test("a task with `release: 'afterCommit'` is refused when it is called", async () => {
+  test("withLock with `release: 'afterCommit'` is refused when it is called", async () => {
     await startWithoutEnds();
     await expect(locks.withLock('order', kept, () => undefined)).rejects.toThrow(
       new RegExp(`^${escaped(NEEDS)}`),

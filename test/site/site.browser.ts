@@ -11,7 +11,7 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const SITE = join(ROOT, 'dist/site');
-/** Folder of pictures for readers. No test compares them. */
+/** Folder of screenshots for people to look at. No test compares them. */
 const SCREENSHOTS = resolve('test-artefacts/site');
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -127,14 +127,14 @@ function deadLinks(page: string, html: string): string[] {
 }
 
 describe('the check of links', () => {
-  test('finds no dead link on any page, including links to headings', () => {
+  test('the check of links finds no dead link on any page, including links to headings', () => {
     const dead = builtPages().flatMap((page) =>
       deadLinks(page, readFileSync(join(SITE, page), 'utf8')).map((href) => `${page}: ${href}`),
     );
     expect(dead).toEqual([]);
   });
 
-  test('finds a link to a missing heading and a link to a missing page', () => {
+  test('the check of links finds a link to a missing heading and a link to a missing page', () => {
     const html =
       '<a class="a" href="/errors.html#lock_held"></a><a href="/errors.html#lock_hold"></a><a href="x.html"></a>';
     expect(deadLinks('cron.html', html)).toEqual(['/errors.html#lock_hold', 'x.html']);

@@ -15,12 +15,12 @@ describe('hrefOf', () => {
     ['docs/observability.md', 'grafana-dashboard.json', '/grafana-dashboard.json'],
     ['docs/cron.md', '#details', '#details'],
     ['docs/cron.md', 'https://redis.io', 'https://redis.io'],
-  ])('converts, for the page %s, the link %s into %s', (page, target, href) => {
+  ])('hrefOf converts, for the page %s, the link %s into %s', (page, target, href) => {
     expect(hrefOf(page, target)).toBe(href);
   });
 
   test.each(['missing.md', '../lib/index.ts', '../test/docs.test.ts'])(
-    'throws for a link to %s, which is not in the site',
+    'hrefOf throws for a link to %s, which is not in the site',
     (target) => {
       expect(() => hrefOf('docs/cron.md', target)).toThrow(`docs/cron.md links to ${target}`);
     },
@@ -43,7 +43,7 @@ describe('the sidebar', () => {
 A section that is no list.
 `;
 
-  test('has the lists of docs/README.md, grouped by section', () => {
+  test('the sidebar has the lists of docs/README.md, grouped by section', () => {
     expect(groupsOf(index)).toEqual([
       {
         text: 'Use',
@@ -62,7 +62,7 @@ A section that is no list.
     ]);
   });
 
-  test('fails the build when docs/README.md does not list a page of docs/', () => {
+  test('the build of the sidebar fails when docs/README.md does not list a page of docs/', () => {
     const pages = ['docs/README.md', 'docs/service.md', 'docs/cron.md'];
     expect(() => assertComplete(groupsOf(index), pages)).toThrow(/docs\/README\.md .* docs\/cron\.md\.$/);
     expect(() => assertComplete(groupsOf(index), pages.slice(0, 2))).not.toThrow();

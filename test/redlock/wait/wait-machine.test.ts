@@ -132,14 +132,14 @@ describe('a refused caller', () => {
     expect(step({ ...HELD, ...event }, terms)).toEqual(expected);
   });
 
-  test('counts an attempt when it sleeps, and none when it asks again at once', () => {
+  test('a refused caller counts an attempt when it sleeps, and none when it asks again at once', () => {
     const [slept] = next(firstState(2), HELD, TERMS);
     expect(slept).toEqual({ attempts: 3, isRefused: true, asksAll: false });
     const [asks] = next(firstState(2), { ...HELD, isQueued: false, canQueue: true }, TERMS);
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('asks more often, over the same total time, while nodes refuse later callers for its sake (holdBack)', () => {
+  test('a waiter asks more often, over the same total time, while nodes refuse later callers for its sake (holdBack)', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;
@@ -156,7 +156,7 @@ describe('a refused caller', () => {
     expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
   });
 
-  test('counts its wait behind other callers as attempts', () => {
+  test('a refused caller counts its wait behind other callers as attempts', () => {
     expect(step(HELD, { attempts: 4 }, { attempts: 3 })).toEqual({ kind: 'give up', limit: { attempts: 4 } });
     expect(step(HELD, { attempts: 4 }, { attempts: 2 })).toEqual(sleep(250));
   });

@@ -158,7 +158,8 @@ describe('a store that throws synchronously in place of a rejection', () => {
   });
 });
 
-describe('the holdBack of a waiter, while the node refuses callers in favour of another waiter,', () => {
+// `holdBack` asks a node to refuse later callers in favour of this waiter.
+describe('holdBack while the node refuses callers in favour of another waiter:', () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
   /**
@@ -179,7 +180,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
     return { node, held, told };
   }
 
-  test('is repeated every 50 ms until the node returns true, and from then on with each retry', async () => {
+  test('holdBack is repeated every 50 ms until the node returns true, and from then on with each retry', async () => {
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
@@ -192,7 +193,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
     await (await waits).release();
   });
 
-  test('is not repeated when the store returns undefined or throws', async () => {
+  test('holdBack is not repeated when the store returns undefined or throws', async () => {
     for (const holdBack of [
       () => Promise.resolve(undefined as never),
       () => {
@@ -217,7 +218,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
     }
   });
 
-  test('is not repeated after the waiter acquired, gave up, or met an exclusive holder', async () => {
+  test('holdBack is not repeated after the waiter acquired, gave up, or met an exclusive holder', async () => {
     for (const end of ['granted', 'aborted', 'exclusive'] as const) {
       const { node, held, told } = await marked(Infinity);
       const controller = new AbortController();
@@ -243,7 +244,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
     }
   });
 
-  test('is repeated by a timer that does not keep the process alive', async () => {
+  test('holdBack is repeated by a timer that does not keep the process alive', async () => {
     const { node } = await marked(Infinity);
     const controller = new AbortController();
     const before = jest.getTimerCount();
@@ -260,6 +261,7 @@ describe('the holdBack of a waiter, while the node refuses callers in favour of 
   });
 });
 
+// The queue node is the node that keeps the queue of waiters: the first node that answers.
 describe('on several nodes', () => {
   function processes(nodes: readonly ScriptedNode[]): { alice: Redlock; bob: Redlock } {
     return { alice: redlockOver(nodes, { owner: 'alice' }), bob: redlockOver(nodes, { owner: 'bob' }) };
@@ -345,8 +347,8 @@ describe('on several nodes', () => {
   test('the attempt that the queue node granted continues after split votes, and the others back off', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
-    // Alice's request arrives first at nodes 0 (which keeps the queue of waiters) and 1, Bob's at nodes 2 and 3. Carol
-    // holds the lock on node 4 only.
+    // Alice's request arrives first at nodes 0 (the queue node) and 1, Bob's at nodes 2 and 3. Carol holds the lock on
+    // node 4 only.
     await redlockOver([nodes[4]!], { owner: 'carol' }).acquire(['k'], once);
     for (const node of nodes.slice(0, 2)) {
       const { acquire } = node.memory;

@@ -100,7 +100,7 @@ ifEtcd('an etcd store over TLS, with client certificates required', () => {
     });
   });
 
-  test('grants, refuses and hands over a lock with `ca`, `cert` and `key` in `tls`', async () => {
+  test('an etcd store grants, refuses and hands over a lock with `ca`, `cert` and `key` in `tls`', async () => {
     expect(await handsOver({ endpoints: secure, tls: { ...client, ca: own.cert } })).toBe(true);
   });
 
@@ -121,7 +121,7 @@ ifEtcd('an etcd store over TLS, with client certificates required', () => {
       () => ({ endpoints: server.url.replace('http', 'https'), tls: { ca: own.cert } }),
       /check whether its URL must begin with http:\/\//,
     ],
-  ] as const)('fails to connect, and the error says why: %s', async (_, options, message) => {
+  ] as const)('an etcd store fails to connect, and the error says why: %s', async (_, options, message) => {
     await expect(newStore(options()).connect()).rejects.toThrow(message);
   });
 });
@@ -179,17 +179,17 @@ ifEtcd('an etcd store with a user and a password', () => {
     await server.call('auth/enable', {});
   });
 
-  test('acquires a lock after etcd enables `auth` while the store is connected', async () => {
+  test('an etcd store acquires a lock after etcd enables `auth` while the store is connected', async () => {
     const redlock = redlockOver([early], PATIENT);
     await expect(locksWith(redlock)).resolves.toBe(true);
     await redlock.close();
   });
 
-  test('grants, refuses and hands over a lock when its role has rights to the keys with the prefix alone', async () => {
+  test('an etcd store grants, refuses and hands over a lock when its role has rights only to the keys with the prefix', async () => {
     expect(await handsOver(login())).toBe(true);
   });
 
-  test('keeps its locks when its auth token expires, and many requests share one new login', async () => {
+  test('an etcd store keeps its locks when its auth token expires, and many requests share one new login', async () => {
     const [redlock, idle] = [redlockOver([await openStore(login())], PATIENT), await openStore(login())];
     const key = freshKey();
     const held = await redlock.acquire([key], { ...waiting, ttl: 9_000 });
@@ -209,7 +209,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     await Promise.all(leases.map((lease) => releaseOn(idle, lease)));
   });
 
-  test('logs in again after a new role invalidates all auth tokens', async () => {
+  test('an etcd store logs in again after a new role invalidates all auth tokens', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/role/add', { name: 'another' });
     await expect(locksWith(redlock)).resolves.toBe(true);
@@ -230,7 +230,7 @@ ifEtcd('an etcd store with a user and a password', () => {
       { username: NAME, password: () => Promise.reject(new Error('no vault')) },
       /`password` failed: no vault\. Correct the function that you gave as `password`/,
     ],
-  ])('fails to connect and reports the state unfit with %s', async (_, options, message) => {
+  ])('an etcd store fails to connect and reports the state unfit with %s', async (_, options, message) => {
     const store = newStore({ endpoints: server.url, ...options });
     const error: unknown = await store.connect().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(UnfitStoreError);
@@ -238,11 +238,11 @@ ifEtcd('an etcd store with a user and a password', () => {
     expect(await store.check()).toMatchObject({ state: 'unfit', reason: expect.stringMatching(message) });
   });
 
-  test('reports no warning when its role has rights to the keys with the prefix alone', async () => {
+  test('an etcd store reports no warning when its role has rights only to the keys with the prefix', async () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('rejects locks while its password is wrong, and recovers with the right password', async () => {
+  test('an etcd store rejects locks while its password is wrong, and recovers with the right password', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({

@@ -23,7 +23,7 @@ const DELETED_WITHIN = 0.75 * TTL;
 
 /**
  * The answer of a leader that does not have the etcd lease in memory, or of a deposed leader that is asked for an etcd
- * lease of the next term.
+ * lease that its successor has granted.
  */
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
@@ -96,7 +96,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
   const newLease = (ttl = TTL): Lease => new Lease([freshKey()], 'me', ttl);
 
   describe('a leader that says that a lease does not exist', () => {
-    test('makes a renewal fail, but does not end a lock whose key exists', async () => {
+    test('a wrong answer that a lease does not exist makes a renewal fail, but does not end a lock whose key exists', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -107,11 +107,12 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, lease);
     });
 
-    test('does not prevent the store from deleting the key of an unanswered acquire', async () => {
+    test('the store deletes the key of an unanswered acquire, even if the leader says that a lease does not exist', async () => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
-      // The answer to the acquisition is lost, and the key is deleted after the wrong answer to a renewal.
+      // The answer to the acquisition is lost, and a renewal of the other lock gets the wrong answer. The store must still
+      // delete the key.
       let isLost = false;
       gateway.intercept = async (request) => {
         if (request.path === 'lease/keepalive') return NO_LEASE;
@@ -137,7 +138,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       ['`null`', 'null'],
       ['an empty object', '{}'],
       ['HTML', '<html>'],
-    ])('rejects an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
+    ])('the store rejects an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -152,7 +153,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, neighbour);
     });
 
-    test("rejects a renewal with etcd's own words when etcd answers with an error", async () => {
+    test("the store rejects a renewal with etcd's own words when etcd answers with an error", async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -163,7 +164,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, lease);
     });
 
-    test('does not mark an etcd member as failed when a request times out before it is sent', async () => {
+    test('the store does not mark an etcd member as failed when a request times out before it is sent', async () => {
       const terms = newTerms();
       const store = await openStore(terms);
       const first = Array.from({ length: 64 }, () => newLease());
@@ -190,7 +191,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
   });
 
   describe('the etcd lease of one lock', () => {
-    test('is used for the next attempt when the first attempt failed before it stored a key', async () => {
+    test('an etcd lease is used for the next attempt when the first attempt failed before it stored a key', async () => {
       const store = await openStore();
       await acquireOn(store, newLease());
       await server.call('kv/deleterange', { key: Buffer.from('nestjs-redlock/base').toString('base64') });
@@ -203,7 +204,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       expect([spare, again.size]).toEqual([expect.any(String), 0]);
     });
 
-    test('is revoked after a refused attempt if another etcd lease is kept for later attempts', async () => {
+    test('an etcd lease is revoked after a refused attempt if another etcd lease is kept for later attempts', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
@@ -215,7 +216,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await releaseOn(store, holder);
     });
 
-    test('lasts for the whole ttl when a later attempt uses it', async () => {
+    test('an etcd lease lasts for the whole ttl when a later attempt uses it', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
@@ -232,7 +233,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
   });
 
   describe('a lock whose ttl is extended', () => {
-    test('leaves no key when it is released during the extension', async () => {
+    test('a lock leaves no key when it is released during an extension', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease);
@@ -259,7 +260,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       expect(await holds(lease)).toBe(false);
     });
 
-    test('leaves no key after its release when two extensions got invalid answers', async () => {
+    test('a lock leaves no key after its release when two extensions got invalid answers', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease);
@@ -280,7 +281,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
   });
 
   describe('a release', () => {
-    test('is sent again when it gets no answer, one request at a time', async () => {
+    test('a release that gets no answer is sent again, one request at a time', async () => {
       const store = await openStore();
       // The time limit of a release is a tenth of this ttl.
       const lease = newLease(20_000);
@@ -302,7 +303,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
       await until(async () => !(await holds(lease)), 12_000);
     });
 
-    test('is sent again only until the ttl of the lock has passed', async () => {
+    test('a release is sent again only until the ttl of the lock has passed', async () => {
       const store = await openStore();
       const lease = newLease(4_000);
       await acquireOn(store, lease);
@@ -321,7 +322,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
     });
   });
 
-  test('expires an unrenewed lock while other locks with the same ttl are acquired and released', async () => {
+  test('the store lets an unrenewed lock expire while other locks with the same ttl are acquired and released', async () => {
     const store = await openStore();
     const forgotten = newLease(2_000);
     const began = performance.now();
@@ -337,7 +338,7 @@ test('a server that answers without JSON is refused, and the error asks for the 
     expect(performance.now() - began).toBeGreaterThanOrEqual(2_000);
   });
 
-  test('grants each permit in one round trip up to the limit, and grants released permits again', async () => {
+  test('the store grants each permit in one round trip up to the limit, and grants released permits again', async () => {
     const store = await openStore();
     const kind = { mode: 'permits', permits: 100 } as const;
     const key = freshKey();

@@ -7,8 +7,8 @@ export const LEAST = 2;
 const TTL = 2_000;
 
 /**
- * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). Other tests on the same machine delay the
- * short runs.
+ * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). The short runs get more time, because other
+ * tests on the same machine delay them.
  */
 const BUDGET =
   process.env['FAULTS'] === 'long'

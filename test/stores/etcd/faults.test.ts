@@ -109,7 +109,7 @@ async function startLateGateway(server: EtcdServer) {
 
   describe('a store over a broken connection', () => {
     test.each([true, false])(
-      'deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
+      'a store deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
       async (renew) => {
         const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
@@ -134,7 +134,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     test.each([true, false])(
-      'stores nothing when an acquire arrives after its release (S16, renew: %p)',
+      'a store stores nothing when an acquire arrives after its release (S16, renew: %p)',
       async (renew) => {
         const late = await startLateGateway(server);
         const other = await startFakeGateway(server);
@@ -165,7 +165,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
+    test('a store loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
       const redlock = await newProcess(proxy);
       const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
       for (let time = 0; time < 2; time++) {
@@ -177,7 +177,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('lets a waiter acquire although etcd compacted revisions that its watch missed', async () => {
+    test('a store lets a waiter acquire although etcd compacted revisions that its watch missed', async () => {
       const redlock = await newProcess(proxy);
       const other = await newProcess(server);
       const key = freshKey();
@@ -200,7 +200,7 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   describe('an etcd lease', () => {
-    test('ends its lock with LockLostError when another client revokes it; the next lock gets a new lease', async () => {
+    test('an etcd lease that another client revokes ends its lock with LockLostError, and the next lock gets a new lease', async () => {
       const redlock = await newProcess(server);
       const key = freshKey();
       const options: AcquireOptions = { ...once, ttl: 6_000 };
@@ -221,7 +221,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('is shared by renewed locks with the same ttl, and by no other lock', async () => {
+    test('an etcd lease is shared by renewed locks with the same ttl, and by no other lock', async () => {
       const redlock = await newProcess(server);
       const keys = Array.from({ length: 6 }, freshKey);
       const options: AcquireOptions[] = [
@@ -245,7 +245,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('limits the validity of a lock that begins to share the etcd lease later', async () => {
+    test('an etcd lease limits the validity of a lock that begins to share the lease later', async () => {
       const redlock = await newProcess(server);
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
@@ -259,7 +259,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('keeps no unrenewed lock beyond its ttl, even if another lock renews the etcd lease that they share', async () => {
+    test('an etcd lease keeps no unrenewed lock beyond its ttl, even if another lock renews the lease that they share', async () => {
       const store = await openStore(server);
       const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
@@ -278,7 +278,7 @@ async function startLateGateway(server: EtcdServer) {
       await releaseOn(store, leases[1]!);
     });
 
-    test('expires when nobody renews it: a waiter is notified, and acquires the lock', async () => {
+    test('an etcd lease expires when nobody renews it: a waiter is notified, and acquires the lock', async () => {
       const [dying, store] = [await openStore(server), await openStore(server)];
       const keys = [freshKey()];
       const waiter = { keys, mode: 'exclusive', process: 'f'.repeat(16), number: 1, owner: 'you' } as const;
@@ -301,7 +301,7 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   describe('a server', () => {
-    test('keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
+    test('etcd keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const redlock = redlockOver([store], PATIENT);
@@ -320,7 +320,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('expires a lock whose release failed during an outage, though its process acquires other locks', async () => {
+    test('etcd lets a lock expire whose release failed during an outage, though its process acquires other locks', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const ttl = 4_000;
@@ -347,7 +347,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('continues with larger tokens after the stored base for tokens is deleted', async () => {
+    test('etcd continues with larger tokens after the stored base for tokens is deleted', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const before = await redlock.acquire([freshKey()], once);
@@ -361,7 +361,7 @@ async function startLateGateway(server: EtcdServer) {
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('a restored older copy of the data', () => {
     test.each(['an acquire', 'a release'])(
-      'lacks the newer locks, but gives larger tokens, when the first request is %s',
+      'a restored copy lacks the newer locks, but gives larger tokens, when the first request is %s',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
@@ -378,8 +378,8 @@ async function startLateGateway(server: EtcdServer) {
         tokens.push(forgotten.fencingToken);
         await mine.restore(copy);
         if (first === 'a release') await forgotten.release();
-        // The first process notices the restored copy. The second process has read the base of the tokens at its start.
-        // The third process starts later.
+        // A token is the base in etcd plus the revision. The first process notices the restored copy, and the second
+        // process has read the base before the restore. The third process starts later.
         tokens.push(await locks(busy), await locks(idle));
         const late = await newProcess(mine);
         tokens.push(await locks(late));
@@ -393,11 +393,11 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('is refused if it is a new cluster, until the process restarts, and then gives larger tokens', async () => {
+    test('a copy restored as a new cluster is refused until the process restarts, and then gives larger tokens', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const copy = await mine.copy();
-      // The copy has an older base and older revisions. The restored etcd must not give the following tokens again.
+      // The copy has an older base and older revisions. The restored etcd must not give the tokens below again.
       const tokens: number[] = [];
       for (let count = 0; count < 30; count++) {
         const lock = await redlock.acquire([freshKey()], once);

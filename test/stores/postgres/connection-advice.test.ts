@@ -42,17 +42,20 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
       async () => ({ connectionString: server.url, ssl: true }),
       /The server does not support SSL connections; leave out `ssl`/,
     ],
-  ])('is logged with advice for the cause: %s', async (_, options, warning) => {
-    const lines = new LogLines();
-    const app = await startApp({}, { nodes: postgres(await options()) }, { logger: lines });
-    const [line] = lines.of('warn');
-    expect(line).toMatch(warning);
-    expect(line).not.toMatch(/redis/i);
-    // The error of each lock has the same advice.
-    const [, advice = ''] = /; (.*)\. Trying/.exec(String(line)) ?? [];
-    await expect(app.get(LockService).acquire('key', { retry: false })).rejects.toThrow(advice);
-    await app.close();
-  });
+  ])(
+    'a PostgreSQL that cannot be reached at start-up is logged with advice for the cause: %s',
+    async (_, options, warning) => {
+      const lines = new LogLines();
+      const app = await startApp({}, { nodes: postgres(await options()) }, { logger: lines });
+      const [line] = lines.of('warn');
+      expect(line).toMatch(warning);
+      expect(line).not.toMatch(/redis/i);
+      // The error of each lock has the same advice.
+      const [, advice = ''] = /; (.*)\. Trying/.exec(String(line)) ?? [];
+      await expect(app.get(LockService).acquire('key', { retry: false })).rejects.toThrow(advice);
+      await app.close();
+    },
+  );
 });
 
 describe('an error of a connection', () => {
@@ -82,13 +85,13 @@ describe('an error of a connection', () => {
     ],
     ['', 'Connection terminated unexpectedly', 'check that the server at that address is PostgreSQL'],
     ['ECONNREFUSED', '', 'ECONNREFUSED; check the port'],
-  ])('says what to do: %s %s', (code, message, advice) => {
+  ])('an error of a connection says what to do: %s %s', (code, message, advice) => {
     const error = withAdvice(Object.assign(new Error(message), { code }));
     expect(error.message).toContain(advice);
     expect(error.message.startsWith(message)).toBe(true);
   });
 
-  test('stays unchanged when it includes advice or is temporary', () => {
+  test('an error of a connection stays unchanged when it includes advice or is temporary', () => {
     const unfit = new UnfitStoreError('cannot be used for locks: no answer');
     const starting = Object.assign(new Error('the database system is starting up'), { code: '57P03' });
     expect(withAdvice(unfit)).toBe(unfit);

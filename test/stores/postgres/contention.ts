@@ -12,8 +12,8 @@ export const DURATION = LONG ? 30_000 : 5_500;
 export const LEAST = LONG ? 20 : 3;
 
 /**
- * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). Other tests on the same machine delay the
- * short runs.
+ * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). The short runs get more time, because other
+ * tests on the same machine delay them.
  */
 const BUDGET = LONG ? { acquire: 1_500, release: 1_000 } : { acquire: 10_000, release: 10_000 };
 
@@ -35,7 +35,8 @@ export async function contendOver(
 }
 
 /**
- * Keys of the locks that the server still stores as held after all processes have been closed for longer than a ttl.
+ * Waits until the ttl has passed, and resolves to the keys of the locks that the server still stores as held. The caller
+ * has closed all processes.
  */
 export async function orphansOn(server: PostgresServer, ttl = 1_000): Promise<string[]> {
   await delay(ttl);

@@ -89,7 +89,7 @@ async function newProcess({ address }: Pair, nodeTimeout: number = PATIENT.nodeT
 }
 
 describe('a fail-over to a synchronous standby (synchronous_standby_names)', () => {
-  test('keeps every lock with its holder, refuses it to others, and continues with larger tokens', async () => {
+  test('a synchronous standby keeps every lock with its holder, refuses it to others, and continues with larger tokens', async () => {
     const both = await startPair('synchronous');
     const [alice, bob] = [await newProcess(both), await newProcess(both)];
     const lock = await alice.acquire(['kept'], once);
@@ -106,7 +106,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  test('grants no lock before the standby has stored it', async () => {
+  test('a primary with a synchronous standby grants no lock before the standby has stored it', async () => {
     const both = await startPair('synchronous');
     const [alice, bob] = [await newProcess(both, 1_000), await newProcess(both)];
     both.link.blackHole();
@@ -118,7 +118,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  test('never lets two contenders hold a lock together, and their tokens grow', async () => {
+  test('a fail-over to a synchronous standby never lets two contenders hold a lock together, and their tokens grow', async () => {
     const both = await startPair('synchronous');
     // The ttl outlasts the fail-over: a client that holds a lock when the primary dies still holds it after the
     // fail-over.

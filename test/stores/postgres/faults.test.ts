@@ -72,12 +72,12 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
 }
 
 describe('a store over a broken connection', () => {
-  test('leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
+  test('a store leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
     await (await redlock.acquire([key], once)).release();
-    // The statement waits for the row.
+    // The acquire below waits for this row lock.
     await looker.query('begin');
     await looker.query('select from redlock.locks where key = $1 for update', [`lock:${key}`]);
     const acquiring = redlock.acquire([key], once);
@@ -98,7 +98,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
+  test('a store leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
     // The name tells the connections of this store from those of other tests, which may still be ending.
@@ -127,7 +127,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
+  test('a store rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess(proxy, 3_000);
@@ -141,7 +141,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
+  test('a store loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
     const redlock = await newProcess();
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
     for (let time = 0; time < 2; time++) {
@@ -153,7 +153,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('releases a lapsed lease late, without effect on the next holder (S7)', async () => {
+  test('a store releases a lapsed lease late, without effect on the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -167,7 +167,7 @@ describe('a store over a broken connection', () => {
     expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
   });
 
-  test('lets a waiter acquire when the server has closed the connection for messages', async () => {
+  test('a store lets a waiter acquire when the server has closed the connection for messages', async () => {
     const redlock = await newProcess();
     const other = await newProcess(server);
     const key = freshKey();
@@ -190,7 +190,7 @@ describe('a store over a broken connection', () => {
 });
 
 describe('a server', () => {
-  test('keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
+  test('a server keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('stores no lock for an acquire that came while it hung, and its locks end in time', async () => {
+  test('a server stores no lock for an acquire that came while it hung, and its locks end in time', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -246,7 +246,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('is refused when it is a standby', async () => {
+  test('a server is refused when it is a standby', async () => {
     const primary = await startPostgresServer();
     await primary.shutDown();
     const standby = await startPostgresServer({ copyOf: primary, standby: true });
@@ -259,7 +259,7 @@ describe('a server', () => {
     await Promise.all([primary.stop(), standby.stop()]);
   });
 
-  test('is not used while it is read-only, and acquires fail with the reason', async () => {
+  test('a server is not used while it is read-only, and acquires fail with the reason', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -295,7 +295,7 @@ describe('a full disk', () => {
     return;
   }
 
-  test('makes acquires fail with LOCK_UNAVAILABLE until there is room again', async () => {
+  test('a full disk makes acquires fail with LOCK_UNAVAILABLE until there is room again', async () => {
     const full = await startPostgresServer({
       volume: 130,
       settings: ['min_wal_size=32MB', 'max_wal_size=32MB'],

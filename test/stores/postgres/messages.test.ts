@@ -16,6 +16,9 @@ beforeAll(async () => {
 
 afterEach(() => messages?.close());
 
+// The store sends a test message to itself. If the message does not arrive, waiters poll: a pooler in transaction mode
+// delivers no messages.
+
 test('a test message counts as delivered if it arrives while the thread is blocked', async () => {
   let undelivered = 0;
   messages = new Messages(
@@ -47,7 +50,7 @@ test('a test message that does not arrive is reported as undelivered', async () 
   expect(messages.ready).toBe(false);
 });
 
-test('an undelivered test message is sent again on a new connection, not at every check', async () => {
+test('an undelivered test message is sent again on a new connection, not at every check of the same connection', async () => {
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },

@@ -67,7 +67,7 @@ function throughPgBouncer(): void {
       return { redlock: redlockOver([store], PATIENT), store, warnings: terms.warnings };
     }
 
-    test('delivers no messages: the store logs this at start-up, and waiters poll', async () => {
+    test('PgBouncer delivers no messages: the store logs this at start-up, and waiters poll', async () => {
       const { redlock, store, warnings } = await open();
       expect(warnings).toEqual([
         expect.stringMatching(
@@ -83,7 +83,7 @@ function throughPgBouncer(): void {
       await redlock.close();
     });
 
-    test('does not stop messages over a `listenConnectionString` that bypasses PgBouncer', async () => {
+    test('PgBouncer does not stop messages over a `listenConnectionString` that bypasses PgBouncer', async () => {
       const [a, b] = await Promise.all([
         open({ listenConnectionString: server.url }),
         open({ listenConnectionString: server.url }),
@@ -105,7 +105,7 @@ function throughPgBouncer(): void {
     });
 
     // This is the reason why locks are rows and not advisory locks; see docs/postgres.md.
-    test('lets two clients hold the same session advisory lock, which outlives them', async () => {
+    test('PgBouncer lets two clients hold the same session advisory lock, which outlives them', async () => {
       const [a, b] = await Promise.all([client(), client()]);
       const ask = async (who: Client, sql: string): Promise<unknown> =>
         Object.values(((await who.query(sql)).rows as object[])[0] ?? {})[0];
@@ -117,7 +117,7 @@ function throughPgBouncer(): void {
       expect(await ask(direct, 'select pg_try_advisory_lock(42)')).toBe(false);
     });
 
-    test('does not affect locks that are rows: they are exclusive, and end with their ttl', async () => {
+    test('PgBouncer does not affect locks that are rows: they are exclusive, and end with their ttl', async () => {
       const [a, b] = await Promise.all([open(), open()]);
       const often = { ...waiting, retry: { ...waiting.retry, delay: 10 } };
       const lock = await a.redlock.acquire(['row'], { ...often, ttl: 3_000, renew: false });

@@ -78,7 +78,7 @@ async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
 }
 
 describe('the store', () => {
-  test('takes one round trip to acquire several keys and one round trip to release them', async () => {
+  test('the store takes one round trip to acquire several keys and one round trip to release them', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey(), freshKey(), freshKey()]);
     const sent = await statementsOf(async () => {
@@ -88,7 +88,7 @@ describe('the store', () => {
     expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
   });
 
-  test('sends simultaneous acquires, renewals and releases in one statement', async () => {
+  test('the store sends simultaneous acquires, renewals and releases in one statement', async () => {
     const store = await openStore();
     const [held, ended] = [leaseOn([freshKey()]), leaseOn([freshKey()])];
     await Promise.all([held, ended].map((lease) => acquireOn(store, lease)));
@@ -100,7 +100,7 @@ describe('the store', () => {
     expect(sent).toHaveLength(1);
   });
 
-  test('sends many renewals in few statements, and answers each one separately', async () => {
+  test('the store sends many renewals in few statements, and answers each one separately', async () => {
     const store = await openStore();
     const leases = Array.from({ length: 300 }, (_, index) =>
       leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
@@ -115,7 +115,7 @@ describe('the store', () => {
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
-  test('sends one statement at a time, so that `pg` 8 does not warn and `pg` 9 does not refuse it', async () => {
+  test('the store sends one statement at a time, so that `pg` 8 does not warn and `pg` 9 does not refuse it', async () => {
     const store = await openStore();
     const query = Client.prototype.query as unknown as (
       this: Client,
@@ -143,7 +143,7 @@ describe('the store', () => {
     expect(most).toBe(1);
   });
 
-  test('opens two connections with its application name', async () => {
+  test('the store opens two connections with its application name', async () => {
     await openStore({ applicationName: 'the two' });
     expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
   });
@@ -182,7 +182,7 @@ describe('fencing tokens', () => {
 });
 
 describe('a request', () => {
-  test('gets the same token when it is sent twice, and fails after its lock is released', async () => {
+  test('a request gets the same token when it is sent twice, and fails after its lock is released', async () => {
     const store = await openStore();
     for (const kind of [undefined, SHARED, PERMITS]) {
       const lease = leaseOn([freshKey()], kind);
@@ -193,7 +193,7 @@ describe('a request', () => {
     }
   });
 
-  test('fails for an invalid key, without effect on other requests', async () => {
+  test('a request fails for an invalid key, without effect on other requests', async () => {
     const store = await openStore();
     const [nul, long, good] = await Promise.allSettled([
       acquireOn(store, leaseOn(['a\0b'])),
@@ -212,7 +212,7 @@ describe('a request', () => {
     await releaseOn(store, leaseOn(['a\0b']));
   });
 
-  test('does nothing when it arrives after its time limit (S16)', async () => {
+  test('a request does nothing when it arrives after its time limit (S16)', async () => {
     const proxy = await startTcpProxy(server);
     const store = await openStore({
       connectionString: `postgres://postgres@${proxy.host}:${proxy.port}/postgres`,
@@ -226,7 +226,7 @@ describe('a request', () => {
     expect(await count(`redlock.locks where key = 'lock:${key}' and state <> 'free'`)).toBe(0);
   });
 
-  test('fails when its caller gives up before it is sent (S15)', async () => {
+  test('a request fails when its caller gives up before it is sent (S15)', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey()]);
     const first = acquireOn(store, leaseOn([freshKey()]));
@@ -429,8 +429,8 @@ describe('waiters', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // A pause between two arrivals keeps their order clear. Only one call of a process is in the queue. The store
-      // computes the arrival of the next call later, from the time that the call has waited.
+      // The pause makes the order of arrivals certain. Only one call of a process is in the queue at a time. The store
+      // computes the arrival of the next call from the time that the call has waited, which is not exact.
       await delay(TURN);
     }
     const begun = performance.now();
@@ -729,11 +729,11 @@ describe('the tables of the store', () => {
 });
 
 describe('a server', () => {
-  test('is reported as voting, without warnings, when it is fit', async () => {
+  test('a server is reported as voting, without warnings, when it is fit', async () => {
     await expect((await openStore()).check()).resolves.toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('is refused, with the remedy, when its default isolation level is serializable', async () => {
+  test('a server is refused, with the remedy, when its default isolation level is serializable', async () => {
     await looker.query(
       `create role frozen login superuser; alter role frozen set default_transaction_isolation = 'serializable'`,
     );
@@ -742,7 +742,7 @@ describe('a server', () => {
     );
   });
 
-  test('is refused when it is read-only', async () => {
+  test('a server is refused when it is read-only', async () => {
     await looker.query(
       `create role reader login superuser; alter role reader set default_transaction_read_only = on`,
     );
@@ -751,7 +751,7 @@ describe('a server', () => {
     );
   });
 
-  test('is refused when the encoding of its database is not UTF8', async () => {
+  test('a server is refused when the encoding of its database is not UTF8', async () => {
     await looker.query(
       `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
     );
@@ -760,7 +760,7 @@ describe('a server', () => {
     );
   });
 
-  test('causes a warning when it may lose confirmed data', async () => {
+  test('a server causes a warning when it may lose confirmed data', async () => {
     await looker.query(
       `create role careless login superuser; alter role careless set synchronous_commit = off`,
     );
@@ -771,7 +771,7 @@ describe('a server', () => {
     });
   });
 
-  test('has a name without user and password', () => {
+  test('a store has a name without user and password', () => {
     const store = newStore({ connectionString: 'postgres://app:secret@db:5432/app?sslmode=require' });
     expect(store.name).toBe('PostgreSQL at db:5432/app');
   });

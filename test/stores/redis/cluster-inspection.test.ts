@@ -79,20 +79,23 @@ describe('start-up (S17)', () => {
   test.each([
     ['5', Cluster],
     ['6', Cluster6 as unknown as typeof Cluster],
-  ])('fails when one Cluster is given as several clients of ioredis %s', async (_version, Client) => {
-    const [a, b] = masters as [RedisServer, RedisServer];
-    const nodes = await Promise.all([[a], [b], [a]].map((start) => clientOf(start, {}, Client)));
-    await expect(startApp({}, { nodes })).rejects.toThrow(
-      /^Redis at cluster 127\.0\.0\.1:\d+( \(2\))? cannot be used for locks: master 127\.0\.0\.1:\d+: it is the same server as cluster 127/,
-    );
-  });
+  ])(
+    'start-up fails when one Cluster is given as several clients of ioredis %s',
+    async (_version, Client) => {
+      const [a, b] = masters as [RedisServer, RedisServer];
+      const nodes = await Promise.all([[a], [b], [a]].map((start) => clientOf(start, {}, Client)));
+      await expect(startApp({}, { nodes })).rejects.toThrow(
+        /^Redis at cluster 127\.0\.0\.1:\d+( \(2\))? cannot be used for locks: master 127\.0\.0\.1:\d+: it is the same server as cluster 127/,
+      );
+    },
+  );
 
-  test('fails when a Cluster and one of its masters are given', async () => {
+  test('start-up fails when a Cluster and one of its masters are given', async () => {
     const nodes = [await clientOf(masters), evicting.url, durable.url];
     await expect(startApp({}, { nodes })).rejects.toThrow('it is a node of a Redis Cluster');
   });
 
-  test('fails when a Cluster of Valkey and one of its masters are given', async () => {
+  test('start-up fails when a Cluster of Valkey and one of its masters are given', async () => {
     const cluster = await clientOf(masters);
     for (const master of cluster.nodes('master')) likeValkey(master);
     const plain = evicting.client();
@@ -104,13 +107,13 @@ describe('start-up (S17)', () => {
   });
 });
 
-test('the log and checkNodes name each master of a Cluster with weaker locks (S13, S14)', async () => {
+test('the log and checkNodes name each master that weakens the locks of a Cluster (S13, S14)', async () => {
   const weak = await startMasters([], EVICTING);
   const fleet = newFleet();
   await nodeOf(await clientOf(weak), fleet);
   const [first, second] = weak.map(({ port }) => `master 127.0.0.1:${port}: `);
   const found = [
-    // The warning does not advise the guard, which does not work on a Cluster.
+    // The warning does not advise `restartGuard`, which does not work on a Cluster.
     `${first}a restart can forget locks that are held; set appendonly to yes and appendfsync to always`,
     expect.stringContaining(`${second}maxmemory-policy is allkeys-lru`),
   ];
@@ -141,7 +144,7 @@ test('a Cluster grants locks even if its user may not run INFO, and the store wa
 
 test('a Cluster grants locks while one master does not answer, and checks that master later', async () => {
   const client = await clientOf(masters);
-  // The client is connected to both masters.
+  // These pings connect the client to both masters.
   await Promise.all(client.nodes('master').map((master) => master.ping()));
   pause(evicting);
   const fleet = newFleet();

@@ -132,7 +132,7 @@ describe('a lock with many readers', () => {
     return state.holders.map(({ id }) => id);
   }
 
-  test('shows each of 10,000 readers once, and reads about 1,000 of them with each command', async () => {
+  test('a read of many holders shows each of 10,000 readers once, and reads about 1,000 of them with each command', async () => {
     const { node, inspection } = await nodeAndOther(() => Promise.resolve());
     const leases = Array.from({ length: 10_000 }, () => reader());
     for (let at = 0; at < leases.length; at += 500) await acquireAll(node, leases.slice(at, at + 500));
@@ -145,7 +145,7 @@ describe('a lock with many readers', () => {
     }
   });
 
-  test('shows every reader that keeps its lock exactly once while other readers acquire, release and renew', async () => {
+  test('a read of many holders shows every reader that keeps its lock exactly once while other readers acquire, release and renew', async () => {
     const staying = Array.from({ length: 3_000 }, () => reader());
     const leaving = Array.from({ length: 1_000 }, () => reader());
     const coming: Lease[] = [];
@@ -187,7 +187,7 @@ describe('a lock with many readers', () => {
     expect(found.filter((id) => !mayBe.has(id))).toEqual([]);
   });
 
-  test('shows the writer alone when all readers release and a writer acquires during the read', async () => {
+  test('a read of many holders shows the writer alone when all readers release and a writer acquires during the read', async () => {
     const leases = Array.from({ length: 1_500 }, () => reader());
     const writer = new Lease(['k'], 'me', TTL);
     const { node, other } = await nodeAndOther(async (others, page) => {
@@ -199,7 +199,7 @@ describe('a lock with many readers', () => {
     await expect(idsAt(node)).resolves.toEqual([writer.id]);
   });
 
-  test('shows each lock with its own readers when one command reads several locks', async () => {
+  test('a read of many holders shows each lock with its own readers when one command reads several locks', async () => {
     const { node } = await nodeAndOther(() => Promise.resolve());
     const keys = ['free', 'k1', 'k2', 'written', 'k3', 'k4'];
     const leases = keys.map((key) => {

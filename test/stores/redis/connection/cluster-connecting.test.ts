@@ -85,7 +85,7 @@ describe.each([
     ['the client connects by itself', { lazyConnect: false }],
     ['the store connects the client', { lazyConnect: true }],
   ])(
-    'gets locks on the other masters, and no answer from the hanging master, if %s',
+    'a connecting Cluster client gets locks on the other masters, and no answer from the hanging master, if %s',
     async (_who, options) => {
       const [here, there] = [await keyOn(answering), await keyOn(hanging)];
       hang();
@@ -99,7 +99,7 @@ describe.each([
     },
   );
 
-  test('gets locks on the other masters if the client was already connecting when the store got it', async () => {
+  test('a Cluster client gets locks on the other masters if it was already connecting when the store got it', async () => {
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);

@@ -100,7 +100,7 @@ async function answerOf(redlock: Redlock): Promise<string> {
 }
 
 describe('an unfit server (S17)', () => {
-  test('is refused with the reason when it is listed twice, even under two names', async () => {
+  test('a server is refused with the reason when it is listed twice, even under two names', async () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
@@ -108,14 +108,14 @@ describe('an unfit server (S17)', () => {
     await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
   });
 
-  test('is refused with the reason when it is a replica', async () => {
+  test('a server is refused with the reason when it is a replica', async () => {
     const master = await newServer(DURABLE);
     const replica = await newServer({ args: ['--replicaof', '127.0.0.1', String(master.port)] });
     const { failures } = await connect([replica.url]);
     expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
   });
 
-  test('is refused with the reason when it has become a replica, until it is a master again', async () => {
+  test('a server is refused with the reason when it has become a replica, until it is a master again', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     const { nodes, warnings } = await connect([other.url]);
     const redlock = locksOver(nodes);
@@ -130,7 +130,7 @@ describe('an unfit server (S17)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('is refused while it is a replica, and votes after its promotion, on the same connection', async () => {
+  test('a server is refused while it is a replica, and votes after its promotion, on the same connection', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     await other.client().replicaof('127.0.0.1', master.port);
     const { nodes } = await connect([other.url]);
@@ -139,7 +139,7 @@ describe('an unfit server (S17)', () => {
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
-  test('is refused with the reason when it has no database with the number in the URL', async () => {
+  test('a server is refused with the reason when it has no database with the number in the URL', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
     const { nodes, failures } = await connect([`${server.url}/2`]);
     expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
@@ -147,19 +147,19 @@ describe('an unfit server (S17)', () => {
     await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
   });
 
-  test('is refused with the reason when it is a Sentinel', async () => {
+  test('a server is refused with the reason when it is a Sentinel', async () => {
     const server = await newServer({ args: ['--sentinel'], config: '\n' });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('it is a Sentinel, which keeps no keys')]);
   });
 
-  test('is refused with the reason when it is a node of a Redis Cluster', async () => {
+  test('a server is refused with the reason when it is a node of a Redis Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
   });
 
-  test('is refused with the reason when it is a node of a Valkey Cluster', async () => {
+  test('a server is refused with the reason when it is a node of a Valkey Cluster', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const connected = connectOver(likeValkey(await readyClientOf(server)));
     await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
@@ -222,24 +222,24 @@ test.each(Object.entries(REFUSALS))(
 );
 
 describe('the check for settings of a server that weaken locks', () => {
-  test('warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
+  test('the check of a server warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('gives no warning if the server persists every lock, or if the node has a restart guard (S12, S13)', async () => {
+  test('the check of a server gives no warning if the server persists every lock, or if the node has a restart guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
 
-  test('warns once when the server evicts keys (S14)', async () => {
+  test('the check of a server warns once when the server evicts keys (S14)', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
     const { warnings } = await connect([server.url]);
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('warns once when the user may not run INFO; the restart guard still works', async () => {
+  test('the check of a server warns once when the user may not run INFO; the restart guard still works', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()
@@ -258,14 +258,14 @@ describe('the check for settings of a server that weaken locks', () => {
 });
 
 describe('a server that refuses some commands', () => {
-  test('is used when it has no CONFIG command, like many hosted servers', async () => {
+  test('a server is used when it has no CONFIG command, like many hosted servers', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
     const { nodes, failures, warnings } = await connect([server.url]);
     expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
     await expect(answerOf(locksOver(nodes))).resolves.toBe('acquired');
   });
 
-  test('is used when it has no INFO command', async () => {
+  test('a server is used when it has no INFO command', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'INFO', ''] });
     const client = new Redis(server.url, { enableReadyCheck: false });
     const fleet = newFleet();
@@ -305,14 +305,14 @@ describe('the restart guard (S12)', () => {
     expect(performance.now() - asked).toBeGreaterThan(Number(wait) - 5);
   }
 
-  test('keeps a new server from voting, and the error says for how long', async () => {
+  test('the restart guard keeps a new server from voting, and the error says for how long', async () => {
     const { redlock, warnings } = await guardedNode();
     const { answer, asked } = await answered(redlock);
     await expectVoteAsAnnounced(redlock, answer, asked);
     expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
   });
 
-  test('begins at the first connection to the node, so that a later lock need not wait', async () => {
+  test('the restart guard begins at the first connection to the node, so that a later lock need not wait', async () => {
     const { redlock } = await guardedNode();
     await delay(GUARD + 1_100);
     await expect(answerOf(redlock)).resolves.toBe('acquired');
@@ -321,7 +321,7 @@ describe('the restart guard (S12)', () => {
   test.each([
     ['lost its data', (server: RedisServer) => server.client().flushall()],
     ['restarted without its data', (server: RedisServer) => server.restart()],
-  ])('keeps a node from voting after it %s', async (_what, fault) => {
+  ])('the restart guard keeps a node from voting after it %s', async (_what, fault) => {
     const { server, redlock } = await guardedNode();
     await until(async () => (await attempt(redlock)) === 'acquired');
     await fault(server);
@@ -330,7 +330,7 @@ describe('the restart guard (S12)', () => {
     await expectVoteAsAnnounced(redlock, answer, asked);
   });
 
-  test('keeps a node from voting after it restarted with its data and its old marker', async () => {
+  test('the restart guard keeps a node from voting after it restarted with its data and its old marker', async () => {
     const { server, looker, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
     const marker = await looker.get('lock:redlock-node');
@@ -340,7 +340,7 @@ describe('the restart guard (S12)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('does not end sooner when the wall clock of this machine jumps forward', async () => {
+  test('the restart guard does not end sooner when the wall clock of this machine jumps forward', async () => {
     const { server, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
     // The server restarts with its old data and the node's old marker, so that only the time since its start counts.
@@ -357,8 +357,8 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['does not prevent a second holder beside a valid holder when the guard is off', 0, 'acquired'],
-    ['prevents a second holder beside a valid holder when the guard is on', 2 * GUARD, 'is held by alice'],
+    ['two callers can hold the lock at the same time when the restart guard is off', 0, 'acquired'],
+    ['no second caller gets a held lock when the restart guard is on', 2 * GUARD, 'is held by alice'],
   ])('%s (guard %d ms)', async (_what, guard, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const urls = three.map(({ url }) => url);
@@ -388,9 +388,9 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['does not prevent a second run of a task with minHold when the guard is off', 0, 'acquired'],
+    ['a task with minHold can run a second time when the restart guard is off', 0, 'acquired'],
     [
-      'prevents a second run of a task with minHold when the guard is on',
+      'a task with minHold does not run a second time when the restart guard is on',
       2 * GUARD,
       'may have forgotten locks',
     ],
@@ -411,15 +411,11 @@ describe('the restart guard (S12)', () => {
 
   test.each([
     [
-      'preserves a key that is kept for minHold when one of three nodes loses its data',
+      'a key that is kept for minHold keeps its lock when one of three nodes loses its data',
       1,
       'is held by alice',
     ],
-    [
-      'does not preserve a key that is kept for minHold when two of three nodes lose their data',
-      2,
-      'acquired',
-    ],
+    ['a key that is kept for minHold is free when two of three nodes lose their data', 2, 'acquired'],
   ])('%s', async (_what, wiped, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const { nodes } = await connect(
