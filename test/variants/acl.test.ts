@@ -140,7 +140,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('the page has +client|setinfo on a separate line, because Redis before 7.2 refuses a line with it', async () => {
+  test('docs/choosing-nodes.md has +client|setinfo on a separate line, because Redis before 7.2 refuses every right of a line that contains it', async () => {
     await allow([]);
     await allow(['+get', '+client|setinfo']).catch(() => undefined);
     const users = (await admin.call('ACL', 'LIST')) as string[];
@@ -151,7 +151,6 @@ describe('the rights in docs/choosing-nodes.md', () => {
     });
   });
 
-  // These tests do not wait for the heartbeat of a connection for messages, which comes late.
   const needed = RIGHTS.filter((right) => right.startsWith('+'));
 
   test.each(needed)('the rights are not enough without %s: Redis denies that command', async (right) => {

@@ -62,7 +62,7 @@ describe('a master that a Sentinel watches', () => {
     await (await six.acquire('key', once)).release();
   });
 
-  test('applications get no lock from the death of the master until its replica takes over with the replicated locks', async () => {
+  test('applications get no lock after the master dies until the replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);

@@ -280,7 +280,7 @@ async function withoutMemory(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The token that the clock gives in so many milliseconds: by default, only after the test has ended. */
+/** The token that the clock will give after this time; the default is longer than a test takes. */
 function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
@@ -940,7 +940,7 @@ describe('the EXTEND_PERMITS script', () => {
     }
   });
 
-  test('extends a lease in its own slots, and refuses a lease that was never granted', async () => {
+  test('extends a lease that still has its slots, and refuses a lease that was never granted', async () => {
     const lease = leaseFor(['a', 'b']);
     lease.slots = (await granted(lease)).slots;
     await hold('b');

@@ -22,7 +22,7 @@ import { until } from '../../support/until.js';
 /** Milliseconds until a client sends a command again. A test gives up the call before that. */
 const SENT_AGAIN_AFTER_MS = 500;
 
-/** Milliseconds. Far below the ttl, so a lock that is gone by then was released, and has not expired. */
+/** Milliseconds. Far below the ttl of 60 seconds, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;
 
 /** A server behind a proxy, and clients that connect through the proxy. */
@@ -221,8 +221,8 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     await refuse();
     const before = await refusals();
     const failed = failureOf(redlock.acquire(['late'], { ...terms, signals: [] }));
-    // Either the time limit ends the attempt, or the script does: after the deadline the script writes nothing, so that
-    // even a replica can run the script.
+    // The attempt fails either by the time limit, or because the script answers that the acquire came too late. After its
+    // deadline the script writes nothing, so even a replica can run it.
     expect(await failed).toMatch(/within 2000 ms|too late/);
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();

@@ -775,7 +775,7 @@ describe('the token of a reader', () => {
 describe('the mark of a waiter', () => {
   const waiting = waiterOf('a', 'exclusive');
 
-  test('excludes later readers on every node, and the refusal names the waiter', async () => {
+  test('excludes later readers, also on a node without the queue, and the refusal names the waiter', async () => {
     await granted(reader());
     await holdBack(waiting, 500);
     const holder = await refusal(reader());
