@@ -14,7 +14,7 @@ import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
 
 // These tests use several servers; test/stores/redis/cluster.test.ts tests errors of a Cluster on one server.
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, and a busy machine never stalls for that long. */
 const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
 

@@ -70,7 +70,7 @@ test.each(OWNERS)(
 );
 
 test.each(OWNERS)(
-  'the mark of a tick begins with the time of the tick and contains the owner %p',
+  'the stored value for a tick of a schedule begins with the time of the tick, and contains the owner %p',
   (owner) => {
     const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
     const lease = new Lease(['k'], owner, 100, tick);

@@ -239,7 +239,7 @@ describe('no lock stays held', () => {
     },
   );
 
-  test('a release that waits for a connection stores the mark of its tick, even after the ttl', async () => {
+  test('a release without a connection stores that its schedule tick has run, once the node is connected again, even after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;

@@ -19,7 +19,7 @@ import { until } from '../../support/until.js';
 // A client that is passed in sends a command again when its connection was cut before the answer. An acquire that is sent again
 // must leave no lock when its caller has given up meanwhile (S6, S15).
 
-/** Milliseconds until a client sends a command again. A test gives up the call before that. */
+/** Milliseconds until a client sends a command again. A test aborts the acquire sooner. */
 const SENT_AGAIN_AFTER_MS = 500;
 
 /** Milliseconds. Far below the ttl of 60 seconds, so a lock that is gone by then was released, and has not expired. */
@@ -63,7 +63,7 @@ async function threeMasters(Client: typeof Cluster): Promise<Setup> {
   const [server] = servers as [RedisServer];
   const looker = server.client();
   const proxy = await startTcpProxy(server);
-  // The masters announce the port of the proxy to clients.
+  // The masters announce the port of the proxy as the port of the first master.
   await looker.config('SET', 'cluster-announce-bus-port', server.port + 10_000);
   await looker.config('SET', 'cluster-announce-port', proxy.port);
   for (const other of servers.map((each) => each.client())) {
@@ -129,7 +129,7 @@ describe.each<[string, () => Promise<Setup>]>([
     const redlock = redlockOver([node], PATIENT);
     const terms = { ttl: 60_000, retry: NO_RETRY, renew: false };
     for (let round = 0; round < 5; round++) {
-      // From now on the node votes at once, and the server has the scripts.
+      // After this lock the node votes at once, and the server has the scripts.
       await (await redlock.acquire([await setup.newKey()], { ...terms, signals: [] })).release();
       const key = await setup.newKey();
       const giveUp = new AbortController();

@@ -32,6 +32,7 @@ import { until } from '../../support/until.js';
 
 const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
+/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
 const MARKER = markerKey(PREFIX);
 
 /** Milliseconds; longer than a test takes on a busy machine. */
@@ -612,7 +613,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
   });
 
-  test('fails for a lease if the mark of its tick has another type, and grants the other leases of the command', async () => {
+  test('fails for a lease if the Redis key for its last tick has another type, and grants the other leases of the command', async () => {
     await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
     const [first, refused, last] = await acquireAll(
       [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
@@ -1586,7 +1587,7 @@ describe('the Lua text for a token', () => {
 });
 
 describe('a single number as the reply to a command', () => {
-  test('a single number grants every lease, with the token from the clock or from the proposal', () => {
+  test('a reply that is a single number grants every lease, with the token from the clock or from the proposal', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
@@ -1609,7 +1610,7 @@ describe('a single number as the reply to a command', () => {
   }
 
   test.each([0, 1_000])(
-    'a single number gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
+    'a reply that is a single number gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
     async (ahead) => {
       const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
       const requests = ['a', 'b', 'c'].map((key) => requestFor(leaseFor(key), terms));

@@ -37,7 +37,7 @@ const CLIENTS: Readonly<Record<string, () => Promise<Setup>>> = {
 };
 
 test.each(Object.entries(CLIENTS))(
-  'a client of %s wakes waiters after it was closed and opened again',
+  'a waiter over a client of %s is woken by a message after the client was closed and opened again',
   async (_, setUp) => {
     const { servers, open } = await setUp();
     const [client, another] = [open(), open()];
