@@ -168,17 +168,20 @@ const situations: Readonly<Record<string, () => Promise<void>>> = {
 };
 
 describe('docs/troubleshooting.md', () => {
-  test.each(Object.keys(situations))('is compared with the messages of the library when %s', async (name) => {
-    const before = said.length;
-    await situations[name]!();
-    expect(said.length).toBeGreaterThan(before);
-  });
+  test.each(Object.keys(situations))(
+    'has a situation in which the library logs or throws a message: %s',
+    async (name) => {
+      const before = said.length;
+      await situations[name]!();
+      expect(said.length).toBeGreaterThan(before);
+    },
+  );
 
   test.each(quoted)('quotes a message that the library logs or throws: %s', (quotation) => {
     expect(said.filter((line) => pattern(quotation).test(line))).not.toEqual([]);
   });
 
-  test('is checked: no message matches a wrong quotation', () => {
+  test('is checked strictly: no message matches a wrong quotation', () => {
     expect(quoted.length).toBeGreaterThan(15);
     const wrong = pattern('Lost the connection to Redis at ...: all is well');
     expect(said.filter((line) => wrong.test(line))).toEqual([]);

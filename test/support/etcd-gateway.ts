@@ -14,8 +14,8 @@ export interface GatewayRequest {
 }
 
 /**
- * Answers a request in place of etcd. A text is the answer, with `null` there is no answer, and with `undefined` etcd
- * answers.
+ * Decides the answer to a request. A returned string is the answer. After `null` the client gets no answer, and after
+ * `undefined` it gets the answer of etcd.
  */
 export type Interception = (
   request: GatewayRequest,

@@ -15,7 +15,7 @@ export function stack(type: Type, name: string, decorators: readonly MethodDecor
   Object.defineProperty(type.prototype, name, descriptor);
 }
 
-/** A decorator, made from a path, with a name to print. */
+/** A printable name, and a function that makes the decorator for a path. */
 export type Named = readonly [name: string, decorator: (path: string) => MethodDecorator];
 
 export const nameOf = (order: readonly Named[]): string => order.map(([name]) => `@${name}`).join(' ');

@@ -178,7 +178,7 @@ describe('the diagnostics channels', () => {
     expect(told[0]?.[1]).toMatchObject({ keys: ['a'], id, fencingToken });
   });
 
-  test('the function `around` of an event runs once, and gets the work under the lock', async () => {
+  test('the function `around` runs once for an acquisition and once for the work under the lock, and not for a method that joins the lock', async () => {
     const inside: string[] = [];
     for (const name of [LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]) {
       const begin = (event: unknown): void => {
@@ -191,7 +191,6 @@ describe('the diagnostics channels', () => {
       stops.push(() => void unsubscribe(`tracing:${name}:start`, begin));
     }
     await module.get(Orders).outer();
-    // `around` runs once for the method that acquires the lock, and not for the method that joins the lock.
     expect(inside).toEqual([LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]);
   });
 

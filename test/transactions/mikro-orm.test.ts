@@ -140,7 +140,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock until its own transaction has committed, while the outer transaction is still open', async () => {
+  test('keeps the lock only until an independent inner transaction has committed, if that transaction acquired the lock', async () => {
     const options = { propagation: TransactionPropagation.REQUIRES_NEW };
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined), options);
@@ -158,7 +158,7 @@ describe("release: 'afterCommit'", () => {
     );
   });
 
-  test('keeps the lock for later reentrant calls in the same transaction, which join it', async () => {
+  test('keeps the lock, so that later reentrant calls in the same transaction join the lock', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

@@ -139,7 +139,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock until its own transaction has committed, while the outer transaction is still open', async () => {
+  test('keeps the lock only until an independent inner transaction has committed, if that transaction acquired the lock', async () => {
     const options = { propagation: Propagation.REQUIRES_NEW };
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined), options);
@@ -157,7 +157,7 @@ describe("release: 'afterCommit'", () => {
     );
   });
 
-  test('keeps the lock for later reentrant calls in the same transaction, which join it', async () => {
+  test('keeps the lock, so that later reentrant calls in the same transaction join the lock', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await runInTransaction(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

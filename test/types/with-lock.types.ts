@@ -236,7 +236,7 @@ export const bad: WithLockOptions[] = [
   { onLost: 'skip' },
   // @ts-expect-error - an unknown value
   { release: 'atOnce' },
-  // @ts-expect-error - a lock with permits has the option `permits`
+  // @ts-expect-error - an unknown value: the option `permits` asks for permits
   { mode: 'permits' },
   // @ts-expect-error - `permits` is a number, not a string
   { permits: '5' },
@@ -295,7 +295,9 @@ export async function service(locks: LockService): Promise<void> {
 
 const sentinel = { name: 'locks', sentinelRootNodes: [{ host: 'a', port: 26_379 }] };
 
-/** Clients of an application, which are accepted by their structure. Of these packages only ioredis is a peer. */
+/**
+ * Clients of an application. The types accept a client by its structure, because of their packages only ioredis is a peer dependency.
+ */
 export const clients: RedlockModuleOptions[] = [
   { nodes: new Redis() },
   { nodes: new Cluster([]) },

@@ -14,7 +14,7 @@ import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
 
 // These tests use several servers; test/stores/redis/cluster.test.ts tests errors of a Cluster on one server.
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, and a busy machine never stalls for that long. */
 const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
 
@@ -197,10 +197,10 @@ describe('a Cluster of three masters', () => {
     // Without READONLY, a replica of a Cluster answers MOVED.
     await lookers[3]!.readonly();
     await until(async () => (await countLocks(lookers[3]!)) === 2);
-    // The node timeout is set only now. While servers join, they forget a server that does not answer within it, and a
-    // busy machine may be slower.
+    // Set the short timeout only now. Servers that join a Cluster forget a server that does not answer within the
+    // timeout, and a server on a busy machine may be slower.
     await Promise.all(lookers.map((looker) => looker.config('SET', 'cluster-node-timeout', '1000')));
-    // The client asks for up to two seconds. The replica must not become the master meanwhile.
+    // `tryAcquire` waits up to two seconds for an answer. The replica must not become the master meanwhile.
     const mayFailOver = (may: boolean): Promise<unknown> =>
       lookers[3]!.config('SET', 'cluster-replica-no-failover', may ? 'no' : 'yes');
     await mayFailOver(false);

@@ -14,7 +14,7 @@ import { setFailOverAfter } from '../support/fail-over-after.js';
 
 // sentinel.test.ts and cluster.test.ts test clients of ioredis. These tests pass clients of node-redis in.
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, and a busy machine never stalls for that long. */
 const TTL = 60_000;
 const once = { retry: false, ttl: TTL } as const;
 /** A waiter with these options polls late. If it gets its lock sooner, a message has woken it. */
@@ -40,7 +40,7 @@ describe('a client of createSentinel', () => {
     await Promise.all([app, ours].map((each) => each.close()));
   });
 
-  test('locks 50 keys against another application, and wakes its own waiters', async () => {
+  test('locks 50 keys, prevents another application from locking one of them, and wakes its own waiters', async () => {
     const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     await expect(others.tryAcquire('key:7', { ttl: TTL })).resolves.toBeNull();

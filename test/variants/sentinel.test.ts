@@ -12,7 +12,7 @@ import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { heldKeys } from '../support/core.js';
 import { setFailOverAfter } from '../support/fail-over-after.js';
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long. */
+/** A ttl in milliseconds. A single attempt gives up after a fifth of it, and a busy machine never stalls for that long. */
 const LONG = 60_000;
 const once = { retry: false, ttl: LONG } as const;
 
@@ -62,7 +62,7 @@ describe('a master that a Sentinel watches', () => {
     await (await six.acquire('key', once)).release();
   });
 
-  test('applications get no lock from the death of the master until its replica takes over with the replicated locks', async () => {
+  test('applications get no lock after the master dies until the replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);
@@ -176,7 +176,7 @@ describe('a requested fail-over that leaves the old master a master', () => {
     await (await waiting).release();
   });
 
-  test('ends a lock over a passed-in client before others acquire it, and the client must reconnect', async () => {
+  test('ends a lock over a passed-in client before others acquire the lock, and no new lock is granted until the client reconnects', async () => {
     const locks = await locksOver(ioredis6(group));
     const lock = await hold(locks);
     await failOver();

@@ -53,7 +53,7 @@ afterEach(async () => {
 
 async function lockOver(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<LockHandle> {
   app = await startApp({}, { nodes }, { logger: log });
-  // A single attempt gives up after a fifth of the ttl. A busy machine never stalls for so long.
+  // A single attempt gives up after a fifth of the ttl, and a busy machine never stalls for that long.
   return app.get(LockService).acquire('key', { retry: false, ttl: 60_000 });
 }
 

@@ -102,10 +102,12 @@ class WritersMark {
   /**
    * True if a majority certainly had the mark all the time, and the mark excluded a caller that asked at `from`.
    *
-   * The queue node drops the mark when it grants, which may be before the other nodes grant, so of five nodes the
-   * majority is among the other four. A renewal of the mark says how long the writer had waited when the renewal was
-   * sent. If the renewal arrives late, the node assumes that the writer's wait began later, by the same delay. A caller
-   * that asked within that delay may then acquire before the writer.
+   * With five nodes, the queue node does not count, because it drops the mark when it grants, perhaps before the other
+   * nodes grant. Three of the other four nodes must have had the mark.
+   *
+   * A renewal of the mark says how long the writer had waited when the renewal was sent. If the renewal arrives late,
+   * the node assumes that the writer's wait began later, by the same delay. A caller that asked within that delay may
+   * then acquire before the writer.
    */
   stood(from: number, to: number): boolean {
     const delays = [this.#delay, ...[...this.#unanswered].map((sent) => to - sent)];

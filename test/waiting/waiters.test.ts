@@ -43,7 +43,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(async () => {
   await looker.flushall();
-  // The server notices a moment later that the connections of the test before are closed.
+  // The server notices a moment later that the previous test has closed its connections.
   await until(async () => (await subscribers()) === 0);
 });
 afterEach(async () => {
@@ -249,7 +249,7 @@ describe('paused waiters', () => {
   }
 
   // In the first row Carol gets a message about Bob's turn. In the second row she gets a message about the turn after
-  // it. In the third row Carol's process had a turn before her last call.
+  // Bob's. In the third row Carol's first call has a turn before the paused process, and her second call waits behind it.
   test.each([
     ['the second waiter', ['bob', 'hangs', 'carol']],
     ['the second and the third waiter', ['bob', 'hangs', 'hangs', 'carol']],

@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 
 const TTL = 60_000;
 
-/** A store whose client the test passes in, connected through this Sentinel. */
+/** A connected store over a passed-in client, which gets the address of its master from this Sentinel. */
 async function storeOver({ host, port }: RedisServer): Promise<RedisStore> {
   const client = new Redis({ sentinels: [{ host, port }], name: 'locks' });
   cleanUpAfterTests(async () => client.disconnect());
@@ -43,7 +43,7 @@ test('an answer of a master does not count after a Sentinel has replaced that ma
   const looker = sentinel.client();
   await looker.call('SENTINEL', 'REMOVE', 'locks');
   await looker.call('SENTINEL', 'MONITOR', 'locks', server.host, server.port + 1, 1);
-  // A store that knows of the new master refuses a renewal at once.
+  // Wait until the store knows of the new master: from then on it refuses every renewal at once.
   let reply: boolean | Error | undefined;
   await until(() => {
     store.extend([leaseOn('probe')], TTL, (_, answer) => (reply = answer));

@@ -39,6 +39,7 @@ import { until } from '../../support/until.js';
 
 const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
+/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
 const MARKER = markerKey(PREFIX);
 
 /** Milliseconds; longer than a test takes on a busy machine. */
@@ -280,7 +281,7 @@ async function withoutMemory(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The token that the clock gives in so many milliseconds: by default, only after the test has ended. */
+/** The token that the clock will give after this time; the default is longer than a test takes. */
 function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
@@ -614,7 +615,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     },
   );
 
-  test('fails if the key for the mark of a waiter has another value', async () => {
+  test('fails if the Redis key for the mark of a waiter has a value that is not a mark', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');
     await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
   });
@@ -940,7 +941,7 @@ describe('the EXTEND_PERMITS script', () => {
     }
   });
 
-  test('extends a lease in its own slots, and refuses a lease that was never granted', async () => {
+  test('extends a lease that still has its slots, and refuses a lease that was never granted', async () => {
     const lease = leaseFor(['a', 'b']);
     lease.slots = (await granted(lease)).slots;
     await hold('b');
@@ -1232,6 +1233,7 @@ function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): Waite
   return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
 }
 
+// A mark is a Redis key with the name of a waiter. It makes the node refuse later callers in other modes (S22).
 describe('the queue of a key with permits', () => {
   interface Listener {
     readonly channel: string;
@@ -1412,7 +1414,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('keeps the last token of the record when the first permit is granted', async () => {
+  test('stores the last token of the earlier record in the record of the first permit', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));

@@ -25,7 +25,7 @@ function recordOf(lease: Lease, since: number, token: number): string {
   return `${STATE.held}-${String(token).padStart(16, '0')}:${leasePart(request)}`;
 }
 
-test.each(OWNERS)('a record contains token, id, start and the owner %p', (owner) => {
+test.each(OWNERS)('a record contains the token, the id, the start time and the owner %p', (owner) => {
   const lease = new Lease(['k'], owner, 100);
   for (const token of [1, 1_782_579_200_000_000, Number.MAX_SAFE_INTEGER]) {
     expect(parseRecord(recordOf(lease, 1_700_000_000_123, token))).toEqual({
@@ -58,16 +58,19 @@ test('the first letter of a record shows its state and its mode', () => {
   expect(modes).toEqual(['exclusive', 'exclusive', 'exclusive', 'shared', 'permits']);
 });
 
-test.each(OWNERS)('the hash entry of a reader contains token, start and the owner %p', (owner) => {
-  expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
-    fencingToken: 42,
-    since: 1_700_000_000_123,
-    owner,
-  });
-});
+test.each(OWNERS)(
+  'the hash entry of a reader contains the token, the start time and the owner %p',
+  (owner) => {
+    expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
+      fencingToken: 42,
+      since: 1_700_000_000_123,
+      owner,
+    });
+  },
+);
 
 test.each(OWNERS)(
-  'the mark of a tick begins with the time of the tick and contains the owner %p',
+  'the stored value for a tick of a schedule begins with the time of the tick, and contains the owner %p',
   (owner) => {
     const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
     const lease = new Lease(['k'], owner, 100, tick);
@@ -78,7 +81,7 @@ test.each(OWNERS)(
   },
 );
 
-test.each(OWNERS)('the name of a waiter contains process, number, mode and the owner %p', (owner) => {
+test.each(OWNERS)('the name of a waiter contains its process, number, mode and the owner %p', (owner) => {
   const process = '0123456789abcdef';
   for (const number of [1, 42]) {
     const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });

@@ -18,7 +18,7 @@ import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 
 const once: AcquireOptions = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** Milliseconds. Far below the ttl, so a lock that is gone by then was released, and has not expired. */
+/** Milliseconds. Far below the ttl of 60 seconds, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;
 
 let server: RedisServer;
@@ -239,7 +239,7 @@ describe('no lock stays held', () => {
     },
   );
 
-  test('a release that waits for a connection stores the mark of its tick, even after the ttl', async () => {
+  test('a release without a connection stores that its schedule tick has run, once the node is connected again, even after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
@@ -257,7 +257,7 @@ describe('no lock stays held', () => {
   });
 
   test('an acquire leaves no lock when a passed-in client with an offline queue is not connected (S15)', async () => {
-    // By default ioredis has an offline queue, and sends commands in flight again.
+    // By default, ioredis has an offline queue, and resends unanswered commands after a reconnection.
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const client = new Redis(proxy.url, { retryStrategy: () => 20 });
@@ -310,8 +310,8 @@ test('a store sends a release again when the server refuses it, and logs the ref
 test("a store sends an acquire a second time if its estimate of the server's clock was behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
-  // After this lock the server has the scripts for new connections and for acquires. So the slow connection below needs
-  // only two replies, and the store sends no acquire again with the text of its script.
+  // This lock loads the scripts for connecting and for acquires into the server. So the slow connection below waits for
+  // only two replies, and no acquire has to be sent again with the text of its script.
   await (await redlockOn(await openNode()).acquire(['warm'], once)).release();
   const client = new Redis(proxy.url);
   client.on('error', () => {});

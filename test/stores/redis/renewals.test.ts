@@ -96,7 +96,7 @@ describe('many locks on one server', () => {
     await release(locks);
   });
 
-  test('two locks are extended after SCRIPT FLUSH, but neither is if one of them is released meanwhile (S15)', async () => {
+  test('two locks are extended after SCRIPT FLUSH, but both extensions fail if one lock is released before the script is sent again (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,

@@ -19,10 +19,10 @@ import { until } from '../../support/until.js';
 // A client that is passed in sends a command again when its connection was cut before the answer. An acquire that is sent again
 // must leave no lock when its caller has given up meanwhile (S6, S15).
 
-/** Milliseconds until a client sends a command again. A test gives up the call before that. */
+/** Milliseconds until a client sends a command again. A test aborts the acquire sooner. */
 const SENT_AGAIN_AFTER_MS = 500;
 
-/** Milliseconds. Far below the ttl, so a lock that is gone by then was released, and has not expired. */
+/** Milliseconds. Far below the ttl of 60 seconds, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;
 
 /** A server behind a proxy, and clients that connect through the proxy. */
@@ -63,7 +63,7 @@ async function threeMasters(Client: typeof Cluster): Promise<Setup> {
   const [server] = servers as [RedisServer];
   const looker = server.client();
   const proxy = await startTcpProxy(server);
-  // The masters announce the port of the proxy to clients.
+  // The masters announce the port of the proxy as the port of the first master.
   await looker.config('SET', 'cluster-announce-bus-port', server.port + 10_000);
   await looker.config('SET', 'cluster-announce-port', proxy.port);
   for (const other of servers.map((each) => each.client())) {
@@ -129,7 +129,7 @@ describe.each<[string, () => Promise<Setup>]>([
     const redlock = redlockOver([node], PATIENT);
     const terms = { ttl: 60_000, retry: NO_RETRY, renew: false };
     for (let round = 0; round < 5; round++) {
-      // From now on the node votes at once, and the server has the scripts.
+      // After this lock the node votes at once, and the server has the scripts.
       await (await redlock.acquire([await setup.newKey()], { ...terms, signals: [] })).release();
       const key = await setup.newKey();
       const giveUp = new AbortController();
@@ -221,8 +221,8 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     await refuse();
     const before = await refusals();
     const failed = failureOf(redlock.acquire(['late'], { ...terms, signals: [] }));
-    // Either the time limit ends the attempt, or the script does: after the deadline the script writes nothing, so that
-    // even a replica can run the script.
+    // The attempt fails either by the time limit, or because the script answers that the acquire came too late. After its
+    // deadline the script writes nothing, so even a replica can run it.
     expect(await failed).toMatch(/within 2000 ms|too late/);
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();

@@ -32,6 +32,7 @@ import { until } from '../../support/until.js';
 
 const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
+/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
 const MARKER = markerKey(PREFIX);
 
 /** Milliseconds; longer than a test takes on a busy machine. */
@@ -224,7 +225,7 @@ async function withoutMemory(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The token that the clock gives in so many milliseconds: by default, only after the test has ended. */
+/** The token that the clock will give after this time; the default is longer than a test takes. */
 function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
@@ -373,7 +374,7 @@ describe('the ACQUIRE script', () => {
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
   ])('fails on a value that is not a lock (%s), and keeps it (S19)', async (_name, value) => {
-    // A record that expires within `LINGER_MS` has lapsed, and would be overwritten.
+    // ACQUIRE would overwrite a record with this expiry, because a record that expires within `LINGER_MS` has lapsed.
     await redis.set('lock:{b}', value, 'PX', LINGER_MS);
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
@@ -526,7 +527,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(await granted(leaseFor('c'), { marked: true })).toBeGreaterThan(high);
   });
 
-  test("raises the node's marker when it is more than LEAD_MS ahead of the clock", async () => {
+  test("raises the node's marker when the token is more than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     const last = tokenAhead();
     await writeMarker(born);
@@ -538,7 +539,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: last + 2 });
   });
 
-  test("does not change the node's marker when it is less than LEAD_MS ahead of the clock", async () => {
+  test("does not change the node's marker when the token is less than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const soon = tokenAhead(LEAD_MS - 100);
@@ -560,7 +561,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     });
   });
 
-  test("does not exceed the token in the node's marker even if the marker could not be raised for an earlier lease", async () => {
+  test("does not exceed the token in the node's marker even if the marker could not be raised for an earlier lease of the command", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -612,7 +613,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
   });
 
-  test('fails for a lease if the mark of its tick has another type, and grants the other leases of the command', async () => {
+  test('fails for a lease if the Redis key for its last tick has another type, and grants the other leases of the command', async () => {
     await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
     const [first, refused, last] = await acquireAll(
       [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
@@ -907,7 +908,7 @@ describe('the RELEASE script', () => {
     await expect(stateOf('k')).resolves.toBe('F-');
   });
 
-  test('frees records when Redis is out of memory, so that even a later expiry does not make them held again (S9)', async () => {
+  test('frees records when Redis is out of memory, and these records stay free even if their expiry moves later (S9)', async () => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
     await granted(alone);
     await granted(several);
@@ -917,7 +918,7 @@ describe('the RELEASE script', () => {
       for (const key of 'kab') await expectLife(key, LINGER_MS);
       await expect(extend(TTL, alone, several)).resolves.toBe('00');
     });
-    // A clock that steps back would lengthen the lives of the records like this.
+    // A server clock that steps back has the same effect: the records live longer.
     for (const key of 'kab') await redis.pexpire(recordKey(PREFIX, key), TTL + LINGER_MS);
     await granted(leaseFor(['k', 'a', 'b']));
   });
@@ -1556,7 +1557,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('lets a Redis user that may not publish release a lock that has a waiter (S7)', async () => {
+  test('does not prevent a release by a Redis user without the right to publish (S7)', async () => {
     await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const mute = server.client({ username: 'mute', password: 'secret' });
     const holder = await holding();
@@ -1588,7 +1589,7 @@ describe('the Lua text for a token', () => {
 });
 
 describe('a single number as the reply to a command', () => {
-  test('a single number grants every lease, with the token from the clock or from the proposal', () => {
+  test('a reply that is a single number grants every lease, with the token from the clock or from the proposal', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
@@ -1611,7 +1612,7 @@ describe('a single number as the reply to a command', () => {
   }
 
   test.each([0, 1_000])(
-    'a single number gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
+    'a reply that is a single number gives each lease the token in its record (proposed token ahead of the clock by %d ms)',
     async (ahead) => {
       const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
       const requests = ['a', 'b', 'c'].map((key) => requestFor(leaseFor(key), terms));
@@ -1659,7 +1660,7 @@ describe('a single number as the reply to a command', () => {
     await expect(readMarker()).resolves.toMatchObject({ high: ahead > LEAD_MS ? high + 1 : high });
   });
 
-  test('a single number in reply to releases reports that they notified no waiter', async () => {
+  test('the reply 0 to a command with releases means that no release notified a waiter', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);

@@ -103,8 +103,8 @@ test('shared locks work with a SCRIPT FLUSH before each command', async () => {
 });
 
 /**
- * Makes the mark of `k` last for the whole test. By itself a mark lasts for two seconds, which a busy machine may use
- * up.
+ * Makes the mark of `k` last for the whole test. A mark makes the node refuse later callers in other modes (S22). By
+ * itself it lasts for two seconds, and a busy machine may take longer.
  */
 async function lengthenMark(): Promise<void> {
   await redis.pexpire(markKey('lock:', 'k'), TTL);

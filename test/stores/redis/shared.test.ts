@@ -34,6 +34,7 @@ import { until } from '../../support/until.js';
 
 const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
+/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
 const MARKER = markerKey(PREFIX);
 
 /** Milliseconds; longer than a test takes on a busy machine. */
@@ -337,7 +338,7 @@ describe('readers', () => {
     const second = reader();
     await expect(granted(second, { proposal })).resolves.toBe(proposal);
     await release(second);
-    // The proposal is ahead of the clock, so that only the record makes the next token larger.
+    // The proposal is ahead of the clock, so only the token in the record can make the next token larger.
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
@@ -408,7 +409,7 @@ describe('readers', () => {
     const token = await granted(reader(['a', 'b', 'c'], { ttl: 1_000 }));
     expect(token).toBe(joined);
     for (const key of ['a', 'b', 'c']) expect(parseRecord(await recordOf(key)).fencingToken).toBe(token);
-    // The record still names the reader that ends last.
+    // The record still names the reader that expires last.
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
@@ -550,7 +551,7 @@ describe('the expiry of a reader', () => {
     await expect(extend(2 * TTL, one)).resolves.toBe('1');
     await expect(extend(1_000, one, other)).resolves.toBe('11');
     const holder = await refusal(writer());
-    // The record names the reader that ends last.
+    // The record names the reader that expires last.
     expect(holder).toMatchObject({ id: one.id, owner: 'one', since: 1_700_000_000_000 });
     expectAbout(holder.remaining, 2 * TTL);
     await expectToOutlive('k', 2 * TTL + LINGER_MS);
@@ -772,10 +773,11 @@ describe('the token of a reader', () => {
   });
 });
 
+// A mark is a Redis key with the name of a waiter. It makes the node refuse later callers in other modes (S22).
 describe('the mark of a waiter', () => {
   const waiting = waiterOf('a', 'exclusive');
 
-  test('excludes later readers on every node, and the refusal names the waiter', async () => {
+  test('excludes later readers, also on a node without the queue, and the refusal names the waiter', async () => {
     await granted(reader());
     await holdBack(waiting, 500);
     const holder = await refusal(reader());

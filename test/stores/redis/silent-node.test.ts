@@ -10,10 +10,10 @@ import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 
-test('a server that hangs gets few of many requests, and grants locks again when it answers again', async () => {
+test('a store sends few requests to a server that hangs, and acquires locks again when the server answers again', async () => {
   const server = await startRedis();
   const looker = server.client();
-  // The store never ends the connection of a client that was passed in.
+  // The client is passed in, so the store does not replace its silent connection.
   const node = new RedisStore(server.client(), false, newFleet());
   await node.connect();
   const [redlock, patient] = [redlockOver([node], { nodeTimeout: 100 }), redlockOver([node], PATIENT)];

@@ -11,7 +11,7 @@ import { until } from '../../../support/until.js';
 
 const IN_TURN = { retry: { timeout: 60_000, delay: 30_000 } };
 
-/** Milliseconds. A shorter wait was ended by a message: without one a waiter sleeps for five seconds or more. */
+/** Milliseconds. Only a message can end a wait this soon: without messages, a waiter sleeps five seconds or more. */
 const BY_MESSAGE_MS = 4_000;
 
 interface Setup {
@@ -37,7 +37,7 @@ const CLIENTS: Readonly<Record<string, () => Promise<Setup>>> = {
 };
 
 test.each(Object.entries(CLIENTS))(
-  'a client of %s wakes waiters after it was closed and opened again',
+  'a waiter over a client of %s is woken by a message after the client was closed and opened again',
   async (_, setUp) => {
     const { servers, open } = await setUp();
     const [client, another] = [open(), open()];

@@ -144,7 +144,7 @@ describe('an acquire in the queue of the client', () => {
     await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
       LockUnavailableError,
     );
-    // The deadline is on the server's clock, which the store only estimates. This delay is longer than its error.
+    // The deadline is on the server's clock, which the store only estimates. The delay exceeds the error of the estimate.
     await delay(200);
     goOn.call(client);
     await client.ping();

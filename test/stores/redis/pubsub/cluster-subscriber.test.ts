@@ -36,13 +36,13 @@ async function nodeWith(options: ClusterOptions, Client = Cluster, fleet = newFl
   return node;
 }
 
-/** Milliseconds. A shorter wait was ended by a message: without one a waiter sleeps for five seconds or more. */
+/** Milliseconds. Only a message can end a wait this soon: without messages, a waiter sleeps five seconds or more. */
 const BY_MESSAGE_MS = 4_000;
 
 /** Longest time between a release and the next grant, in milliseconds, over keys on both masters. */
 async function slowestHandOver(node: RedisStore): Promise<number> {
   let slowest = 0;
-  // Two processes: in one process a call wakes the next call without a message.
+  // Each `Redlock` acts as a process. A call that waits at the `Redlock` of the holder would need no message.
   const [holder, waiter] = [redlockOver([node], PATIENT), redlockOver([node], PATIENT)];
   const lookers = masters.map((master) => master.client());
   const inLine = async (): Promise<boolean> => {
@@ -98,7 +98,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('a warning names the channels that the user may not use, with the keyPrefix', async () => {
+test('the warning about missing channel rights names the channels with their keyPrefix', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }
