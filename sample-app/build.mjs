@@ -34,7 +34,7 @@ export function build({ scripts, last, sources = [] }) {
   }
 }
 
-/** Lists files and folders: the time of a folder shows that a file was removed. */
+/** Lists files and folders, because the removal of a file changes only the modification time of its folder. */
 function filesIn(path) {
   if (!statSync(path).isDirectory()) return [path];
   return [path, ...readdirSync(path, { recursive: true }).map((name) => join(path, name))];

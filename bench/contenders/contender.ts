@@ -35,8 +35,8 @@ export interface Contender {
   /** True if the library can lock on several independent nodes. */
   readonly quorum: boolean;
   /**
-   * Name of the compared library around which this one is a thin layer. Long groups leave out the layer if they measure
-   * the wrapped library.
+   * Name of the compared library that this one only wraps in a thin layer. A group that takes long does not measure the
+   * wrapper when it measures the wrapped library.
    */
   readonly over?: string;
   /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */

@@ -35,7 +35,7 @@ export function fit(contenders: readonly Contender[], nodes: number): readonly C
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }
 
-/** Leaves out each library that is a thin layer over another library of the list. */
+/** Leaves out each library that is only a thin wrapper of another library in the list. */
 export function distinct(contenders: readonly Contender[]): readonly Contender[] {
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }

@@ -74,7 +74,7 @@ function unpackOurs(folder: string): void {
   rmSync(join(APP, tarball.filename));
 }
 
-/** Returns the bytes of the tarballs of installed packages, by name. */
+/** Returns the sizes in bytes of the tarballs that npm makes of installed packages, by package name. */
 function packedSizes(names: readonly string[]): ReadonlyMap<string, number> {
   const packed = npmPack('--dry-run', ...names.map((name) => join(APP, 'node_modules', name)));
   return new Map(packed.map(({ name, size }) => [name, size]));

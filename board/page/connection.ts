@@ -107,8 +107,8 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
  * @throws Error that says why a request failed, and for how many holders the earlier requests released the lock
  */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
-  // The number of the lock is valid only during one run of the server (`epoch`). A new connection between two requests
-  // may lead to another run.
+  // `n` names the lock only while the same server process runs. `epoch` identifies that process. All requests must send
+  // the `epoch` of this moment, because a reconnection between two requests may change it.
   const of = { epoch, n };
   let released = 0;
   for (let from = 0; from < ids.length; from += MOST_RELEASED) {

@@ -130,7 +130,7 @@ export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority with --ca FILE, and use the host name in the certificate',
+    'give the certificate authority with --ca FILE, and connect to a host name that the certificate contains',
   ],
   [
     /NOPERM|user executing the script|ACL failure in script/,

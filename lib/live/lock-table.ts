@@ -76,7 +76,7 @@ export class LockTable {
     return this.#hasMore;
   }
 
-  /** The rows of all locks that are sent. */
+  /** The rows that are sent: one for each lock of the last look, up to {@link MOST_ROWS}. */
   get rows(): LockRow[] {
     const rows: LockRow[] = [];
     for (const { row } of this.#entries.values()) rows.push(row);

@@ -32,7 +32,7 @@ const CONNECT_LIMIT_MS = 5_000;
  */
 const VOTES_AGAIN_MS = 500;
 
-/** Further wait of start-up for the other nodes after a quorum is connected, in milliseconds. */
+/** Longest time in milliseconds that start-up waits for the other nodes after a quorum has connected. */
 const STRAGGLER_LIMIT_MS = 200;
 
 /** Arguments of {@link makeRuntime} besides the options of the module. */

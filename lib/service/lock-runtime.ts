@@ -253,8 +253,8 @@ export class LockRuntime {
   }
 
   /**
-   * `true` if the running call waits for itself: it already holds a lock that excludes it from the key, or a lock for
-   * which the waiters in front of it wait.
+   * `true` if the running call waits for itself: a lock that it already holds blocks its request for the key, or blocks
+   * waiters in front of that request.
    */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
     const own = this.#ownLock(key);

@@ -49,7 +49,8 @@ export class DispatchJob {
       this.steps.writing();
 
       // Tasks are marked before they are pushed: consumers take only marked tasks, and would refuse a job that comes
-      // before its mark. A process that dies in between leaves tasks marked and not pushed; the sweep returns them.
+      // before its mark. A process that dies in between leaves tasks marked and not pushed; the sweep makes
+      // them pending again.
       await this.tasks.markEnqueued(
         tasks.map(({ id }) => id),
         lock,

@@ -26,7 +26,7 @@ export class DispatchModule {
         BullModule.registerQueue({
           name: TASK_QUEUE,
           // While Redis is down, a push must fail immediately. A push that waited could arrive after the sweep has
-          // returned the tasks and another instance has pushed them.
+          // made the tasks pending again and another instance has pushed them.
           connection: { url: REDIS_URLS[0], enableOfflineQueue: false, maxRetriesPerRequest: 0 },
         }),
       ],

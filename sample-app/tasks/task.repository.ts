@@ -131,8 +131,10 @@ export class TaskRepository {
   // The statements of the sweep need no token: their conditions make a late execution harmless.
 
   /**
-   * Returns marked tasks that no consumer has taken. Either the dispatcher died between mark and push, or a consumer
-   * died after it had received the job and before it took the task.
+   * Makes enqueued tasks that no consumer has taken pending again. Either the dispatcher died between mark and push, or a
+   * consumer died after it had received the job and before it took the task.
+   *
+   * @returns the number of these tasks
    */
   async returnNeverTaken(): Promise<number> {
     const { rowCount } = await this.pool.query(

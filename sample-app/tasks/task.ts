@@ -7,7 +7,7 @@
  */
 export type TaskStatus = 'pending' | 'enqueued' | 'processing' | 'failed' | 'dead' | 'done';
 
-/** Work of a task. The work of the sample is a wait for each item. */
+/** Describes the work of a task. In this sample, the work only waits `msPerItem` milliseconds for each item. */
 export interface TaskPayload {
   readonly items: number;
   readonly msPerItem: number;

@@ -491,7 +491,7 @@ describe('nestjs-redlock on a secured server', () => {
     await server.stop();
   });
 
-  test('connects over TLS with --cert, --key, and --ca or --insecure, and ends with code 3 without --ca or --cert', async () => {
+  test('connects over TLS with --cert, --key, and --ca or --insecure, and ends with code 3 without a trusted CA or without a client certificate', async () => {
     const port = await freePort();
     const server = await startRedis({
       args: [

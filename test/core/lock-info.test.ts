@@ -18,7 +18,7 @@ function has(id: string, remaining = 1_000, fencingToken = 7): LockVote {
 const free: LockVote = { node: 'n', vote: 'free' };
 const away: LockVote = { node: 'n', vote: 'error', error: new Error('away') };
 
-describe('infoOf, for a key,', () => {
+describe('infoOf: is the key held?', () => {
   test.each<[string, LockVote[], number, string | undefined]>([
     ['held when the only node stores it', [has('x')], 1, 'x'],
     ['not held when it is free on the only node', [free], 1, undefined],
@@ -45,7 +45,7 @@ describe('infoOf, for a key,', () => {
       2,
       undefined,
     ],
-  ])('reports the key as %s', (_name, votes, quorum, id) => {
+  ])('infoOf reports a key as %s', (_name, votes, quorum, id) => {
     const info = infoOf('k', votes, quorum);
     expect(info).toMatchObject({ key: 'k', held: id !== undefined, id, votes });
     expect(info.owner).toBe(id && `owner of ${id}`);
@@ -53,37 +53,67 @@ describe('infoOf, for a key,', () => {
   });
 });
 
-describe('infoOf, for the remaining time,', () => {
+// The remaining time is the longest time for which a quorum stores the same id.
+describe('infoOf: the remaining time', () => {
   test.each<[string, LockVote[], number, number]>([
-    ['on one node', [has('x', 300)], 1, 300],
-    ['on three nodes with the same id', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],
-    ['on two of three nodes', [has('x', 300), free, has('x', 200)], 2, 200],
-    // The remaining time of another id does not count.
+    ['the remaining time on the only node', [has('x', 300)], 1, 300],
+    ['the second longest of three remaining times', [has('x', 300), has('x', 100), has('x', 200)], 2, 200],
     [
-      'on two of three nodes, beside another id with more time',
+      'the shorter of two remaining times, when the third node is free',
+      [has('x', 300), free, has('x', 200)],
+      2,
+      200,
+    ],
+    [
+      'a remaining time of the id that two of three nodes store, not the longer time of the other id',
       [has('x', 300), has('y', 900), has('x', 200)],
       2,
       200,
     ],
-    ['on four nodes with the same id', [has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
-    ['without expiry', [has('x', Infinity)], 1, Infinity],
-    ['without a quorum', [has('x', 300), free, free], 2, 0],
-  ])('reports the longest time for which a quorum stores one id: %s', (_name, votes, quorum, remaining) => {
+    [
+      'the third longest of four remaining times',
+      [has('x', 100), has('x', 200), has('x', 300), has('x', 400)],
+      3,
+      200,
+    ],
+    ['an infinite remaining time when the key does not expire', [has('x', Infinity)], 1, Infinity],
+    ['no remaining time when only one of three nodes stores the key', [has('x', 300), free, free], 2, 0],
+  ])('infoOf reports %s', (_name, votes, quorum, remaining) => {
     expect(infoOf('k', votes, quorum).remaining).toBe(remaining);
   });
 });
 
-describe('infoOf, for the fencing token,', () => {
+describe('infoOf: the fencing token', () => {
   test.each<[string, LockVote[], number, number | undefined]>([
-    ['on one node', [has('x', 1, 7)], 1, 7],
-    ['when three nodes agree', [has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
+    ['the fencing token on the only node', [has('x', 1, 7)], 1, 7],
+    ['the fencing token on which three nodes agree', [has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     // The first node granted the lock later, after the other two had formed a quorum.
-    ['when one of three nodes has a larger token', [has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
-    ['when one of three nodes has a smaller token', [has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
+    [
+      'the fencing token of two nodes when the third has a larger token',
+      [has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)],
+      2,
+      7,
+    ],
+    [
+      'the fencing token of two nodes when the third has a smaller token',
+      [has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)],
+      2,
+      7,
+    ],
     // The lock's token cannot be determined while a node is down.
-    ['none when two nodes differ and one is down', [has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
-    ['none without a quorum', [free, has('x', 1, 7), free], 2, undefined],
-  ])('reports the token on which a quorum agrees: %s', (_name, votes, quorum, token) => {
+    [
+      'no fencing token when two nodes differ and one is down',
+      [has('x', 1, 9), has('x', 1, 7), away],
+      2,
+      undefined,
+    ],
+    [
+      'no fencing token when only one of three nodes stores the key',
+      [free, has('x', 1, 7), free],
+      2,
+      undefined,
+    ],
+  ])('infoOf reports %s', (_name, votes, quorum, token) => {
     expect(infoOf('k', votes, quorum).fencingToken).toBe(token);
   });
 });

@@ -379,7 +379,7 @@ describe('a key function', () => {
     }
   }
   test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])(
-    'rejects the call of its locked method when it returns %p',
+    'a call of a locked method rejects with a TypeError when the key function returns %p',
     async (value) => {
       app = await startApp({ providers: [Service] });
       const error = await app
@@ -394,7 +394,7 @@ describe('a key function', () => {
     },
   );
 
-  test('rejects the call of its locked method with the error that it throws', async () => {
+  test('a call of a locked method rejects with the error that the key function throws', async () => {
     app = await startApp({ providers: [Service] });
     await expect(app.get(Service).failing()).rejects.toThrow('no such order');
   });

@@ -232,7 +232,7 @@ describe('J1 with permits: the judge', () => {
   });
 });
 
-describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
+describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () => {
   const first: [number, number, number] = [0, 10, 20];
   const second: [number, number, number] = [15, 25, 30];
   const overtaking: [number, number, number] = [5, 25, 30];
@@ -286,7 +286,7 @@ describe('J2 and J3, tokens of different kinds of lock: the judge', () => {
   });
 });
 
-describe('J2 and J3, tokens of exclusive locks: the judge', () => {
+describe('J2 and J3 (fencing tokens) with exclusive locks: the judge', () => {
   test('flags J2 for a token that is granted twice', () => {
     const bob = log('bob', [5, invoke(1)], [25, returned(1, 1, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J2: alice#1 and bob#1 were both given 1']);

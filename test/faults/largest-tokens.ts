@@ -10,7 +10,7 @@ export class LargestTokens<Each extends Access> {
     if (!largest || access.token > largest.token) this.#ofPart.set(part, access);
   }
 
-  /** Returns, among the kept accesses that exclude the given access, the access with the largest token. */
+  /** Returns the access with the largest token of all kept accesses that exclude the given access. */
   against(access: Each): Each | undefined {
     let largest: Each | undefined;
     for (const each of this.#ofPart.values()) {

@@ -104,7 +104,7 @@ describe('when a node accepts the raise of a reader to which it granted a larger
     expect(search(given).broken).toBe('J2: a reader has the token of one who is no reader');
   });
 
-  test('the search finds no wrong token if a reader and a writer may have the same token', () => {
+  test('the search finds no wrong token if it accepts equal tokens of a reader and a writer', () => {
     expect(search({ ...given, apart: 0 })).toEqual({ states: 30_192, broken: undefined });
   });
 });

@@ -112,7 +112,7 @@ class Conversation {
   #late: Lease[] = [];
   readonly #granted = new Set<Lease>();
   #state = new ManyHolders(RULES);
-  /** The node's clock before the present message is chosen. */
+  /** The time on the node's clock just before the test chose the current message. */
   #now = 0;
   /** Uncertainty of the holders' ends: the duration of the last exchange. */
   #slack = 0;

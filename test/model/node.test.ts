@@ -15,8 +15,9 @@ import { acquireAll, type Claim, extendAll, raiseAll, type Records, releaseAll }
 import { randomFrom } from './random.js';
 import { type LockRecord, recordAt, type RecordRules, RIGHT } from './record.js';
 
-// The searches prove a protocol whose nodes follow `record.ts`. These tests send the real nodes long random sequences of
-// messages, also late and repeated ones. The nodes must give the answers of the rules.
+// The other tests of this folder check the protocol with model nodes, which follow the rules in `record.ts`. These tests
+// check that the real nodes follow the same rules. They send the nodes long random sequences of messages, some of them
+// late or repeated, and compare each answer with the answer that the rules give.
 //
 // Times are in steps, the unit of tokens, as in the rules. A record's end is exact to a millisecond, which is about a
 // thousand steps.

@@ -206,7 +206,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   const { rules, ttl } = scope;
   const extended = extendRecord(node, clock, { id, ttl }, rules);
   if (extended && extended.record?.end !== node.record?.end) {
-    // The claim counts an extension only within its validity.
+    // An extension prolongs the validity of the claim only if the validity has not ended yet.
     const counts = id === WATCHED && world.sure > 0;
     yield {
       event: `${nameOf(id)} extends`,

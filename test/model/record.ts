@@ -120,7 +120,8 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
  * after the deadline and under the guard. The duplicate changes nothing, and its answer equals a late reply to the
  * first request.
  *
- * @param proposal - a lower bound of the token, so that all nodes, or all keys of one lock, have one token
+ * @param message - the request. All nodes, or all keys of one lock, get the same `proposal`, a lower bound of the token,
+ *   so that they grant the same token.
  * @returns the node after the grant, and the token; `undefined` if the node refuses. A duplicate returns the same node.
  */
 export function acquireRecord(

@@ -98,7 +98,7 @@ describe('`strict`', () => {
     await expect(late.instead()).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('does not affect leaders and inspection', async () => {
+  test('`strict` does not affect leaders and inspection', async () => {
     @Injectable()
     class Consumer {
       @Leader('consumer')
@@ -116,7 +116,7 @@ describe('`strict`', () => {
     );
   });
 
-  test('applies only to its own module instance', async () => {
+  test('`strict` of one module instance does not refuse undeclared locks of another instance', async () => {
     @Injectable()
     class Both {
       constructor(

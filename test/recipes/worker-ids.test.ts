@@ -96,7 +96,7 @@ test('a worker that lost its number makes no ids, and continues a second later w
   log.mockRestore();
 });
 
-test('a worker waits longer than the `timeout` in `defaults` for its number, and retries after a refusal', async () => {
+test('a worker asks for its number again after a refusal, and then waits longer than `defaults.retry.timeout`', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const app = await worker({ defaults: { retry: { timeout: 300 } } });
   const locks = app.get(LockService);

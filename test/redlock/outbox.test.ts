@@ -123,7 +123,8 @@ test('a Redlock leaves no key of an acquisition that is cancelled before it is s
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
 
-  // The release of the cancelled acquisition joins this release in one command, which is sent before the acquisitions.
+  // At the end of the turn, one command sends this release and the release of the cancelled acquisition. The command for
+  // acquisitions follows, so the cancelled acquisition must not be in it: no later release would free the key.
   const releasing = held?.release();
   const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
   const kept = redlock.acquire(['other'], once);

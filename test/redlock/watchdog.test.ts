@@ -215,7 +215,7 @@ describe('more locks than fit into one request', () => {
 });
 
 describe('timers', () => {
-  test('one timer serves all locks without a failed renewal, and no timer is left after the last release', async () => {
+  test('one timer serves all locks while no renewal fails, and no timer is left after the last release', async () => {
     const locks = await acquireMany(50);
     expect(jest.getTimerCount()).toBe(1);
     await jest.advanceTimersByTimeAsync(2 * TTL);
@@ -352,7 +352,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('a lock of a batch is not renewed after a listener for the loss of another lock has released it', async () => {
+  test('the watchdog does not renew a lock that the abort listener of another lock in the same batch has released', async () => {
     const locks = await acquireMany(3);
     const [first, second, third] = locks as [HeldLock, HeldLock, HeldLock];
     const extended: Promise<unknown>[] = [];

@@ -88,12 +88,12 @@ describe('returnNeverTaken', () => {
     await expect(tasks.readDispatchable(10)).resolves.toEqual([{ id: lost, dispatches: 1 }]);
     await expect(statusOf(late)).resolves.toBe('enqueued');
     await expect(statusOf(recent)).resolves.toBe('enqueued');
-    // The limit of a task begins again when the task is enqueued again.
+    // A task that is enqueued again has its whole time limit again.
     await tasks.markEnqueued([lost]);
     await expect(tasks.returnNeverTaken()).resolves.toBe(0);
   });
 
-  test('returnNeverTaken invalidates the old job of a returned task', async () => {
+  test('returnNeverTaken invalidates the old job of a task that it returns to the dispatcher', async () => {
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
     await tasks.returnNeverTaken();
@@ -203,7 +203,7 @@ describe('the sweep', () => {
     };
   }
 
-  test('the sweep returns enqueued tasks, fails abandoned tasks, and logs their number', async () => {
+  test('the sweep makes an enqueued task pending again, marks an abandoned task as failed, and logs how many there were', async () => {
     const { sweeper, lines, close } = await sweeping();
     const [lost, abandoned] = [await enqueued(), (await taken()).id];
     await age(lost, HOUR_MS + 1);

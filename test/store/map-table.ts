@@ -1,4 +1,4 @@
-// The first table of docs/own-store.md. A test checks that the page shows this code.
+// The first example of a `Table` in docs/own-store.md. A test checks that the page shows this code.
 import { FREE, type Row, type Table } from './table-store.js';
 
 /** A table in the memory of one process, for the first steps. */

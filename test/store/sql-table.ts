@@ -1,4 +1,4 @@
-// The second table of docs/own-store.md. A test checks that the page shows this code.
+// The second example of a `Table` in docs/own-store.md. A test checks that the page shows this code.
 import { Pool } from 'pg';
 import { FREE, type Row, type Table } from './table-store.js';
 

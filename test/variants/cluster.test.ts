@@ -130,7 +130,7 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('runs a tick only once on every master, over ioredis 5 and 6', async () => {
+  test('instances with ioredis 5 and 6 together run a `oncePerTick` method once for each key and tick, whichever master has the key', async () => {
     @Injectable()
     class Yearly {
       @Cron('0 0 0 1 1 *', { timeZone: 'UTC' })

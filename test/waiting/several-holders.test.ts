@@ -131,7 +131,7 @@ describe('calls of one process that wait for permits', () => {
     await Promise.all([secondLock, carolsLock, (await thirdLock).lock].map((lock) => lock.release()));
   });
 
-  test('waiting calls acquire when the permit of a dead holder lapses, also behind another waiting call', async () => {
+  test('the second of two waiting calls of a process acquires when the permit of a dead holder lapses', async () => {
     const [holder, dead, waiting] = [
       await newProcess('holder'),
       await newProcess('dead'),

@@ -56,8 +56,8 @@ export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLo
  */
 async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }: Wait): Promise<number> {
   const { timeout, attempts, delay, jitter } = retry;
-  // The usual time between two attempts of a call that is first in the queue. While this call waits behind other calls,
-  // each such period counts as an attempt, although the call asks no node.
+  // The usual time between two attempts of the first call in the queue. A call behind it asks no node, but each such
+  // period of its wait counts as one of its attempts.
   const perAttempt = delay + jitter / 2;
   const patience = (attempts - 1) * perAttempt;
   await waiter.sleep.for(Math.min(timeout, patience), signals);

@@ -36,7 +36,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/does not support SSL/, 'leave out `ssl`, or turn it on at the server'],
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority as `ssl: { ca }`, and use the host name in the certificate',
+    'give the certificate authority as `ssl: { ca }`, and connect to a host name that the certificate contains',
   ],
   [
     /ECONNRESET|terminated unexpectedly|unexpected message/i,

@@ -103,7 +103,7 @@ class Instances {
     return this.runs.filter((run) => run.job === job).toSorted((a, b) => a.start - b.start);
   }
 
-  /** True if the machine delayed a run of the job, or a call for a run failed because an answer was missing. */
+  /** True if the machine was slow: a run of the job began late, or a call of the job failed for lack of answers. */
   wasLate(job: string): boolean {
     const hasFailed = this.errors.join('').includes(`Could not lock "${job}"`);
     return hasFailed || this.of(job).some(({ asked, start }) => start - asked > LATE_MS);

@@ -112,9 +112,9 @@ async function cutConnections(play: Play): Promise<void> {
 }
 
 /**
- * Waits until all clients have a connection for messages. If its master dies before this connection is ready,
- * node-redis goes on connecting to the old address, and keeps its process alive until a server at that address answers
- * (seen with `createSentinel` of 6.3).
+ * Waits until all clients have their connection for messages to the master. If the master dies earlier, node-redis goes
+ * on connecting to the address of the dead master, and keeps the client's process alive until a server at that address
+ * answers (seen with `createSentinel` of 6.3).
  */
 async function subscribed({ master }: Deployment, clients: number): Promise<void> {
   const looker = master.client();

@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(() => redlock.close());
 
-/** Leaves a record on this node alone, like an attempt that reached no other node. */
+/** Leaves a record only on this node, as an attempt does that reaches no other node. */
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);

@@ -110,10 +110,10 @@ describe('in one process', () => {
   });
 });
 
-describe('a store that throws synchronously in place of a rejection', () => {
+describe('a store that throws synchronously instead of rejecting', () => {
   const away = new Error('not connected');
 
-  test('takes no lock from a waiter that leaves its queue', async () => {
+  test('a waiter still acquires the lock when the `leave` of a node and the `stop` of its listener throw', async () => {
     const nodes = scriptedNodes(3);
     const redlock = redlockOver(nodes);
     const held = await redlock.acquire(['k'], once);
@@ -135,7 +135,7 @@ describe('a store that throws synchronously in place of a rejection', () => {
     await redlock.close();
   });
 
-  test('takes no lock from a waiter that no longer holds readers back', async () => {
+  test('a waiter still acquires the lock when `letPass` throws', async () => {
     const [node] = scriptedNodes(1);
     let throws = 0;
     const guard: Pick<Store, 'holdBack' | 'letPass'> = {

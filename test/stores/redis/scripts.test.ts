@@ -547,7 +547,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test("is given to no lease of a command when Redis has no memory to store the node's largest token", async () => {
+  test("is not granted to any lease of a command when Redis has no memory to raise the node's marker", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     await write('a', { state: 'F', token: last });
@@ -918,7 +918,7 @@ describe('the RELEASE script', () => {
       for (const key of 'kab') await expectLife(key, LINGER_MS);
       await expect(extend(TTL, alone, several)).resolves.toBe('00');
     });
-    // A server clock that steps back has the same effect: the records live longer.
+    // Move the expiry of the records, as a server clock that steps back would.
     for (const key of 'kab') await redis.pexpire(recordKey(PREFIX, key), TTL + LINGER_MS);
     await granted(leaseFor(['k', 'a', 'b']));
   });

@@ -25,7 +25,7 @@ export function entryPointSql({ signature, returns, body }: EntryPoint, schema: 
   );
 }
 
-/** Statement that creates or replaces an internal function: only functions for applications call it. */
+/** Statement that creates or replaces an internal function, which only other functions in the database call. */
 export function functionSql({ signature, returns, body }: EntryPoint): string {
   return `create or replace function ${signature} returns ${returns} language plpgsql as $body$${body}$body$;\n`;
 }

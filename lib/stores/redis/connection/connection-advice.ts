@@ -24,7 +24,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/WRONGPASS|NOAUTH|invalid password|without any password/i, 'check the user and the password in the URL'],
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority as `tls: { ca }`, and use the host name in the certificate',
+    'give the certificate authority as `tls: { ca }`, and connect to a host name that the certificate contains',
   ],
   [
     /wrong version number|packet length|ECONNRESET|socket disconnected|Connection is closed/i,

@@ -37,13 +37,13 @@ const COUNTS = [4, 3] as const;
  * {@link ACQUIRE}.
  *
  * A phase lasts from the first reader until the lease of the last reader ends. The first reader of a phase gets a new
- * token. A reader that joins gets the token of the phase, even if the client proposes another token (S21). Every node
- * refuses a new reader because of the mark of an earlier waiter in another mode (S22).
+ * token. A reader that joins gets the token of the phase, even if the client proposes another token (S21). A waiter in
+ * another mode sends its mark to every node. While a node keeps the mark, it refuses readers that came later (S22).
  *
- * While readers hold the lock, only the marks of waiters keep the order, not the queue: a mark expires when its waiter
- * dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an earlier waiter
- * in another mode. A reader that begins a phase sets the mark for the first waiter in another mode, because this waiter
- * sets its own mark only after a refusal that names readers.
+ * While readers hold the lock, a node refuses readers only because of marks, not because of the queue: a mark expires
+ * when its waiter dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an
+ * earlier waiter in another mode. The reader that begins a phase also stores the mark of the first waiter in another
+ * mode. That waiter may have no mark yet, because a waiter stores its mark only after readers have blocked it.
  *
  * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues

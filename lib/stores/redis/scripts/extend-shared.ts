@@ -6,9 +6,9 @@ import { expiryOf, KEEP_READERS } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Extends each lease of a reader that holds all its keys: it then ends no earlier than one ttl from now. Other readers
- * keep their expiry (S23). The record names the reader that ends last. If the extended reader now ends last, the record
- * then names this reader.
+ * Extends each lease of readers that still holds all its keys, so that it ends no earlier than one ttl from now. The
+ * leases of other readers keep their expiry (S23). The record names the reader whose lease ends last. The
+ * extension may make the extended reader the last one.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
  * ARGV[1]  ttl plus LINGER_MS in milliseconds

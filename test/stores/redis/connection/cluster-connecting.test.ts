@@ -99,7 +99,7 @@ describe.each([
     },
   );
 
-  test('a Cluster client gets locks on the other masters if it was already connecting when the store got it', async () => {
+  test('a Cluster client that was connecting before the store received it gets a lock on a master that answers', async () => {
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);
