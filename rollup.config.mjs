@@ -18,12 +18,12 @@ const inputOf = (ending) =>
     ]),
   );
 /**
- * The files of the board's page. The package has them only once, as CommonJS, which both formats can load. Otherwise
- * these files would be most of the code that the package contains twice.
+ * The files of the web page that shows the locks (board/). The package contains them only once, as CommonJS, which ES
+ * modules can load as well. Otherwise they would be most of the code that the package contains twice.
  */
 const PAGE = 'live/assets.js';
 
-/** The command is run and not imported, so it needs only one format, and no types. */
+/** The command-line program, which is run and not imported. So it needs only one format, and no types. */
 const COMMAND = 'cli/main';
 
 /**
@@ -40,10 +40,10 @@ const SHARED = {
   // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
-  // The SQL statements: the entry point `postgres` runs them, and the command prints them.
+  // The SQL statements: the entry point `postgres` runs them, and the command-line program prints them.
   sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
-  // The page of the board, which the entry point `board` and the command serve.
+  // The web page that shows the locks. The entry point `board` and the command-line program serve it.
   live: /^live\//,
   nest: /^(module|http)\//,
 };

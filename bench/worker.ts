@@ -5,8 +5,8 @@ import { bytesMade } from './measure/allocations.js';
 import { median } from './measure/statistics.js';
 import type { How, Request, Work } from './work.js';
 
-// A worker process measures one library, so that a group can measure a library in a new process or in several, and can
-// end a process whose calls hang.
+// A worker process measures one library. So a group of benchmarks (bench/groups) can measure a library in a new process
+// or in several processes, and can end a process whose calls hang.
 
 const TTL = 10_000;
 const WARM_UP = 4_000;

@@ -86,8 +86,9 @@ export function countTooMany(spans: readonly Span[], rule: Rule): number {
 }
 
 /**
- * Counts the second and later dispatches that an instance began after another instance had asked for an exclusive lock,
- * and before that instance got the lock.
+ * Counts how often other instances overtook the writer, the instance that asked for an exclusive lock. Counts their
+ * dispatches from the writer's request to its acquisition, except the first dispatch of each instance: that instance
+ * may have acquired before the request.
  */
 export function countOvertakes(events: readonly LabEvent[]): number {
   const asked = events.findIndex(({ kind }) => kind === 'asking');

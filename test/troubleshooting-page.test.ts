@@ -168,14 +168,11 @@ const situations: Readonly<Record<string, () => Promise<void>>> = {
 };
 
 describe('docs/troubleshooting.md', () => {
-  test.each(Object.keys(situations))(
-    'has a situation in which the library logs or throws a message: %s',
-    async (name) => {
-      const before = said.length;
-      await situations[name]!();
-      expect(said.length).toBeGreaterThan(before);
-    },
-  );
+  test.each(Object.keys(situations))('the library logs or throws a message when %s', async (name) => {
+    const before = said.length;
+    await situations[name]!();
+    expect(said.length).toBeGreaterThan(before);
+  });
 
   test.each(quoted)('quotes a message that the library logs or throws: %s', (quotation) => {
     expect(said.filter((line) => pattern(quotation).test(line))).not.toEqual([]);

@@ -47,7 +47,10 @@ export interface LockDeclaration
 export type DeclaredUse = Pick<LockOptions, 'retry' | 'reentrant' | 'onLost'> &
   Pick<LockPolicy, 'onBusy' | 'oncePerTick'>;
 
-/** A user of a key, for the comparison of policies: a declared lock with the key, or a decorator with the key itself. */
+/**
+ * A declared lock or a decorator that locks a fixed key. {@link Declarations.check} compares the policies of all claims
+ * on the same key.
+ */
 interface Claim {
   /** A name for messages. */
   readonly who: string;
@@ -66,7 +69,7 @@ export class Declarations {
   readonly #own: ReadonlySet<DeclaredLock>;
   readonly #overrides: LockOverrides;
   readonly #policies = new WeakMap<DeclaredLock, LockPolicy>();
-  /** The users of fixed keys, by the list of keys as JSON. */
+  /** The claims on each fixed list of keys. The map's key is this list as JSON. */
   readonly #fixed = new Map<string, readonly Claim[]>();
   /** The last keys that key functions returned, each list with the declared lock. */
   readonly #computed = new Map<string, DeclaredLock>();

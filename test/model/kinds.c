@@ -214,7 +214,7 @@ static void return_token(State *state, int k) {
   for (int i = 0; i < claims(); i++) {
     if (i == k || state->phase[i] != RETURNED || state->token[i] == NONE || state->token[i] != token) continue;
     if (!reads(i) && !reads(k)) broken("J2: a token is given twice");
-    else if (reads(i) != reads(k) && SET(APART)) broken("J2: a reader has the token of one who is no reader");
+    else if (reads(i) != reads(k) && SET(APART)) broken("J2: a reader has the token of a claim that is not a reader");
   }
   if (token <= state->above[k]) broken("J3: a later token is not larger");
   state->phase[k] = RETURNED;

@@ -101,7 +101,7 @@ describe('when a node accepts the raise of a reader to which it granted a larger
   const given = { readers: 1, writers: 1, own: 0 };
 
   test('the search finds a reader and a writer with the same token (J2)', () => {
-    expect(search(given).broken).toBe('J2: a reader has the token of one who is no reader');
+    expect(search(given).broken).toBe('J2: a reader has the token of a claim that is not a reader');
   });
 
   test('the search finds no wrong token if it accepts equal tokens of a reader and a writer', () => {

@@ -78,7 +78,6 @@ class Claims {
 interface Node {
   readonly store: LockStore & QuorumStore;
   readonly shortMs: number;
-  readonly minHoldMs: number;
   /** Largest lead of proposed tokens over the clock, in milliseconds. */
   readonly aheadMs: number;
   readonly guardMs: number;
@@ -300,7 +299,7 @@ class Conversation {
         const tokens = answers.map(tokenOf);
         leases.forEach((lease, index) => {
           if (tokens[index] === undefined || this.#kept.has(lease) || this.#random(3) > 0) return;
-          lease.acquired(performance.now(), this.node.minHoldMs);
+          lease.acquired(performance.now(), LONG_MS);
           this.#kept.add(lease);
         });
         return tokens;
@@ -409,7 +408,6 @@ async function redisNode(): Promise<Node> {
   return {
     store,
     shortMs: 25,
-    minHoldMs: LONG_MS,
     aheadMs: 2 * LEAD_MS,
     guardMs: GUARD_MS,
     late: true,
@@ -453,9 +451,6 @@ function memoryNode(): Promise<Node> {
   return Promise.resolve({
     store: new MemoryStore(),
     shortMs: 2 * TICK_MS,
-    // Shorter than any ttl, so that `minHold` is over when a lock lapses. Otherwise a late release would make Redis keep
-    // the key for the rest of `minHold`, as the rules say, and a store in memory would not.
-    minHoldMs: TICK_MS,
     // Without a marker, a token must not be ahead of the clock by more than the time for which a record is kept.
     aheadMs: LEAD_MS / 2,
     guardMs: 0,

@@ -64,7 +64,7 @@ function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<b
 }
 
 describe('the watchdog', () => {
-  test('the watchdog renews locks that are due together with one request to each node', async () => {
+  test('the watchdog sends each node one request to renew all locks that are due at the same time', async () => {
     const locks = await acquireMany(200);
     await jest.advanceTimersByTimeAsync(340);
     expect(nodes.map((node) => node.count('extend'))).toEqual([200, 200, 200]);

@@ -24,8 +24,8 @@ const HAND_OVERS = LONG ? 10_000 : 1_200;
 const SERVED = LONG ? 1_600 : 500;
 
 function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {
-  // The limit is long for one node, because a waiter that gets no answer in time polls. It is short for several nodes,
-  // because one of them hangs in a test, and must not delay the callers for long.
+  // The limit is long for one node, because a waiter that gets no answer in time polls after its long delay. It is
+  // short for several nodes, because a node that hangs in a test must not delay the callers for long.
   const nodeTimeout = servers.length === 1 ? 4_000 : 1_000;
   const module = { nodes: servers.map(({ url }) => url), restartGuard: false as const, nodeTimeout };
   return { module, key: 'k', loops: 1, lock, hold: 1, ...more };

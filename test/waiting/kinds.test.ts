@@ -47,9 +47,9 @@ interface Standing {
 }
 
 /**
- * The mark of the writer, as the test process knows it. With a mark on a node, a waiter makes the node refuse later
- * callers in other modes. The node keeps the mark for {@link MARK_MS} after the request. If the machine stalls for
- * longer, the mark lapses and later callers may pass. So only the time for which the node certainly has it counts.
+ * The mark of the writer, as the test process knows it. With the mark, a node refuses later readers and later callers
+ * for a permit. The node keeps the mark for {@link MARK_MS} after the request. If the machine stalls for longer, the
+ * mark lapses and later callers may pass. So only the time for which the node certainly has the mark counts.
  */
 class WritersMark {
   readonly #standing = new Map<number, Standing>();
@@ -162,7 +162,8 @@ describe.each([
       };
     }
     await Promise.all(nodes.map((node) => node.connect()));
-    // A waiter that gets no answer in time polls, which would exceed the limits below. So the nodes get much time.
+    // Give the nodes much time to answer. A waiter that gets no answer in time polls after its long delay, and would
+    // exceed the time limits of these tests.
     const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
     opened.push(redlock);
     return redlock;

@@ -8,8 +8,9 @@ import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// With a mark on a node, a waiter makes the node refuse later callers in other modes (S22). A key has one mark at a
-// time on a node. A later waiter sets its own mark as soon as the earlier mark has gone.
+// A waiter stores a mark on each node. The node then refuses later readers and later callers for a permit, unless they
+// have the waiter's mode (S22). On each node, a key has one mark at a time, so a later waiter sets its own mark as soon
+// as the earlier mark is removed.
 
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;
@@ -37,7 +38,7 @@ describe.each([
   let bob: Redlock;
   /** Number of Bob's requests for the lock to the first node. */
   let asked: number;
-  /** Number of Bob's marks that the first node refused. */
+  /** Number of times that the first node refused to store Bob's mark, because it had the mark of an earlier waiter. */
   let refused: number;
   /** Aborts waiters that a failed test has left. */
   let over: AbortController;

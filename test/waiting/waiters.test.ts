@@ -54,7 +54,8 @@ afterEach(async () => {
 async function newProcess(owner: string): Promise<Redlock> {
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
-  // A waiter that gets no answer in time polls, which would exceed the limits below. So the node gets much time.
+  // Give the node much time to answer. A waiter that gets no answer in time polls after its long delay, and would
+  // exceed the limits of these tests.
   const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
   opened.push(redlock);
   return redlock;

@@ -228,7 +228,7 @@ export class LockInspector {
     return keys.map((key, index) => infoOf(key, this.#votesAt(answers, index), this.#quorum));
   }
 
-  /** `true` if the lock is still stored, and was not already listed when another node was scanned. */
+  /** `true` if the lock is still stored, unless it was certainly listed when another node was scanned. */
   #isNew({ votes, held, holders }: LockInfo, scanned: ReadonlySet<LockStore>): boolean {
     const [before, others] = [new Set<string>(), new Set<string>()];
     for (const [index, node] of this.#nodes.entries()) {
@@ -236,8 +236,8 @@ export class LockInspector {
       if (vote?.vote !== 'held') continue;
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
-    // Check every holder, because one holder on a scanned node does not show that the key was listed. The node may have
-    // stored this holder only after the scan, may lack the others, or may store a failed attempt for a moment.
+    // List a held lock unless the scanned nodes have all its holders. One holder on a scanned node does not prove that
+    // the lock was listed: the node may have stored the holder after its scan, or may briefly store a failed attempt.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
   }

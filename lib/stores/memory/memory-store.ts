@@ -157,6 +157,7 @@ export class MemoryStore
       if (ordered && position) this.#queues.wait(key, position);
       return { granted: false, ...refusal };
     }
+    // A late copy of a request must not acquire the lock again after its release or its end.
     if (lease.keys.some((key) => this.#find(key)?.hasEnded(lease)))
       return new Error('this lock was stored before, and has ended');
     for (const key of ordered ? lease.keys : []) {

@@ -81,8 +81,8 @@ export function checkPostgresOptions(options: PostgresOptions): void {
   const { connectionString, host, port, password, schema } = options;
   if (connectionString === undefined && host === undefined) {
     throw new TypeError(
-      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`, got neither; if the value comes from an ` +
-        'environment variable, set the variable',
+      `Expected \`postgres\` to have either \`connectionString\` (${URL_RULE}) or \`host\`, got neither; if the value comes ` +
+        'from an environment variable, set the variable',
     );
   }
   checkUrl('connectionString', connectionString);

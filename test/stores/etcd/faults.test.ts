@@ -393,7 +393,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('a copy restored as a new cluster is refused until the process restarts, and then gives larger tokens', async () => {
+    test('after a copy is restored as a new cluster, a running process gets no locks, and a new process gets larger tokens', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const copy = await mine.copy();

@@ -41,7 +41,8 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   expect(told).toEqual([undefined]);
   const { id } = new Lease([KEY], 'other', 2_000);
   const name = holderName(KEY, 'exclusive', id);
-  // Both events come in one message. If they came in two, the waiter would ask after the first, and would be refused.
+  // Both events come in one message, so the key is free before and after this message. With a message for each event,
+  // the watch would see the key held and then free, and would wake the waiter because of this change.
   message?.({ result: { events: [put(name, holderValue('other', 0, 0)), removed(name)] } });
   expect(told).toEqual([undefined, id]);
   watch.close();

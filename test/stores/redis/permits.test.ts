@@ -1233,7 +1233,8 @@ function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): Waite
   return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
 }
 
-// A mark is a Redis key with the name of a waiter. It makes the node refuse later callers in other modes (S22).
+// A mark is a Redis key with the name of a waiter. It makes the node refuse later readers and later callers for a
+// permit, unless they have the waiter's mode (S22).
 describe('the queue of a key with permits', () => {
   interface Listener {
     readonly channel: string;

@@ -908,7 +908,7 @@ describe('the RELEASE script', () => {
     await expect(stateOf('k')).resolves.toBe('F-');
   });
 
-  test('frees records when Redis is out of memory, and these records stay free even if their expiry moves later (S9)', async () => {
+  test('frees records when Redis is out of memory, and these records stay free even if their expiry is extended later (S9)', async () => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
     await granted(alone);
     await granted(several);
@@ -1051,7 +1051,7 @@ describe('the FORCE_RELEASE script', () => {
     await expect(forceRelease('list', THEIRS)).rejects.toThrow('WRONGTYPE');
   });
 
-  test('frees a record permanently when Redis is out of memory', async () => {
+  test('frees a record when Redis is out of memory, and the record stays free even if its expiry is extended later', async () => {
     await write('k');
     await withoutMemory(async () => {
       await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);

@@ -103,8 +103,9 @@ test('shared locks work with a SCRIPT FLUSH before each command', async () => {
 });
 
 /**
- * Makes the mark of `k` last for the whole test. A mark makes the node refuse later callers in other modes (S22). By
- * itself it lasts for two seconds, and a busy machine may take longer.
+ * Makes the mark of `k` last for the whole test. The mark of a waiter makes the node refuse later readers and later
+ * callers for a permit, unless they have the waiter's mode (S22). A mark lasts for two seconds unless its waiter renews
+ * it, and a test may take longer on a busy machine.
  */
 async function lengthenMark(): Promise<void> {
   await redis.pexpire(markKey('lock:', 'k'), TTL);

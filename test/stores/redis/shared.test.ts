@@ -773,7 +773,8 @@ describe('the token of a reader', () => {
   });
 });
 
-// A mark is a Redis key with the name of a waiter. It makes the node refuse later callers in other modes (S22).
+// A mark is a Redis key with the name of a waiter. It makes the node refuse later readers and later callers for a
+// permit, unless they have the waiter's mode (S22).
 describe('the mark of a waiter', () => {
   const waiting = waiterOf('a', 'exclusive');
 
@@ -804,7 +805,7 @@ describe('the mark of a waiter', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
   });
 
-  test('lets writers acquire, and lets readers acquire if a reader has set the mark', async () => {
+  test('does not exclude callers in the mode of its waiter (exclusive or shared)', async () => {
     await holdBack(waiterOf('a', 'shared'));
     await granted(reader());
     await letPass(waiterOf('a', 'shared'));

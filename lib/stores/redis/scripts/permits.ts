@@ -11,7 +11,7 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | 67-70 | the slot of the lease that the record names |
  * | 71-74 | n, the number of slots: the largest option `permits` of any lease of this phase |
  * | 75 | `1` when that lease is the only one; `K` when it is the only one and was released, but `minHold` keeps its slot; `+` with several leases |
- * | 76- | only with several leases, the taken slots: a character for six of the n slots (scripts/slot-map.ts) |
+ * | 76- | only with several leases: a bitmap of the taken slots, with one character for every six of the n slots (scripts/slot-map.ts) |
  * | then | a colon, and the owner's name; only shown to people |
  * | last 17 | a colon, and the floor: the last token before this phase; the tokens of all slots are larger |
  *
