@@ -96,4 +96,48 @@ describe('a migration from an old lock to a new lock, with a step "both" that ta
     await Promise.all(tasks.map((task) => task.end()));
     expect(most).toBe(2);
   });
+
+  test('the loss of the old lock aborts the signal of the task', async () => {
+    const old = new AbortController();
+    await underBoth(
+      (task) => task(old.signal),
+      locks,
+      key,
+      async (signal) => {
+        expect(signal.aborted).toBe(false);
+        old.abort(new Error('lost the old lock'));
+        expect(() => signal.throwIfAborted()).toThrow('lost the old lock');
+      },
+    );
+  });
+
+  test('the loss of the old lock ends the wait for the new lock', async () => {
+    const old = new AbortController();
+    await using lock = await locks.acquire(key);
+    const waits = underBoth(
+      (task) => task(old.signal),
+      locks,
+      key,
+      () => Promise.reject(new Error('the task ran')),
+    );
+    old.abort(new Error('lost the old lock'));
+    await expect(waits).rejects.toThrow('lost the old lock');
+    expect(lock.isHeld()).toBe(true);
+  });
+
+  test.each([
+    ['reports a loss by a signal', new AbortController().signal],
+    ['reports no loss', undefined],
+  ])('the loss of the new lock aborts the signal of the task when the old lock %s', async (_, old) => {
+    const run = underBoth(
+      (task) => task(old),
+      locks,
+      key,
+      async (signal) => {
+        await locks.forceRelease(key);
+        expect(signal.aborted).toBe(true);
+      },
+    );
+    await expect(run).rejects.toThrow('released by force');
+  });
 });

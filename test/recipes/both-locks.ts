@@ -1,11 +1,13 @@
 import type { LockService } from 'nestjs-redlock';
 
-/** @param underOld - runs a task under the old lock, and renews that lock for as long as the task takes */
+/** @param underOld - runs a task under the old lock, renews that lock, and aborts the signal when it is lost */
 export function underBoth<T>(
-  underOld: (task: () => Promise<T>) => Promise<T>,
+  underOld: (task: (old?: AbortSignal) => Promise<T>) => Promise<T>,
   locks: LockService,
   key: string,
-  task: () => Promise<T>,
+  task: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  return underOld(() => locks.withLock(key, task));
+  return underOld((old) =>
+    locks.withLock(key, { signal: old }, ({ signal }) => task(old ? AbortSignal.any([old, signal]) : signal)),
+  );
 }
