@@ -4,7 +4,7 @@ import { withWorkers, type Worker } from '../measure/workers.js';
 
 const WARM_UP = 200;
 
-/** A compared library that is open in this process. */
+/** A library of the comparison, with its session in this process: its connections to the servers of the benchmark. */
 export interface Opened {
   readonly contender: Contender;
   readonly session: Session;

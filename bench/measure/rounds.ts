@@ -48,7 +48,7 @@ function figuresOf(samples: readonly Sample[], baseline: readonly Sample[] | und
   );
 }
 
-/** Makes a figure without a ratio. */
+/** Summarizes values of a runner that is compared with no other runner, so that there is no ratio. */
 export function alone(values: readonly number[]): Figure {
   return { ...spreadOf(values), ratio: undefined };
 }

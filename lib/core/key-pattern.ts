@@ -85,7 +85,8 @@ function standIn(ask: () => void): unknown {
 }
 
 function asText(hint: 'string' | 'number' | 'default'): string {
-  if (hint === 'number') throw new TypeError('a key that is computed from a number cannot be predicted');
+  if (hint === 'number')
+    throw new TypeError('a key function that uses an argument as a number has no pattern');
   return HOLE;
 }
 

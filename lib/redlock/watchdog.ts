@@ -192,7 +192,7 @@ export class Watchdog {
     }
   }
 
-  /** Records that the answers of the nodes have decided the extension of one lock with this ttl. */
+  /** Called when enough nodes have answered to decide whether one lock with this ttl is extended. */
   answered(ttl: number): void {
     const line = this.#lines.get(ttl);
     if (line && --line.unanswered === 0) this.#ask(line);

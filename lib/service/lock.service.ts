@@ -137,8 +137,8 @@ export class LockService {
    * @throws LockHeldError when others still held the lock at the end of the wait
    * @throws LockUnavailableError when no quorum of nodes answered
    * @throws the reason of `options.signal` when the signal ended the wait
-   * @throws RedlockError with the code `LOCK_UPGRADE`, without a wait, when the running call has a shared lock of one
-   * of the keys and does not ask for a shared lock
+   * @throws RedlockError with the code `LOCK_UPGRADE`, without a wait, when the calling code already runs under a
+   * shared lock of one of the keys, and asks for an exclusive lock or a permit
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';

@@ -11,7 +11,8 @@ export interface Heartbeat {
 }
 
 /**
- * Watches a timer of this process. The judge subtracts the stalls from the duration of each call.
+ * Watches for stalls: times in which this process did not run, so that its timer was late. The judge, which checks the
+ * recorded calls, subtracts the stalls from the duration of each call.
  *
  * @param stalled - called after each stall with its duration in milliseconds and its end
  */

@@ -15,7 +15,7 @@ import { until } from '../support/until.js';
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;
 
-/** The most rounds. A round in which Bob asks for the lock by himself shows nothing, so another round follows. */
+/** The most rounds. A round with an attempt of Bob to acquire the lock shows nothing, so another round follows. */
 const MOST_ROUNDS = 20;
 
 const PERMITS: LockKind = { mode: 'permits', permits: 3 };
@@ -101,7 +101,7 @@ describe.each([
       const waiting = bob.acquire(['k'], { ...options, kind, signals: [over.signal] });
       waiting.catch(() => undefined);
       await until(async () => (await lookers[0]!.zcount('lock:{k}:q', 0, 1e13)) === 1);
-      // Bob asks for the lock every second, which also sets his mark. A round with such a request shows nothing.
+      // Bob tries to acquire the lock every second, which also sets his mark. A round with such an attempt shows nothing.
       let isSetWithoutRequest = false;
       for (let round = 0; round < MOST_ROUNDS && !isSetWithoutRequest; round++) {
         const refusedBefore = refused;

@@ -67,8 +67,9 @@ class Term implements LeaderTerm {
 }
 
 /**
- * The attempts of one process to lead under one name, and its terms. The method never runs twice at a time: after a
- * loss the next attempt begins when the method of the lost term has settled.
+ * The attempts of one process to become the leader of a name, and the terms in which it leads. During a term it runs
+ * the method of the campaign. The method never runs twice at a time: after the loss of a term, the next attempt begins
+ * when the method of that term has settled.
  */
 export class Campaign {
   /** The last term, until its lock is released. */

@@ -25,7 +25,10 @@ export interface Base {
  */
 export class Bases {
   #base: Promise<Base> | undefined;
-  /** The value of `transactions.wentBackFrom` when the present base was requested. */
+  /**
+   * The value of `transactions.wentBackFrom` when the present base was requested. If the values differ, the revision
+   * has gone back since then, and the base must be raised.
+   */
   #wentBackFrom: number | undefined;
 
   constructor(
@@ -85,8 +88,9 @@ export class Bases {
   }
 
   /**
-   * Reads the base. Raises the base if another cluster wrote it: this cluster was then restored from a backup that
-   * lacks the last tokens. None of the lost tokens was ahead of the clock, so a base from the clock is above them.
+   * Reads the base. If another cluster wrote it, this cluster was restored from a backup, which lacks the last tokens
+   * that were granted. Then raises the base to a token of the current time: no granted token was ahead of the clock, so
+   * all new tokens are larger.
    */
   async #load(limit: number): Promise<Base> {
     const look = await this.transactions.runAnyway({ success: [get([this.name])] }, limit);

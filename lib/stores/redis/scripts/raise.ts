@@ -6,12 +6,12 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Raises the tokens of a lease to the token on which the nodes agree, if the lease holds all its records and none of
- * them has a larger token. Both conditions together ensure that a token which a quorum of nodes has stored is larger
- * than every earlier token. Without one of them, a command that runs twice would break this rule (test/model).
+ * Raises the tokens of a lease to the token on which the nodes agree, on two conditions: the lease holds all its
+ * records, and none of them has a larger token. A token that a quorum of nodes has stored must be larger than every
+ * earlier token. Without either condition, a command that runs twice could break this rule (test/model).
  *
- * A token that is ahead of this node's clock is first stored in the marker: later tokens must still be larger after the
- * record has expired.
+ * The marker is a key of the node, which outlives the record. If the token is ahead of the node's clock, the marker
+ * stores it first, so that tokens granted after the record has expired are still larger.
  *
  * KEYS     n records, and the marker, if the node has one
  * ARGV[1]  n
