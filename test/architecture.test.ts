@@ -129,7 +129,7 @@ describe('the linter', () => {
   );
 
   test.each(places)(
-    'refuses exactly the imports in lib/$from that are not in the table of allowed imports',
+    'the linter refuses exactly the imports in lib/$from that are not in the table of allowed imports',
     ({ from, folder }) => {
       const refused = findings
         .filter(({ filename, code }) => {
@@ -153,7 +153,7 @@ describe('the linter', () => {
     expect(inTable).toEqual(expect.arrayContaining([...new Set(folders)]));
   });
 
-  test('refuses a forbidden import even if it imports only types', async () => {
+  test('the linter refuses a forbidden import even if it imports only types', async () => {
     const source = "import type { Redis } from 'ioredis';\n\nexport type Client = Redis;\n";
     await expect(lint({ 'lib/redlock/lease.ts': source })).resolves.toEqual([
       expect.objectContaining({ code: 'eslint(no-restricted-imports)' }),
@@ -171,7 +171,7 @@ describe('the linter', () => {
       "import type { B } from './b.js';\n\nexport type A = B[];\n",
       "import type { A } from './a.js';\n\nexport type B = A | 1;\n",
     ],
-  ])('refuses two files that import %s from each other', async (_what, a, b) => {
+  ])('the linter refuses two files that import %s from each other', async (_what, a, b) => {
     const codes = (await lint({ 'lib/core/a.ts': a, 'lib/core/b.ts': b })).map(({ code }) => code);
     expect(codes).toEqual(['import(no-cycle)', 'import(no-cycle)']);
   });

@@ -42,7 +42,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     });
   }
 
-  test('grants the first free slot from the requested slot on, then from slot 0; without a requested slot, the lowest', async () => {
+  test('grants the first free slot at or after the requested slot, or otherwise the lowest free slot', async () => {
     const ask = open();
     const key = freshKey();
     const slots: unknown[] = [];
@@ -52,7 +52,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(5, key), from(2));
   });
 
-  test('grants a slot of each of several keys, with one token', async () => {
+  test('grants a permit for several keys with one slot of each key and one token for all keys', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     await ask.granted(permits(2, a));
@@ -70,7 +70,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.equal((await ask.holders(b)).length, 0);
   });
 
-  test('grants exactly the requested slot, or names its holder', async () => {
+  test('grants exactly the requested slot, or refuses and names the holder of that slot', async () => {
     const ask = open();
     const key = freshKey();
     const [first, second] = [permits(3, key, TTL / 2), permits(3, key)];
@@ -81,7 +81,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.ok(holder.remaining > TTL / 2);
   });
 
-  test('frees the old slot of a lease that now accepts only another slot, even if the request is refused', async () => {
+  test('when a lease asks for exactly one new slot, the store frees its old slot, even if it refuses the request', async () => {
     const ask = open();
     const key = freshKey();
     const [mover, other] = [permits(3, key), permits(3, key)];
@@ -110,7 +110,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(3, key), exactly(1))).slots, [1]);
   });
 
-  test('gives each slot its own increasing tokens', async () => {
+  test('gives increasing tokens in each slot, whatever the tokens of other slots are', async () => {
     const ask = open();
     const key = freshKey();
     const staying = permits(3, key);
@@ -133,7 +133,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 
-  test('grants the slot of an expired holder to another lease, while other holders continue', async () => {
+  test('grants the slot of an expired holder to a new lease, while the other holders keep their slots', async () => {
     const ask = open();
     const { key, staying, lapsing, token, slots } = await inTime(lapse, async (begins) => {
       const full = freshKey();
@@ -156,7 +156,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(2, key));
   });
 
-  test('names the holders whose permits expire first when all permits are taken', async () => {
+  test('when all permits are taken, the refusal names the holders whose permits expire first', async () => {
     const ask = open();
     const key = freshKey();
     const holders = Array.from({ length: 12 }, (_, index) => permits(12, key, TTL * (12 - index)));
@@ -174,7 +174,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     for (const other of named) assert.deepEqual([other.mode, typeof other.slot], ['permits', 'number']);
   });
 
-  test('applies the larger number of permits when processes ask with different numbers', async () => {
+  test('when processes ask with different numbers of permits, the larger number applies', async () => {
     const ask = open();
     const key = freshKey();
     const old = [1, 2].map(() => permits(2, key));
@@ -191,7 +191,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
-  test('tells a refused caller the largest number of permits that a holder asked for, whatever slots the holders have', async () => {
+  test('a refusal contains the largest number of permits that a holder asked for, whatever slots the holders have', async () => {
     const ask = open();
     const key = freshKey();
     const seen = async (count: number): Promise<number | undefined> =>
@@ -205,7 +205,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
 
   if (!modes.includes('exclusive')) return;
 
-  test('gives an exclusive lock a larger token than all permits before it, and the other way round', async () => {
+  test('gives larger tokens to an exclusive lock after permits, and to permits after an exclusive lock', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;

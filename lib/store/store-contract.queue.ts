@@ -118,7 +118,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`goes on to the next waiter when waiters in the mode '${mode}' leave, or do not take their turn`, async () => {
+    test(`passes the turn to the next waiter when a waiter in the mode '${mode}' leaves or does not take the lock`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -227,7 +227,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 
-    test(`refuses later callers in the mode '${mode}' after holdBack for a waiter in the mode '${waiting}' (S22)`, async () => {
+    test(`after \`holdBack\` for a waiter in the mode '${waiting}', the store refuses later callers in the mode '${mode}' (S22)`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -255,7 +255,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`lets a waiter in the mode '${waiting}' hold callers back when it repeats holdBack after letPass for an earlier waiter`, async () => {
+    test(`after \`letPass\` for an earlier waiter, \`holdBack\` for the next waiter in the mode '${waiting}' holds callers in the mode '${mode}' back`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -278,7 +278,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (waiting !== 'exclusive') return;
 
-    test(`refuses callers in the mode '${mode}' after holdBack for two waiters, until letPass for the earlier of the two`, async () => {
+    test(`after \`holdBack\` for two waiters, the store refuses callers in the mode '${mode}' until \`letPass\` for both`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -304,7 +304,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`grants callers in the mode '${mode}' again a few seconds after holdBack for a waiter that has died`, async () => {
+    test(`\`holdBack\` for a crashed waiter no longer holds callers in the mode '${mode}' back after a few seconds`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -320,7 +320,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 
   function permits(): void {
-    test('tells as many waiters as there are permits that became free together', async () => {
+    test('when three permits become free together, the store tells exactly the first three waiters', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();

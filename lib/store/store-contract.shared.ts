@@ -23,7 +23,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
   });
 
-  test('gives the largest raised token to a reader that joins the readers later', async () => {
+  test('gives a new reader the largest of the raised tokens of the present readers', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const key = freshKey();
@@ -69,7 +69,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     for (const key of [a, b]) assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
   });
 
-  test('keeps the last reader after all others have expired or been released', async () => {
+  test('a reader keeps the lock after all other readers have expired or been released', async () => {
     const ask = open();
     const key = freshKey();
     const [lapsing, leaving, staying] = [
@@ -87,7 +87,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
 
   if (!modes.includes('exclusive')) return;
 
-  test('gives a writer a larger token than all readers before it, and the other way round (S21)', async () => {
+  test('gives larger tokens to a writer after readers, and to readers after a writer (S21)', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;

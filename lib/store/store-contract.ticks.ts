@@ -60,7 +60,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     assert.equal((await ask.refused(leaseFor(NINE, key))).ran, true);
   });
 
-  test('does not record a tick whose lease was refused, or released before it counted as acquired', async () => {
+  test('does not record a tick when its lease was refused, or was released before it counted as acquired', async () => {
     const ask = open();
     const key = freshKey();
     const givenUp = leaseFor(NINE, key);

@@ -77,7 +77,7 @@ export function storeContract(
     open: () => new StoreAsker(store()),
   };
   describe(`the contract of a store: ${name}`, () => {
-    test('has all methods of its interfaces, and the tested modes', async () => {
+    test('the store has all methods of its interfaces, and supports exactly the given modes', async () => {
       checkStore(store(), 'the store');
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
       const { read } = store();
@@ -100,7 +100,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   /** A kind of lock that excludes a lease of the mode. */
   const other = kindOf(hasMany && hasExclusive ? 'exclusive' : mode, 1);
 
-  test('reads the holder of a key, with start, remaining time and token', async () => {
+  test('`read` returns the holder of a key with its start, remaining time and token', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key, TTL, 'alice');
@@ -117,7 +117,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.ok(remaining > TTL / 2 && remaining <= TTL, `${remaining} ms`);
   });
 
-  test('answers a repeated request with the same grant, and stores it once', async () => {
+  test('answers a repeated request with the same grant, and stores the lease only once', async () => {
     const ask = open();
     const keys = [freshKey(), freshKey()];
     const lease = leaseOf(kind, keys);
@@ -126,7 +126,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     for (const key of keys) assert.deepEqual(await ask.holders(key), [lease.id]);
   });
 
-  test('does not store the last released lease of a key again (S16)', async () => {
+  test('does not grant the last released lease of a key a second time (S16)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -149,7 +149,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(key), []);
   });
 
-  test('reads no holder of a key that is new, released or expired', async () => {
+  test('a key that is new, released or expired has no holder', async () => {
     const ask = open();
     const [key, released] = [freshKey(), freshKey()];
     assert.equal(await ask.read(key), undefined);
@@ -177,7 +177,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('neither extends, raises nor restores a lease that is not held (S9)', async () => {
+  test('`extend` and `raise` fail for a lease that is not held, and do not restore it (S9)', async () => {
     const ask = open();
     const key = freshKey();
     const [never, released] = [leaseOf(kind, freshKey()), leaseOf(kind, freshKey())];
@@ -193,7 +193,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('extends the held leases of a request even if its other leases are gone, and answers for each lease', async () => {
+  test('`extend` extends all leases that are still held, and reports success or failure for each lease', async () => {
     const ask = open();
     const leases = [1, 2, 3].map(() => leaseOf(kind, freshKey()));
     await ask.granted(leases[0]!);
@@ -247,7 +247,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(b), []);
   });
 
-  test('gives increasing tokens, for one key and for several', async () => {
+  test('gives each new lease a larger token, for one key and for several keys', async () => {
     const ask = open();
     const [a, b, c] = [freshKey(), freshKey(), freshKey()];
     const tokens: number[] = [];
@@ -275,7 +275,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, granted.token);
   });
 
-  test('raises tokens to the token on which nodes agree, and gives larger tokens after it', async () => {
+  test('`raise` changes the token of a lease only to a larger token, and later leases get still larger tokens', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const [a, b] = [freshKey(), freshKey()];
@@ -313,7 +313,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([...found].toSorted(), keys);
   });
 
-  test('releases a key by force for the named holders, and for no others', async () => {
+  test('`forceRelease` ends the holders with the given ids, and no other holder of the key', async () => {
     const ask = open();
     const key = freshKey();
     const one = leaseOf(kind, key);
@@ -353,7 +353,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   if (!hasMany) return;
 
-  test('gives each holder an end of its own, which no other holder changes (S23)', async () => {
+  test('each holder has its own time of expiry, which no other holder changes (S23)', async () => {
     const ask = open();
     const { key, long, short } = await inTime(lapse, async (begins) => {
       const shared = freshKey();
@@ -372,7 +372,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
-  test('refuses another mode until the last holder has released the key', async () => {
+  test('grants no lock in a conflicting mode until the last holder has released the key', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
@@ -391,7 +391,7 @@ function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses the mode '${another}' while the key is held in the mode '${one}', names the holder, and grants it after the release`, async () => {
+      test(`refuses the mode '${another}', and names a holder, until all holders in the mode '${one}' have released the key`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

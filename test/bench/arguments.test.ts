@@ -21,8 +21,11 @@ test.each<[string, string[], RegExp]>([
     /--effort must be a number above 0, such as 0\.1; not "x"/,
   ],
   ['an effort of zero', ['--effort', '0'], /--effort must be a number above 0/],
-])('readArguments refuses %s in a one-line message that says how to correct it', (_what, args, message) => {
-  expect(() => readArguments(args)).toThrow(message);
-  // The pattern matches one line only: the dot matches no line break.
-  expect(() => readArguments(args)).toThrow(/^.*$/);
-});
+])(
+  '`readArguments` refuses %s with a one-line message that says how to correct it',
+  (_what, args, message) => {
+    expect(() => readArguments(args)).toThrow(message);
+    // The pattern matches one line only: the dot matches no line break.
+    expect(() => readArguments(args)).toThrow(/^.*$/);
+  },
+);

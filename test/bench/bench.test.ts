@@ -22,7 +22,7 @@ test('the benchmark measures a group and writes the results', async () => {
   expect(latency('ours', 'commands')).toBe(2);
 });
 
-test('bytesMade also counts garbage-collected objects, with an error below 10%', async () => {
+test('`bytesMade` also counts garbage-collected objects, with an error below 10%', async () => {
   const ARRAYS = 20_000;
   let last: unknown;
   const made = await bytesMade(() => {

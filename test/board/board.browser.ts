@@ -156,7 +156,7 @@ describe('the list of the page', () => {
     ['of this process', ['mine', 'waited']],
     ['without an expiry', ['endless']],
     ['without a quorum', ['minority']],
-  ])('filters locks by the state "%s"', async (state, keys) => {
+  ])('the page filters its list of locks by the state "%s"', async (state, keys) => {
     await page.getByLabel('State').selectOption({ label: state });
     await settled(keys);
     expect(await rows()).toEqual(keys);
@@ -166,7 +166,7 @@ describe('the list of the page', () => {
     ['a holder or a waiter, in upper or lower case', 'API', ['mine', 'waited']],
     ['a part of the name', 'bs:1', ['endless', 'permits', 'shared', 'waited']],
     ['an unknown name', 'elsewhere', []],
-  ])('filters locks by owner: %s', async (_, owner, keys) => {
+  ])('the page filters its list of locks by owner: %s', async (_, owner, keys) => {
     await page.getByLabel('State').selectOption({ label: 'all' });
     await page.getByRole('textbox', { name: 'Owner' }).fill(owner);
     await settled(keys);
@@ -174,7 +174,7 @@ describe('the list of the page', () => {
     await page.getByRole('textbox', { name: 'Owner' }).fill('');
   });
 
-  test('filters locks by owner and state together', async () => {
+  test('the page filters its list of locks by owner and state together', async () => {
     await page.getByRole('textbox', { name: 'Owner' }).fill('jobs');
     await page.getByLabel('State').selectOption({ label: 'shared' });
     await page.getByText('1 match', { exact: true }).waitFor();
@@ -286,7 +286,7 @@ test('the page renders fewer than 60 rows for 10,000 locks, and its search finds
   await page.close();
 }, 600_000);
 
-test('the page shows locks acquired before and during an interruption of its stream', async () => {
+test('after an interruption of its event stream, the page shows the locks acquired before and during the interruption', async () => {
   const { locks, url } = await startBoard();
   const proxy = await startTcpProxy({ port: Number(new URL(url).port) });
   const { page } = await open(`http://127.0.0.1:${proxy.port}/locks`);
@@ -317,22 +317,25 @@ describe('the page with unusual keys', () => {
     ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
     ['characters without width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
     ['Arabic', 'طلب:1', undefined],
-  ])('shows a key and its owner as plain text when the key contains %s', async (_, key, shown = key) => {
-    const { page, complaints } = await open(board.url);
-    const lock = await board.locks.acquire(key);
-    const row = page.locator('.rows .row');
-    // The page may still show the lock of the previous test.
-    await until(async () => (await row.locator('.key').allTextContents()).join() === shown);
-    expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u{202e}gnihton');
-    await row.getByRole('button').click();
-    await until(async () => (await page.locator('.details h2').textContent()) === shown);
-    expect(await page.title()).toBe('Locks');
-    expect(complaints).toEqual([]);
-    await lock.release();
-    await page.close();
-  });
+  ])(
+    'the page shows a key and its owner as plain text when the key contains %s',
+    async (_, key, shown = key) => {
+      const { page, complaints } = await open(board.url);
+      const lock = await board.locks.acquire(key);
+      const row = page.locator('.rows .row');
+      // The page may still show the lock of the previous test.
+      await until(async () => (await row.locator('.key').allTextContents()).join() === shown);
+      expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u{202e}gnihton');
+      await row.getByRole('button').click();
+      await until(async () => (await page.locator('.details h2').textContent()) === shown);
+      expect(await page.title()).toBe('Locks');
+      expect(complaints).toEqual([]);
+      await lock.release();
+      await page.close();
+    },
+  );
 
-  test('shortens a key of ten kilobytes, and shows it in full on request', async () => {
+  test('the page shortens a key of ten kilobytes, and shows it in full on request', async () => {
     const { page, complaints } = await open(board.url, { width: 375 });
     const key = `long:${'x'.repeat(10_235)}`;
     const lock = await board.locks.acquire(key);
@@ -361,29 +364,32 @@ describe('the page', () => {
     ['dark', { dark: true }],
     ['on a phone', { width: 375 }],
     ['on a phone, dark', { width: 375, dark: true }],
-  ])('has no horizontal overflow and no accessibility problem that axe finds: %s', async (name, view) => {
-    const { page, complaints } = await open(board.url, view);
-    const found: unknown[] = [];
-    await everyView(page, async (shown) => {
-      await page.screenshot({
-        path: join(SCREENSHOTS, `board-${name.replaceAll(/\W+/g, '-')}-${shown}.png`),
+  ])(
+    'the page has no horizontal overflow, and axe finds no accessibility problem: %s',
+    async (name, view) => {
+      const { page, complaints } = await open(board.url, view);
+      const found: unknown[] = [];
+      await everyView(page, async (shown) => {
+        await page.screenshot({
+          path: join(SCREENSHOTS, `board-${name.replaceAll(/\W+/g, '-')}-${shown}.png`),
+        });
+        // The security policy of the page does not apply to a script that the debugger evaluates.
+        await page.evaluate(await readFile(AXE, 'utf8'));
+        const { violations } = (await page.evaluate('axe.run()')) as {
+          violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
+        };
+        for (const { id, nodes } of violations)
+          found.push({ shown, id, nodes: nodes.map(({ html, failureSummary }) => [html, failureSummary]) });
+        const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+        if (Number(overflow) > 0) found.push({ shown, overflow });
       });
-      // The security policy of the page does not apply to a script that the debugger evaluates.
-      await page.evaluate(await readFile(AXE, 'utf8'));
-      const { violations } = (await page.evaluate('axe.run()')) as {
-        violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
-      };
-      for (const { id, nodes } of violations)
-        found.push({ shown, id, nodes: nodes.map(({ html, failureSummary }) => [html, failureSummary]) });
-      const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
-      if (Number(overflow) > 0) found.push({ shown, overflow });
-    });
-    expect(found).toEqual([]);
-    expect(complaints).toEqual([]);
-    await page.close();
-  });
+      expect(found).toEqual([]);
+      expect(complaints).toEqual([]);
+      await page.close();
+    },
+  );
 
-  test('lets arrow keys move in the list, Enter open a lock, and Escape close the lock and restore the focus', async () => {
+  test('arrow keys move in the list, Enter opens a lock, and Escape closes it and restores the focus', async () => {
     const { page } = await open(board.url);
     const buttons = page.locator('.rows .row button');
     // The search hides the locks that come and go, so that the rows stay the same.
@@ -404,7 +410,7 @@ describe('the page', () => {
   });
 });
 
-test('the board command serves the same page as the module, on the loopback interface', async () => {
+test('the `board` command serves the same page as the module, on the loopback interface', async () => {
   const redis = await startRedis();
   const cli = new CliProcess(['board', '--node', redis.url, '--allow-release']);
   await cli.says(/Board: http/);

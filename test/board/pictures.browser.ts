@@ -28,7 +28,7 @@ test.each([
   ['dark', { width: 1_180, height: 620 }, ['details']],
   ['light', { width: 390, height: 760 }, ['locks']],
 ] as const)(
-  'writes the pictures of the page, %s, %o',
+  'writes the pictures of the page in the colour scheme %s with the viewport %o',
   async (colorScheme, viewport, wanted: readonly string[]) => {
     const page = await browser.newPage({ viewport, colorScheme });
     await page.goto(board.url);

@@ -97,7 +97,7 @@ describe('RedlockBoardModule.forRoot', () => {
     ["Expected `public` to be `true` or `false`, got 'yes'", { public: 'yes' }],
     ["Expected `actor` to be a function of the request, got 'ann'", { public: true, actor: 'ann' }],
     ['Unknown option `guard` in `RedlockBoardModule.forRoot`', { guard: AdminGuard }],
-  ])('throws "%s" for the options %p', (message, options) => {
+  ])('`RedlockBoardModule.forRoot` throws "%s" for the options %p', (message, options) => {
     expect(() => RedlockBoardModule.forRoot({ path: '/locks', ...options })).toThrow(message);
   });
 });
@@ -106,7 +106,7 @@ describe.each([
   ['Express', () => ({})],
   ['Fastify', () => ({ adapter: new FastifyAdapter() })],
 ])('the board on %s', (_, start) => {
-  test('serves a page under a path prefix, with relative file names and a strict security policy', async () => {
+  test('the board serves its page under a path prefix, with relative file names and a strict security policy', async () => {
     board = await startBoard(OPEN, { ...start(), prepare: (app) => app.setGlobalPrefix('api/v1') });
     const url = board.url.replace('/locks', '/api/v1/locks');
     const page = await fetch(url);
@@ -126,7 +126,7 @@ describe.each([
     expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
   });
 
-  test('sends its script in an accepted encoding, and answers 304 while the script is unchanged', async () => {
+  test('the board sends its script in an accepted encoding, and answers 304 while the script is unchanged', async () => {
     await usePageFiles();
     board = await startBoard(OPEN, start());
     const url = `${board.url}/board.js`;
@@ -148,7 +148,7 @@ describe.each([
     ['/shop/locks to /locks', '/locks', '/shop/locks'],
     ['/shop/locks/ to /locks/', '/locks/', '/shop/locks/'],
     ['/shop/ops/ to /locks/', '/locks/', '/shop/ops/'],
-  ])('serves its files behind a reverse proxy that maps the path %s', async (__, inner, outer) => {
+  ])('the board serves its files behind a reverse proxy that maps the path %s', async (__, inner, outer) => {
     await usePageFiles();
     board = await startBoard(OPEN, start());
     const { port } = new URL(board.url);
@@ -163,7 +163,7 @@ describe.each([
     await stream.hears(({ type }) => type === 'snapshot');
   });
 
-  test('sends viewers a new lock within a second, and also sends the waiter and the release of a lock', async () => {
+  test('the board sends viewers a new lock within a second, and also sends the waiter and the release of a lock', async () => {
     board = await startBoard(OPEN, start());
     const { locks, url } = board;
     const stream = await BoardStream.open(url);
@@ -185,7 +185,7 @@ describe.each([
     await stream.hears((message) => message.type === 'change' && message.gone !== undefined);
   });
 
-  test('refuses all requests of a viewer whom the guard rejects', async () => {
+  test('the board refuses all requests of a viewer whom the guard rejects', async () => {
     board = await startBoard({ ...GUARDED, allowForceRelease: true }, start());
     const { locks, url } = board;
     const lock = await locks.acquire('order:1');
@@ -198,7 +198,7 @@ describe.each([
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('ends only the holder that a release request names, and publishes the actor', async () => {
+  test('a release request ends only the holder that it names, and the published event contains the actor', async () => {
     const told: ForceReleaseEvent[] = [];
     const hear = (event: unknown): void => void told.push(event as ForceReleaseEvent);
     subscribe(FORCE_RELEASE_CHANNEL, hear);
@@ -223,7 +223,7 @@ describe.each([
     unsubscribe(FORCE_RELEASE_CHANNEL, hear);
   });
 
-  test('lets the application shut down while a viewer is connected', async () => {
+  test('the application can shut down while a viewer of the board is connected', async () => {
     board = await startBoard(OPEN, start());
     const stream = await BoardStream.open(board.url);
     await stream.hears(({ type }) => type === 'snapshot');
@@ -247,7 +247,7 @@ describe('the board with release requests', () => {
     return { response, isHeld: lock.isHeld() };
   }
 
-  test('refuses a release request unless `allowForceRelease` is on', async () => {
+  test('the board refuses a release request unless `allowForceRelease` is on', async () => {
     const { response, isHeld } = await send(HEADERS, { allowForceRelease: false });
     expect(isHeld).toBe(true);
     expect([response.status, await response.json()]).toEqual([
@@ -272,18 +272,18 @@ describe('the board with release requests', () => {
       FOREIGN,
     ],
     ['a page with the origin "null"', { ...HEADERS, origin: 'null' }, FOREIGN],
-  ])('refuses a release request from %s', async (_, headers, message) => {
+  ])('the board refuses a release request from %s', async (_, headers, message) => {
     const { response, isHeld } = await send(headers);
     expect([response.status, isHeld]).toEqual([403, true]);
     await expect(response.json()).resolves.toEqual({ message: expect.stringContaining(message) });
   });
 
-  test('accepts a release request from its own page', async () => {
+  test('the board accepts a release request from its own page', async () => {
     const { response, isHeld } = await send({ ...HEADERS, 'sec-fetch-site': 'same-origin' });
     expect([response.status, isHeld]).toEqual([200, false]);
   });
 
-  test('refuses a release request with an invalid body', async () => {
+  test('the board refuses a release request with an invalid body', async () => {
     board = await startBoard({ ...OPEN, allowForceRelease: true });
     for (const body of ['[]', '{}', '{"epoch":"a","n":1,"ids":[]}', '{"epoch":"a","n":"1","ids":["x"]}']) {
       const response = await fetch(`${board.url}/release`, { method: 'POST', headers: HEADERS, body });
@@ -291,7 +291,7 @@ describe('the board with release requests', () => {
     }
   });
 
-  test('refuses a release request with 501 ids, and accepts one with 500', async () => {
+  test('the board refuses a release request with 501 ids, and accepts a release request with 500', async () => {
     board = await startBoard({ ...OPEN, allowForceRelease: true });
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -308,7 +308,7 @@ describe('the board with release requests', () => {
     expect(await answerTo(500)).toEqual([200, { released: 0 }]);
   });
 
-  test('calls the option `actor` only for a release request that it accepts', async () => {
+  test('the board calls the function `actor` only for a release request that the board accepts', async () => {
     let asked = 0;
     const actor = (): string => {
       asked++;
@@ -326,7 +326,7 @@ describe('the board with release requests', () => {
     expect(asked).toBe(1);
   });
 
-  test('answers a release request with the exception that the option `actor` throws', async () => {
+  test('the board answers a release request with the exception that the function `actor` throws', async () => {
     const actor = (): never => {
       throw new UnauthorizedException();
     };
@@ -375,7 +375,7 @@ describe('the board', () => {
     return { epoch, n: rows[0]?.n };
   }
 
-  test('polls once for all viewers, and does not poll without viewers', async () => {
+  test('the board polls the locks once for all viewers, and does not poll without viewers', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
     await locks.acquire('order:1');
@@ -408,7 +408,7 @@ describe('the board', () => {
     }
   });
 
-  test('shows waiters of all processes, including waits that began before the first viewer came', async () => {
+  test('the board shows the waiters of all processes, even those that began to wait before the first viewer came', async () => {
     const redis = await startRedis();
     const startAs = (owner: string): Promise<BoardApp> =>
       startBoard(OPEN, { locks: { nodes: redis.url, owner } });
@@ -439,7 +439,7 @@ describe('the board', () => {
     for (const next of [before, after]) await (await next).release();
   });
 
-  test('shows that its own process holds a lock, even if it was acquired before the first viewer came', async () => {
+  test('the board marks a lock of its own process, even if it was acquired before the first viewer came', async () => {
     board = await startBoard(OPEN);
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -453,7 +453,7 @@ describe('the board', () => {
     });
   });
 
-  test('sends a reconnected viewer only the events that it missed', async () => {
+  test('the board sends a reconnected viewer only the events that this viewer missed', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
     const [first, other] = await Promise.all([BoardStream.open(url), BoardStream.open(url)]);
@@ -473,7 +473,7 @@ describe('the board', () => {
     await elsewhere.hears(({ type }) => type === 'snapshot');
   });
 
-  test('sends for an extension only the new end of the lock and the number of extensions, not the full row', async () => {
+  test('when a lock is extended, the board sends only its new end and its number of extensions', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
     // The first extension comes after 3 s, so that a poll sees the lock before it is extended, even on a busy machine.
@@ -483,7 +483,7 @@ describe('the board', () => {
     expect(message).not.toHaveProperty('rows');
   });
 
-  test('sends the history of a lock: held, skipped, handed over to a waiter, released by force', async () => {
+  test('the history of a lock shows that it was held, skipped, handed over to a waiter, and released by force', async () => {
     class Job {
       @WithLock('order:1', { onBusy: 'skip' })
       run(): Promise<void> {
@@ -526,7 +526,7 @@ describe('the board', () => {
     expect(others.history).toEqual([]);
   });
 
-  test('sends leaders, ticks, and declared locks that nobody holds', async () => {
+  test('the board sends viewers the leaders, the ticks, and declared locks that nobody holds', async () => {
     class Clock {
       @Interval(300)
       @WithLock('clock', { oncePerTick: true, ttl: 5_000 })
@@ -566,7 +566,7 @@ describe('the board', () => {
     ]);
   });
 
-  test('shortens a key of ten kilobytes in the list, and sends it in full in the details', async () => {
+  test('the board shortens a key of ten kilobytes in the list, and sends it in full in the details', async () => {
     board = await startBoard(OPEN);
     const key = `long:${'x'.repeat(10_000)}`;
     await board.locks.acquire(key);
@@ -578,7 +578,7 @@ describe('the board', () => {
     expect(details).toMatchObject({ key });
   });
 
-  test('sends which nodes do not vote yet, why, and when they will vote', async () => {
+  test('the board sends viewers which nodes do not vote yet, why, and when they will vote', async () => {
     const servers = await startRedisNodes(3);
     board = await startBoard(OPEN, { locks: { nodes: servers.map(({ url }) => url) } });
     const stream = await BoardStream.open(board.url);
@@ -592,7 +592,7 @@ describe('the board', () => {
     }
   });
 
-  test('sends no credentials of nodes', async () => {
+  test('the board sends viewers no credentials of nodes', async () => {
     const redis = await startRedis({ args: ['--requirepass', 'secret'] });
     board = await startBoard(OPEN, { locks: { nodes: redis.url.replace('//', '//:secret@') } });
     await board.locks.acquire('order:1');
@@ -605,6 +605,6 @@ describe('the board', () => {
   });
 });
 
-test('the application does not start if the board names an instance that does not exist', async () => {
+test('the application does not start if the board names a lock instance that does not exist', async () => {
   await expect(startBoard({ ...OPEN, instance: 'billing' })).rejects.toThrow(/LockService|billing/);
 });

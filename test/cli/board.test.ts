@@ -27,7 +27,7 @@ function statusOf(path: string, method = 'GET', headers: Record<string, string> 
   });
 }
 
-test('the board command answers 500 to a path that is not a URL, and continues to serve', async () => {
+test('the `board` command answers 500 to a path that is not a URL, and continues to serve', async () => {
   await expect(statusOf('//')).resolves.toBe(500);
   await expect(statusOf('/')).resolves.toBe(200);
 });
@@ -39,11 +39,11 @@ test.each<[string, number, string, string, Record<string, string>]>([
   ['a release without the header x-redlock-board', 403, '/release', 'POST', {}],
   ['a release without --allow-release', 403, '/release', 'POST', { 'x-redlock-board': '1' }],
   ['a request for a file that does not exist', 404, '/__proto__', 'GET', {}],
-])('the board command refuses %s with status %i', async (_what, status, path, method, headers) => {
+])('the `board` command refuses %s with status %i', async (_what, status, path, method, headers) => {
   await expect(statusOf(path, method, headers)).resolves.toBe(status);
 });
 
-test('the board command refuses a port in use, and names --port', async () => {
+test('the `board` command refuses a port in use, and its message names the option --port', async () => {
   const { code, stderr } = await runCli(['board', '--node', redis.url, '--port', String(port)]);
   expect([code, stderr]).toEqual([
     2,
@@ -51,7 +51,7 @@ test('the board command refuses a port in use, and names --port', async () => {
   ]);
 });
 
-test('the board command ends on Ctrl-C', async () => {
+test('the `board` command ends on Ctrl-C', async () => {
   command.signal('SIGINT');
   await expect(command.ended).resolves.toMatchObject({ code: 0, stderr: '' });
 });

@@ -63,7 +63,7 @@ async function hold(...keys: string[]): Promise<void> {
 }
 
 describe('nestjs-redlock leaders', () => {
-  test('prints the leaders as a table and as JSON', async () => {
+  test('`leaders` prints the leaders as a table, or as JSON with --json', async () => {
     expect((await cli('leaders')).stdout).toBe('No leaders.\n');
     await hold('leader:consumer', 'order:1');
     const { code, stdout } = await cli('leaders');
@@ -84,7 +84,7 @@ describe('nestjs-redlock leaders', () => {
 });
 
 describe('nestjs-redlock list', () => {
-  test('prints the held locks as a table', async () => {
+  test('`list` prints the held locks as a table', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout, stderr } = await cli('list');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -103,7 +103,7 @@ describe('nestjs-redlock list', () => {
     );
   });
 
-  test('prints JSON with --json, filtered by a prefix or limited by --limit', async () => {
+  test('`list --json` prints the locks as JSON, filtered by a prefix or limited by --limit', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout } = await cli('list', 'order:', '--json');
     expect(code).toBe(0);
@@ -117,18 +117,18 @@ describe('nestjs-redlock list', () => {
     expect(JSON.parse((await cli('list', '--limit', '2', '--json')).stdout)).toHaveLength(2);
   });
 
-  test('prints "No locks.", or an empty array with --json, when nobody holds a lock', async () => {
+  test('`list` prints "No locks.", or an empty array with --json, when nobody holds a lock', async () => {
     await expect(cli('list')).resolves.toEqual({ code: 0, stdout: 'No locks.\n', stderr: '' });
     await expect(cli('list', '--json')).resolves.toMatchObject({ code: 0, stdout: '[]\n' });
   });
 
-  test('prints the locks under another key prefix with --key-prefix', async () => {
+  test('`list --key-prefix` prints the locks stored under the given key prefix', async () => {
     await servers[0]!.client().set('my:{k}', recordOf('somebody'));
     const { stdout } = await cli('list', '--json', '--node', servers[0]!.url, '--key-prefix', 'my:');
     expect(JSON.parse(stdout)).toMatchObject([{ key: 'k', owner: 'somebody', remaining: null }]);
   });
 
-  test('ends with code 0 when the reader of its output closes the pipe', async () => {
+  test('`list` ends with code 0 when the reader of its output closes the pipe', async () => {
     await hold('k');
     const { REDLOCK_NODES } = env;
     const run = new CliProcess(['list'], { REDLOCK_NODES });
@@ -136,7 +136,7 @@ describe('nestjs-redlock list', () => {
     await expect(run.ended).resolves.toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('list and inspect write no key to the nodes', async () => {
+  test('`list` and `inspect` write no key to the nodes', async () => {
     await cli('list');
     await cli('inspect', 'k');
     for (const server of servers) await expect(server.client().keys('*')).resolves.toEqual([]);
@@ -144,7 +144,7 @@ describe('nestjs-redlock list', () => {
 });
 
 describe('nestjs-redlock inspect', () => {
-  test('prints the holder and the answer of each node', async () => {
+  test('`inspect` prints the holder and the answer of each node', async () => {
     await hold('k');
     const [lock] = app.held;
     const { code, stdout } = await cli('inspect', 'k');
@@ -157,7 +157,7 @@ describe('nestjs-redlock inspect', () => {
     }
   });
 
-  test('prints the holder and the votes as JSON with --json', async () => {
+  test('`inspect --json` prints the holder and the votes of the nodes as JSON', async () => {
     await hold('k');
     const [lock] = app.held;
     const { stdout } = await cli('inspect', 'k', '--json');
@@ -171,13 +171,13 @@ describe('nestjs-redlock inspect', () => {
     });
   });
 
-  test('ends with code 1 for a key that is not held', async () => {
+  test('`inspect` ends with code 1 for a key that is not held', async () => {
     const { code, stdout } = await cli('inspect', 'nope');
     expect(code).toBe(1);
     expect(stdout).toContain('"nope" is not held\n');
   });
 
-  test('says that too few nodes store a key, and ends with code 1', async () => {
+  test('`inspect` says that too few nodes store a key, and ends with code 1', async () => {
     await servers[0]!.client().set('lock:{k}', recordOf('somebody'));
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
@@ -187,7 +187,7 @@ describe('nestjs-redlock inspect', () => {
 });
 
 describe('nestjs-redlock release', () => {
-  test('releases the lock with --yes, and ends with code 1 if nobody holds it', async () => {
+  test('`release --yes` releases a lock, and ends with code 1 if nobody holds the lock', async () => {
     await hold('k');
     await expect(cli('release', 'k', '--yes')).resolves.toMatchObject({
       code: 0,
@@ -200,7 +200,7 @@ describe('nestjs-redlock release', () => {
     for (const server of servers) await expect(countLocks(server.client())).resolves.toBe(0);
   });
 
-  test('prints as JSON with --json whether it released a lock', async () => {
+  test('`release --json` prints as JSON whether a lock was released', async () => {
     await hold('k');
     const runs = [await cli('release', 'k', '-y', '--json'), await cli('release', 'k', '-y', '--json')];
     expect(runs.map(({ code, stdout }) => [code, JSON.parse(stdout)])).toEqual([
@@ -209,7 +209,7 @@ describe('nestjs-redlock release', () => {
     ]);
   });
 
-  test('ends the holder with the id in --id, and releases nothing for an unknown id', async () => {
+  test('`release --id` ends only the holder with that id, and releases nothing for an unknown id', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
@@ -221,7 +221,7 @@ describe('nestjs-redlock release', () => {
     expect([code, JSON.parse(stdout)]).toEqual([0, { key: 'k', id: lock!.id, released: true }]);
   });
 
-  test('says with --id that it ended one holder', async () => {
+  test('`release --id` prints that the key was released for one of its holders', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', lock!.id, '--yes')).resolves.toMatchObject({
@@ -230,7 +230,7 @@ describe('nestjs-redlock release', () => {
     });
   });
 
-  test('refuses to run without a terminal and without --yes, and deletes nothing', async () => {
+  test('`release` refuses to run without a terminal and without --yes, and deletes nothing', async () => {
     await hold('k');
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,
@@ -277,7 +277,7 @@ describe('on a terminal', () => {
     ['n\n', 1],
     ['\n', 1],
     ['yellow\n', 1],
-  ])('release asks for confirmation, and follows the answer %j', async (answer, code) => {
+  ])('on a terminal, `release` asks for confirmation, and follows the answer %j', async (answer, code) => {
     await hold('k');
     const session = await opened();
     const screen = terminal();
@@ -299,7 +299,7 @@ describe('on a terminal', () => {
     await expect(countLocks(servers[0]!.client())).resolves.toBe(code);
   });
 
-  test('release deletes nothing after Ctrl-C or the end of the input', async () => {
+  test('`release` deletes nothing if Ctrl-C or the end of the input comes instead of a confirmation', async () => {
     await hold('k');
     const session = await opened();
     for (const leave of [
@@ -319,7 +319,7 @@ describe('on a terminal', () => {
     await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });
 
-  test('watch redraws a table that fits the height of the terminal', async () => {
+  test('`watch` redraws a table that fits the height of the terminal', async () => {
     await hold(...Array.from({ length: 30 }, (_, index) => `k${index}`));
     const session = await opened();
     const screen = terminal();
@@ -335,7 +335,7 @@ describe('on a terminal', () => {
 });
 
 describe('nestjs-redlock watch without a terminal', () => {
-  test('prints a line for every change, and ends on Ctrl-C', async () => {
+  test('without a terminal, `watch` prints a line for every change, and ends on Ctrl-C', async () => {
     await hold('before');
     const run = new CliProcess(['watch', '--interval', '100'], env);
     await run.says(/Z {2}held {6}before {2}api:1 {2}token \d+\n/);
@@ -349,7 +349,7 @@ describe('nestjs-redlock watch without a terminal', () => {
     expect(stdout.split('\n').filter((line) => / (held|acquired|released) /.test(line))).toHaveLength(4);
   });
 
-  test('prints a JSON document on each line with --json', async () => {
+  test('`watch --json` prints a JSON document on each line', async () => {
     await hold('other', 'watched');
     const run = new CliProcess(['watch', 'w', '--json', '--interval', '100'], env);
     await run.says('"held"');
@@ -371,7 +371,7 @@ describe('nestjs-redlock watch without a terminal', () => {
     ]);
   });
 
-  test('reports nodes that are down, and continues', async () => {
+  test('`watch` reports nodes that are down, and continues', async () => {
     const server = await startRedis();
     const run = new CliProcess(['watch', '--interval', '100', '--node', server.url]);
     await server.client().set('lock:{a}', recordOf('somebody'));
@@ -388,7 +388,7 @@ describe('nestjs-redlock watch without a terminal', () => {
 });
 
 describe('nestjs-redlock', () => {
-  test('ends with code 2 and advice for a missing node, a missing or unknown command, or an invalid URL', async () => {
+  test('the CLI ends with code 2 and advice for a missing node, a missing or unknown command, or an invalid URL', async () => {
     const runs = await Promise.all([
       runCli(['list']),
       runCli([]),
@@ -407,14 +407,14 @@ describe('nestjs-redlock', () => {
     for (const { stderr } of runs) expect(stderr).toContain('Try nestjs-redlock --help\n');
   });
 
-  test('ends with code 3 and names the nodes when it cannot reach them', async () => {
+  test('the CLI ends with code 3 and names the nodes when no node is reachable', async () => {
     const { code, stderr } = await runCli(['inspect', 'k', '--node', `redis://${NO_SERVER}`]);
     expect(code).toBe(3);
     expect(stderr).toContain(`${NO_SERVER}: not connected (connect ECONNREFUSED ${NO_SERVER})`);
     expect(stderr).toContain('Try nestjs-redlock doctor\n');
   });
 
-  test('lists the locks when one of three nodes is down', async () => {
+  test('`list` prints the locks even if one of three nodes is down', async () => {
     await hold('k');
     const [, second, third] = servers;
     const args = ['--node', second!.url, '--node', third!.url, '--node', `redis://${NO_SERVER}`];
@@ -424,7 +424,7 @@ describe('nestjs-redlock', () => {
     });
   });
 
-  test('prints the commands with --help, and the version with --version', async () => {
+  test('the CLI prints its commands with --help, and its version with --version', async () => {
     const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8'));
     await expect(runCli(['--version'])).resolves.toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
     const { code, stdout } = await runCli(['--help']);
@@ -449,7 +449,7 @@ describe('nestjs-redlock on a secured server', () => {
     return runs;
   }
 
-  test('obeys the rights of an ACL user, and prints no password', async () => {
+  test('the CLI obeys the rights of a Redis ACL user, and prints no password', async () => {
     const server = await startRedis();
     const looker = server.client();
     await looker.call(
@@ -491,7 +491,7 @@ describe('nestjs-redlock on a secured server', () => {
     await server.stop();
   });
 
-  test('connects over TLS with --cert, --key, and --ca or --insecure, and ends with code 3 without a trusted CA or without a client certificate', async () => {
+  test('for a TLS server that requires client certificates, the CLI needs --cert, --key, and --ca or --insecure', async () => {
     const port = await freePort();
     const server = await startRedis({
       args: [

@@ -35,7 +35,7 @@ describe('the command line', () => {
     ['--help', { command: 'help' }],
     ['list -h', { command: 'help' }],
     ['--version', { command: 'version' }],
-  ])('parses the arguments "%s"', (line, request) => {
+  ])('the CLI parses the arguments "%s"', (line, request) => {
     expect(read(line)).toMatchObject(request);
   });
 
@@ -57,17 +57,17 @@ describe('the command line', () => {
     ['watch --interval 10', 'Expected --interval to be a whole number, at least 100, got "10"'],
     ['list --cert c.pem', '--cert and --key go together'],
     ['list --limit', "Option '--limit <value>' argument missing"],
-  ])('refuses "%s" with the message: %s', (line, message) => {
+  ])('the CLI refuses the arguments "%s" with the message: %s', (line, message) => {
     expect(() => read(line)).toThrow(message);
   });
 
-  test('says how to name a node if neither --node nor REDLOCK_NODES names one', () => {
+  test('without --node and REDLOCK_NODES, the error says how to name a node', () => {
     expect(() => read('list', {})).toThrow(
       'Write --node redis://localhost:6379, repeated for each node, or set REDLOCK_NODES',
     );
   });
 
-  test('takes the nodes from --node, or without --node from REDLOCK_NODES', () => {
+  test('the CLI takes the nodes from --node, or without --node from REDLOCK_NODES', () => {
     expect(targetOf('list --node redis://a -n redis://b', { REDLOCK_NODES: NODE }).nodes).toEqual([
       'redis://a',
       'redis://b',
@@ -79,7 +79,7 @@ describe('the command line', () => {
     ]);
   });
 
-  test('reads the hosts of one Cluster or Sentinel URL in REDLOCK_NODES as one node', () => {
+  test('a Cluster or Sentinel URL with several hosts in REDLOCK_NODES counts as one node', () => {
     const nodes = 'redis+cluster://a:1,b:2 redis+sentinel://c:3,d:4/main,redis://e:5';
     expect(targetOf('list', { REDLOCK_NODES: nodes }).nodes).toEqual([
       'redis+cluster://a:1,b:2',
@@ -121,12 +121,12 @@ describe('openNodes', () => {
       },
     ],
     ['rediss+sentinel://a/main', { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }],
-  ])('reads the URL %s', (url, options) => {
+  ])('`openNodes` reads the URL %s', (url, options) => {
     // The client must not queue a command and run it later (S15).
     expect(optionsOf(url)).toMatchObject({ ...options, enableOfflineQueue: false, lazyConnect: true });
   });
 
-  test('opens a Cluster client for rediss+cluster://', () => {
+  test('`openNodes` opens a Cluster client for rediss+cluster://', () => {
     const [client] = openNodes({
       nodes: ['rediss+cluster://u:p@a:1,b'],
       source: '--node',
@@ -155,7 +155,7 @@ describe('openNodes', () => {
     ['redis+sentinel://h/m?x=1', 'no parameters other than sentinelUsername and sentinelPassword'],
     ['redis+cluster://h/1', 'a Cluster has no databases'],
     ['redis://u:50%@h', 'write "%" as %25'],
-  ])('refuses the URL %s', (url, message) => {
+  ])('`openNodes` refuses the URL %s', (url, message) => {
     expect(() => optionsOf(url)).toThrow(message);
   });
 
@@ -173,7 +173,7 @@ describe('openNodes', () => {
     'redis://user:secret@h?secret=1',
     'redis+sentinel://:secret@h',
     'redis+cluster://:secret@h/secret',
-  ])('refuses the URL %s without showing the password', (url) => {
+  ])('`openNodes` refuses the URL %s without showing the password', (url) => {
     let message = '';
     try {
       optionsOf(url);
@@ -184,7 +184,7 @@ describe('openNodes', () => {
     expect(message).not.toContain('secret');
   });
 
-  test('names the position of an invalid URL among several', () => {
+  test('the error for an invalid URL among several names its position', () => {
     const target: Target = {
       nodes: [NODE, 'x'],
       source: 'REDLOCK_NODES',
@@ -194,7 +194,7 @@ describe('openNodes', () => {
     expect(() => openNodes(target)).toThrow('Expected REDLOCK_NODES (URL number 2) to be a Redis URL');
   });
 
-  test('names a certificate file that it cannot read', () => {
+  test('the error for a certificate file that cannot be read names the file', () => {
     expect(() => openNodes(targetOf(`list --node ${NODE} --ca /no/such/file`))).toThrow(
       "Expected --ca to be a file that can be read: ENOENT: no such file or directory, open '/no/such/file'",
     );

@@ -59,7 +59,7 @@ const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES:
 const file = (name: string): string => join(folder, name);
 
 test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
-  'list --declared shows the policy and the state of each lock that the file %s declares',
+  '`list --declared` shows the policy and the state of each lock that the file %s declares',
   async (name) => {
     const { code, stdout, stderr } = await cli('list', '--declared', '--locks', file(name));
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -80,7 +80,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
   },
 );
 
-test('describe shows the policy of a declared lock and its held keys', async () => {
+test('`describe` shows the policy and the held keys of a declared lock', async () => {
   const { code, stdout } = await cli('describe', 'order:settle', '--locks', file('locks.mjs'));
   expect(code).toBe(0);
   expect(stdout.split('\n').slice(0, 8)).toEqual([
@@ -96,7 +96,7 @@ test('describe shows the policy of a declared lock and its held keys', async () 
   expect(stdout).toMatch(/\norder:1 +exclusive +api:1 [^\n]*\norder:2 /);
 });
 
-test('describe says that nobody holds a lock, or that the pattern of its keys is not known', async () => {
+test('`describe` says that nobody holds a lock, or that the pattern of its keys is not known', async () => {
   await expect(cli('describe', 'clean-up', '--locks', file('locks.mjs'))).resolves.toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/\nNobody holds it\.\n$/),
@@ -105,7 +105,7 @@ test('describe says that nobody holds a lock, or that the pattern of its keys is
   expect(shard.stdout).toContain('The pattern of its keys is not known');
 });
 
-test('list --declared and describe print JSON with --json', async () => {
+test('`list --declared` and `describe` print JSON with --json', async () => {
   const listed = await cli('list', '--declared', '--json', '--locks', file('locks.mjs'));
   const all = JSON.parse(listed.stdout) as { name: string | null }[];
   expect(all.map(({ name }) => name)).toContain('tenant:report');
@@ -145,7 +145,7 @@ test.each([
     2,
     'declares no lock "order:setle". Did you mean "order:settle"?',
   ],
-])('for the arguments %j the command ends with code %i and advice', async (args, code, message) => {
+])('for the arguments %j the CLI ends with code %i and advice', async (args, code, message) => {
   const files = args.map((arg) => (/\.\w+$/.test(arg) ? file(arg) : arg));
   const ended = await cli(...files);
   expect(ended.stderr).toContain(message);

@@ -36,7 +36,7 @@ function said({ stdout }: Ended, of: string | number): string[] {
   return stdout.split('\n').filter((line) => line.includes(`${of}: `));
 }
 
-test('doctor prints a table and ends with code 0 for three good nodes', async () => {
+test('`doctor` prints a table and ends with code 0 for three good nodes', async () => {
   const { code, stdout, stderr } = await doctor(good);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const lines = stdout.trimEnd().split('\n');
@@ -51,7 +51,7 @@ test('doctor prints a table and ends with code 0 for three good nodes', async ()
   expect(lines.at(-1)).toBe('3 of 3 nodes answer, and 2 are needed; problems: 0, warnings: 0');
 });
 
-test('doctor prints its figures as JSON with --json', async () => {
+test('`doctor` prints its figures as JSON with --json', async () => {
   const { code, stdout } = await doctor(good, '--json');
   expect(code).toBe(0);
   const server = {
@@ -69,13 +69,13 @@ test('doctor prints its figures as JSON with --json', async () => {
   for (const node of diagnosis.nodes) expect(node).toMatchObject({ findings: [], servers: [server] });
 });
 
-test('doctor leaves no key on the nodes', async () => {
+test('`doctor` leaves no key on the nodes', async () => {
   await doctor(good);
   await expect(good[0]!.client().keys('*')).resolves.toEqual([]);
 });
 
 describe('doctor', () => {
-  test('reports a server listed twice, a replica, a server that evicts keys, and a node of a Cluster', async () => {
+  test('`doctor` reports a server listed twice, a replica, a server that evicts keys, and a node of a Cluster', async () => {
     const [replica, evicting, inCluster] = await Promise.all([
       newServer('--replicaof', '127.0.0.1', String(good[0]!.port)),
       newServer('--maxmemory-policy', 'volatile-lru'),
@@ -91,7 +91,7 @@ describe('doctor', () => {
     for (const { port } of good) expect(said(run, `problem: 127.0.0.1:${port}`)).toEqual([]);
   });
 
-  test('warns about a node whose restart can forget locks, and about an even number of nodes', async () => {
+  test('`doctor` warns about a node that can forget locks in a restart, and about an even number of nodes', async () => {
     const durable = await newServer('--appendonly', 'yes', '--appendfsync', 'always');
     const run = await doctor([good[0]!, durable]);
     expect(run.code).toBe(0);
@@ -104,20 +104,20 @@ describe('doctor', () => {
     );
   });
 
-  test('reports a database that does not exist', async () => {
+  test('`doctor` reports a database that does not exist', async () => {
     const run = await doctor([`${good[0]!.url}/99`]);
     expect(run.code).toBe(1);
     expect(said(run, `${good[0]!.port}/99`)[0]).toMatch(/^problem: .*it has no database of that number/);
   });
 
-  test('reports a server without free memory', async () => {
+  test('`doctor` reports a server without free memory', async () => {
     const full = await newServer('--maxmemory', '1');
     const run = await doctor([full]);
     expect(run.code).toBe(1);
     expect(said(run, full.port).join()).toContain('nothing can be locked without free memory');
   });
 
-  test('reports a server that has fewer replicas than min-replicas-to-write', async () => {
+  test('`doctor` reports a server that has fewer replicas than min-replicas-to-write', async () => {
     const lonely = await newServer('--min-replicas-to-write', '1');
     const run = await doctor([lonely]);
     expect(run.code).toBe(1);
@@ -125,7 +125,7 @@ describe('doctor', () => {
   });
 
   test.each(['evalsha', 'eval', 'set', 'zrem'])(
-    'reports a user without the right to the command %s',
+    '`doctor` reports a user without the right to the command %s',
     async (command) => {
       const client = good[0]!.client();
       const all = ['~lock:*', '&lock:*', '+@all'];
@@ -141,7 +141,7 @@ describe('doctor', () => {
     },
   );
 
-  test('warns about a user without the rights to INFO and to Pub/Sub channels', async () => {
+  test('`doctor` warns about a user without the rights to INFO and to Pub/Sub channels', async () => {
     const client = good[0]!.client();
     await client.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~lock:*', '+@all', '-info', 'resetchannels');
     const run = await doctor([good[0]!.url.replace('redis://', 'redis://app:pw@'), good[1]!, good[2]!]);
@@ -155,7 +155,7 @@ describe('doctor', () => {
   });
 
   test.each(['publish', 'subscribe'])(
-    'warns about a user who may not %s, and accepts a user whose only channels are the channels of locks',
+    '`doctor` warns about a user who may not %s, and accepts a user with access only to the channels of locks',
     async (command) => {
       const client = good[0]!.client();
       const locks = ['~lock:*', '+@all', 'resetchannels', '&lock:*'];
@@ -173,7 +173,7 @@ describe('doctor', () => {
     },
   );
 
-  test('reports a node that is down, and ends with code 3 without a quorum', async () => {
+  test('`doctor` reports a node that is down, and ends with code 3 without a quorum', async () => {
     const one = await doctor([good[0]!, good[1]!, NO_SERVER]);
     expect(one.code).toBe(1);
     expect(one.stdout).toMatch(/problem: .*ECONNREFUSED.*; check the port, and that Redis runs there\n/);
@@ -184,7 +184,7 @@ describe('doctor', () => {
     });
   });
 
-  test('reports a server that hangs, within 30 seconds', async () => {
+  test('`doctor` reports a server that hangs, within 30 seconds', async () => {
     const hanging = await newServer();
     hanging.pause();
     const start = performance.now();
@@ -197,7 +197,7 @@ describe('doctor', () => {
   });
 });
 
-test('doctor examines a master behind a Sentinel, and list shows its locks', async () => {
+test('`doctor` examines a master behind a Sentinel, and `list` shows the locks of that master', async () => {
   const port = await startSentinel(good[0]!, 'main');
   const url = `redis+sentinel://127.0.0.1:${port}/main`;
   await good[0]!.client().set('lock:{k}', recordOf('somebody'));
@@ -209,7 +209,7 @@ test('doctor examines a master behind a Sentinel, and list shows its locks', asy
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
 });
 
-test('doctor examines every master of a Cluster, and list, release and inspect work on it', async () => {
+test('`doctor` examines every master of a Cluster, and `list`, `release` and `inspect` work on a Cluster', async () => {
   const masters = await startMasters([], []);
   const [first, second] = masters.map((server) => server.client());
   const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;
@@ -236,7 +236,7 @@ test('doctor examines every master of a Cluster, and list, release and inspect w
   await expect(runCli(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
 });
 
-test('doctor accepts Valkey, and warns if INFO lacks the mode or the role', async () => {
+test('`doctor` accepts Valkey, and warns if INFO lacks the mode or the role', async () => {
   const findings = async (client: Redis): Promise<string[]> =>
     (await examineServer('a', client, false, true)).findings.map(({ level, text }) => `${level}: ${text}`);
   const [server] = good as [RedisServer];
@@ -259,20 +259,20 @@ test.each([
   ["ERR The user executing the script can't run this command or subcommand script", '~my:* '],
   ["ERR ACL failure in script: User few has no permissions to run the 'zrem' command", '~my:* '],
   ['MISCONF Redis is configured to save RDB snapshots', 'see its log'],
-])('doctor gives advice on the error %s', (message, advice) => {
+])('`doctor` gives advice on the error %s', (message, advice) => {
   expect(adviceOn(new Error(message), 'my:')).toContain(advice);
   expect(adviceOn(new Error(message), 'my:')).toContain(message);
 });
 
 test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])(
-  'doctor refuses the server version %s as too old',
+  '`doctor` refuses the server version %s as too old',
   (version) => {
     expect(adviceOnVersion(version)).toContain(`the server has version ${version}; upgrade to 6.2 or later`);
   },
 );
 
 test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])(
-  'doctor accepts the server version "%s"',
+  '`doctor` accepts the server version "%s"',
   (version) => {
     expect(adviceOnVersion(version)).toBeUndefined();
   },

@@ -16,14 +16,14 @@ import { startApp } from '../support/nest-app.js';
 
   const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
 
-  test('doctor reports that the server votes, and writes nothing', async () => {
+  test('`doctor` reports that an etcd server votes, and writes no key', async () => {
     const { code, stdout } = await cli('doctor');
     expect(stdout).toContain(`etcd at 127.0.0.1:${server.port}  voting`);
     expect(code).toBe(0);
     expect(await server.keys()).toEqual([]);
   });
 
-  test('list and inspect show a lock, and release ends it', async () => {
+  test('`list` and `inspect` show a lock in etcd, and `release` ends the lock', async () => {
     const app = await startApp({}, { nodes: etcd({ endpoints: server.url }), owner: 'api:1' });
     const lock = await app.get(LockService).acquire('order:17');
     expect((await cli('list')).stdout).toContain('order:17');
@@ -33,7 +33,7 @@ import { startApp } from '../support/nest-app.js';
     expect((await cli('inspect', 'order:17')).code).toBe(1);
   });
 
-  test('refuses an invalid URL without showing its password', async () => {
+  test('the CLI refuses an invalid etcd URL without showing its password', async () => {
     const { code, stderr } = await cli(
       'list',
       '-n',

@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
 
-test('doctor reports missing tables, and creates none', async () => {
+test('`doctor` reports missing tables, and creates no tables', async () => {
   const { code, stdout } = await cli('doctor');
   expect(stdout).toMatch(/unreachable: .*has no tables for locks in the schema redlock/);
   expect(code).toBe(3);
@@ -24,7 +24,7 @@ test('doctor reports missing tables, and creates none', async () => {
   expect(rows).toEqual([]);
 });
 
-test('postgres-migration prints the SQL that creates the tables and grants a role its rights', async () => {
+test('`postgres-migration` prints the SQL that creates the tables and grants a role its rights', async () => {
   const { code, stdout } = await cli('postgres-migration', '--schema', 'locks', '--role', 'app');
   expect(code).toBe(0);
   const client = await server.client();
@@ -44,7 +44,7 @@ test.each([
     ['list', '-n', 'postgres://user:secret@:x'],
     'Expected --node to be a URL such as postgres://user:password@host',
   ],
-])('the command refuses the arguments %j', async (args, message) => {
+])('the CLI refuses the arguments %j', async (args, message) => {
   const { code, stderr } = await cli(...args);
   expect(stderr).toContain(message);
   expect(stderr).not.toContain('secret');
@@ -57,7 +57,7 @@ describe('the command on PostgreSQL with tables for locks', () => {
     locks = (await startApp({}, { nodes, owner: 'api:1' })).get(LockService);
   });
 
-  test('list and inspect show locks, and release ends one', async () => {
+  test('`list` and `inspect` show locks in PostgreSQL, and `release` ends a lock', async () => {
     await locks.acquire('order:1', { ttl: 3_600_000, renew: false });
     await locks.acquire('order:2', { ttl: 3_600_000, renew: false, permits: 2 });
     expect((await cli('list')).stdout).toMatch(/order:1.*api:1[^]*order:2.*api:1/);
@@ -67,7 +67,7 @@ describe('the command on PostgreSQL with tables for locks', () => {
     expect(await cli('inspect', 'order:1')).toMatchObject({ code: 1 });
   });
 
-  test('doctor reports that the server votes', async () => {
+  test('`doctor` reports that the PostgreSQL server votes', async () => {
     expect(await cli('doctor')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^PostgreSQL at .*voting/),

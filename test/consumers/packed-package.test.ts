@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('the packed package', () => {
-  test('contains the library as ES modules and CommonJS, its documentation and examples, and nothing else', () => {
+  test('the packed package contains ES modules, CommonJS, documentation and examples, and nothing else', () => {
     const inDist = (format: string): string[] =>
       packed.files
         .filter((path) => path.startsWith(`dist/${format}/`))
@@ -60,7 +60,7 @@ describe('the packed package', () => {
     );
   });
 
-  test('stays within its size limits, and depends only on its peers', async () => {
+  test('the packed package stays within its size limits, and has only peer dependencies', async () => {
     const { dependencies = {} } = JSON.parse(await readFile('package.json', 'utf8')) as {
       dependencies?: object;
     };
@@ -83,9 +83,12 @@ describe('the packed package', () => {
   });
 
   // Opening a file takes longer than running its code.
-  test.each(['esm', 'cjs'])('loads at most seven files for its main entry point (%s)', (format) => {
-    expect(loadedBy(`dist/${format}/index.js`).files.length).toBeLessThanOrEqual(7);
-  });
+  test.each(['esm', 'cjs'])(
+    'the main entry point of the packed package loads at most seven files (%s)',
+    (format) => {
+      expect(loadedBy(`dist/${format}/index.js`).files.length).toBeLessThanOrEqual(7);
+    },
+  );
 
   // An entry point must load no package that it does not need, for two reasons. OpenTelemetry cannot instrument
   // packages that were loaded before it. And an application without Nest need not install Nest.
@@ -107,18 +110,18 @@ describe('the packed package', () => {
     ['cjs/store', []],
     ['cjs/etcd', []],
     ['cjs/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
-  ])('loads only the packages that the entry point needs: %s', (file, packages) => {
+  ])('an entry point loads only the packages that it needs: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });
 
-  test('passes publint', async () => {
+  test('the packed package passes publint', async () => {
     const bytes = await readFile(packed.tarball);
     const tarball = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
     const { messages } = await publint({ pack: { tarball }, strict: true });
     expect(messages).toEqual([]);
   });
 
-  test('has correct types under every module resolution except node10', async () => {
+  test('the packed package has correct types under every module resolution except node10', async () => {
     // The node16 profile leaves out only `moduleResolution: node10`, which ignores "exports".
     const attw = resolve('node_modules/.bin/attw');
     const args = [
@@ -164,7 +167,7 @@ describe('an application that installs the package', () => {
     await Promise.all([nest11, nest12].map((app) => app.npm('run', 'build')));
   });
 
-  test('acquires its locks on NestJS 11 with CommonJS', async () => {
+  test('an application on NestJS 11 with CommonJS acquires its locks', async () => {
     await expect(nest11.run()).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -172,7 +175,7 @@ describe('an application that installs the package', () => {
     });
   });
 
-  test('acquires its locks on NestJS 11 where require() cannot load ES modules', async () => {
+  test('an application on NestJS 11 acquires its locks even if `require()` cannot load ES modules', async () => {
     await expect(nest11.run('--no-experimental-require-module')).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -180,28 +183,28 @@ describe('an application that installs the package', () => {
     });
   });
 
-  test('acquires its locks on NestJS 12 with ES modules', async () => {
+  test('an application on NestJS 12 with ES modules acquires its locks', async () => {
     await expect(nest12.run()).resolves.toEqual({
       ...outcome,
       package: expect.stringMatching(/dist\/esm\/index\.js$/),
     });
   });
 
-  test('passes its specs on NestJS 11 with the default set-up, Jest with ts-jest', async () => {
+  test('the specs of an application on NestJS 11 pass with its default set-up, Jest with ts-jest', async () => {
     await expect(nest11.npm('test')).resolves.toBeDefined();
   });
 
-  test('passes its specs on NestJS 12 with the default set-up, Vitest', async () => {
+  test('the specs of an application on NestJS 12 pass with its default set-up, Vitest', async () => {
     await expect(nest12.npm('test')).resolves.toMatch(/3 passed/);
   });
 
-  test('passes the spec of docs/testing.md with Vitest on Vite 8, the default of NestJS 12', async () => {
+  test('the spec of docs/testing.md passes with Vitest on Vite 8, the default of NestJS 12', async () => {
     const { spec } = testingPage();
     await nest12.write('src/orders.spec.ts', spec);
     await expect(nest12.npx(...VITEST)).resolves.toMatch(/6 passed/);
   });
 
-  test('runs the command nestjs-redlock, which lists the locks of a Redis', async () => {
+  test('an installed package has the command `nestjs-redlock`, which lists the locks of a Redis server', async () => {
     for (const app of [nest11, nest12]) {
       await expect(app.npx('nestjs-redlock', '--help')).resolves.toContain('Usage: nestjs-redlock <command>');
     }
@@ -209,7 +212,7 @@ describe('an application that installs the package', () => {
   });
 
   // With two copies there would be two classes for each provider, and `instanceof LockHeldError` could be false.
-  test('loads the same copy of the package with require() and with import', async () => {
+  test('`require()` and `import` load the same copy of the package', async () => {
     const script = `async function same(entry, name) {
       const [imported, required] = [await import(entry), require(entry)];
       console.log(Object.keys(imported).every((each) => imported[each] === required[each]), name in required);
@@ -226,7 +229,7 @@ describe('an application that installs the package', () => {
   });
 
   // Messages of Nest contain the names of classes, and stack traces the names of functions.
-  test('loads classes and functions whose names equal the names of their exports', async () => {
+  test('exported classes and functions have the same `name` as their export', async () => {
     const script = `for (const entry of ['', '/fencing', '/testing', '/board']) {
       for (const [name, value] of Object.entries(require('nestjs-redlock' + entry))) {
         if (typeof value === 'function' && value.name !== name) console.log(name, 'is called', value.name);
@@ -247,7 +250,7 @@ describe('an application that installs the package', () => {
 
   // This test is the last one, because it changes the installed packages.
   test.each([11, 12])(
-    'acquires its locks on NestJS %d with the oldest versions that the peers allow',
+    'an application on NestJS %d acquires its locks with the oldest allowed versions of the peer dependencies',
     async (major) => {
       const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
         peerDependencies: Record<string, string>;

@@ -75,7 +75,7 @@ function docstringsOf(file: string): Readonly<Record<string, string>> {
 }
 
 describe.each(ENTRIES)('the packed types of %s', (entry) => {
-  test('export exactly the names that the source exports', async () => {
+  test('the packed types export exactly the names that the source exports', async () => {
     const names = (symbols: readonly ts.Symbol[]): string[] => symbols.map(({ name }) => name).sort();
     const source = exportsOf(sourceOf(entry));
     expect(names(exportsOf(typesOf(entry)))).toEqual(names(source));
@@ -84,13 +84,13 @@ describe.each(ENTRIES)('the packed types of %s', (entry) => {
     expect(values.trim().split(',')).toEqual(valuesOf(sourceOf(entry)).toSorted());
   });
 
-  test('contain the docstrings of the source', () => {
+  test('the packed types contain the docstrings of the source', () => {
     const docstrings = docstringsOf(sourceOf(entry));
     expect(Object.keys(docstrings).length).toBeGreaterThan(0);
     expect(docstringsOf(typesOf(entry))).toEqual(docstrings);
   });
 
-  test('are identical for ES modules and CommonJS', async () => {
+  test('the packed types are identical for ES modules and CommonJS', async () => {
     await expect(readFile(typesOf(entry, 'cjs'), 'utf8')).resolves.toBe(
       await readFile(typesOf(entry), 'utf8'),
     );

@@ -70,7 +70,7 @@ export function inspectionContract(
       return infos.toSorted((a, b) => (a.key < b.key ? -1 : 1));
     }
 
-    test('shows holder, start, remaining time and token to other processes', async () => {
+    test('`inspect` shows other processes the holder, start, remaining time and token of a lock', async () => {
       const before = Date.now();
       await using lock = await alice.acquire(['held'], once);
       const info = await bobs.inspect('held');
@@ -87,7 +87,7 @@ export function inspectionContract(
       expect(info.remaining).toBeLessThanOrEqual(TTL);
     });
 
-    test('shows the vote of each node, with the name of the node and the record that it stores', async () => {
+    test('`inspect` shows the vote of each node, with the name of the node and the record that the node stores', async () => {
       await using lock = await alice.acquire(['votes'], once);
       await until(async () => (await backend.countKeys()) === (await upNodes()));
       const { votes } = await bobs.inspect('votes');
@@ -103,7 +103,7 @@ export function inspectionContract(
     });
 
     (queues ? test : test.skip)(
-      'shows the waiters of all processes in order, and omits keys without waiters',
+      '`waiting` returns the waiters of all processes in order, and omits keys without waiters',
       async () => {
         const lock = await alice.acquire(['queue'], once);
         const wait: AcquireOptions = {
@@ -136,7 +136,7 @@ export function inspectionContract(
       },
     );
 
-    test('shows that a key is free, before its first lock and after a release', async () => {
+    test('`inspect` shows that a key is free before its first lock and after a release', async () => {
       const nobody = { held: false, id: undefined, owner: undefined, since: undefined };
       const free = { ...nobody, remaining: 0, fencingToken: undefined };
       await expect(bobs.inspect('never locked')).resolves.toMatchObject({ key: 'never locked', ...free });
@@ -147,7 +147,7 @@ export function inspectionContract(
       expect(info.votes.filter(({ vote }) => vote === 'free')).toHaveLength(info.votes.length - down);
     });
 
-    test('shows the same id and token for each of several keys of one lock', async () => {
+    test('`inspect` shows the same id and token for each key of one lock', async () => {
       await using lock = await alice.acquire(['{many}:1', '{many}:2'], once);
       for (const key of lock.keys) {
         const { id, fencingToken } = await bobs.inspect(key);
@@ -155,7 +155,7 @@ export function inspectionContract(
       }
     });
 
-    test('finds and lists keys with any characters', async () => {
+    test('`inspect` and `list` find keys with any characters', async () => {
       const keys = ['a b', 'a{b}c', '{tag}:x', 'ключ 🔑', '"quoted"', 'line\nbreak', 'x:l', 'a*?[b]\\^-c'];
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       for (const key of keys) {
@@ -166,7 +166,7 @@ export function inspectionContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    test('lists all locks, or only locks with a prefix, or no more than a limit', async () => {
+    test('`list` yields all locks, only locks with a prefix, or at most as many as the limit', async () => {
       const keys = Array.from({ length: 30 }, (_, index) => `${index % 2 ? 'odd' : 'even'}:${index}`);
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       const infos = await listed();
@@ -199,7 +199,7 @@ export function inspectionContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    test('lists every lock that stays held while other locks are acquired and released', async () => {
+    test('`list` yields every lock that stays held while other locks are acquired and released', async () => {
       const lasting = await Promise.all(
         Array.from({ length: 40 }, (_, index) => alice.acquire([`lasting:${index}`], once)),
       );
@@ -219,7 +219,7 @@ export function inspectionContract(
       await Promise.all(lasting.map((lock) => lock.release()));
     });
 
-    test('releases a lock by force, and the next holder has a larger token', async () => {
+    test('`forceRelease` ends a lock, and the next holder has a larger token', async () => {
       const lock = await alice.acquire(['forced'], { ...once, renew: false });
       await expect(bobs.forceRelease('forced')).resolves.toBe(true);
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: false });
@@ -230,11 +230,11 @@ export function inspectionContract(
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: true, id: next.id });
     });
 
-    test('returns `false` for the forced release of a free key', async () => {
+    test('`forceRelease` returns `false` for a free key', async () => {
       await expect(bobs.forceRelease('free')).resolves.toBe(false);
     });
 
-    test('reports a forced release to the holder in another process at its next renewal', async () => {
+    test('a holder in another process notices a forced release at its next renewal', async () => {
       const lock = await alice.acquire(['told'], { ...once, ttl: TTL / 10, retry: OFTEN });
       const { signal } = lock;
       await expect(bobs.forceRelease('told')).resolves.toBe(true);
@@ -243,7 +243,7 @@ export function inspectionContract(
       expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
     });
 
-    test('reports a forced release at once to the holder in the same process, and keeps other locks', async () => {
+    test('a holder in the same process learns of a forced release at once, and its other locks stay held', async () => {
       const lock = await alice.acquire(['mine'], { ...once, renew: false });
       await using other = await alice.acquire(['mine too'], once);
       const { signal } = lock;
@@ -262,7 +262,7 @@ export function inspectionContract(
       await until(async () => !(await bobs.inspect('{pair}:2')).held, RELEASED_WITHIN);
     });
 
-    test('shows that a lapsed lock is not held', async () => {
+    test('`inspect` shows that an expired lock is not held', async () => {
       await alice.acquire(['lapsed'], { ...once, ttl: TTL / 30, renew: false, retry: OFTEN });
       await until(async () => !(await bobs.inspect('lapsed')).held);
       await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
@@ -272,7 +272,7 @@ export function inspectionContract(
       const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 4 } };
       const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
 
-      test('shows and lists holders of permits, each with its slot and token', async () => {
+      test('`inspect` shows all holders of permits, each with its slot and token, and `list` counts them', async () => {
         const held = [
           await alice.acquire(['permits'], permits),
           await bob.acquire(['permits'], permits),
@@ -298,7 +298,7 @@ export function inspectionContract(
         await Promise.all(held.map((lock) => lock.release()));
       });
 
-      test('shows all readers, and names the reader whose lock expires last', async () => {
+      test('`inspect` shows all readers, and its `owner` is the reader whose lock expires last', async () => {
         await using short = await alice.acquire(['readers'], { ...shared, ttl: TTL / 2 });
         await using long = await bob.acquire(['readers'], shared);
         const info = await bobs.inspect('readers');
@@ -310,7 +310,7 @@ export function inspectionContract(
       test.each([
         ['permits', permits],
         ['readers', shared],
-      ])('releases one or all of several %s by force', async (_name, options) => {
+      ])('`forceRelease` ends one or all of several %s', async (_name, options) => {
         const held = [
           await alice.acquire(['several'], options),
           await alice.acquire(['several'], options),

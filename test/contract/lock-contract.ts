@@ -193,7 +193,7 @@ export function lockContract(
       expect(mine.isHeld()).toBe(true);
     });
 
-    test('leaves no key locked when a signal aborts the wait for the lock', async () => {
+    test('no key stays locked when a signal aborts the wait for a lock', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const controller = new AbortController();
@@ -292,7 +292,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('`minHold` does not keep the key of a crashed holder beyond its ttl', async () => {
+      test('`minHold` does not keep the key of a crashed holder locked beyond the ttl of the lock', async () => {
         const key = freshKey();
         await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL });
         await using next = await bob.acquire([key], waiting);
@@ -397,7 +397,7 @@ export function lockContract(
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('a tick is forgotten after its lifetime, which counts from the release or from the acquire', async () => {
+      test('a tick is forgotten after its lifetime, which starts at the release or the acquisition, as the option `from` says', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const short: Tick = { ...nine, at: 0, life: lapse };
         const counted: Tick = { ...short, from: 'acquisition' };

@@ -18,7 +18,7 @@ test.each([
   ['the wall clock is set back', 250, -3_600_000, 250],
   ['the wall clock is set forward', 250, 3_600_000, 3_600_000],
 ])(
-  'elapsedSince returns the larger of the times that passed on the two clocks when %s (S11)',
+  '`elapsedSince` returns the larger of the elapsed times of the two clocks when %s (S11)',
   (_case, ticks, steps, elapsed) => {
     const start = now();
     monotonic += ticks;

@@ -16,7 +16,7 @@ describe('a LockHeldError of a lock that several callers can hold', () => {
   const others: LockHolder = { ...holder, id: 'y', owner: 'api:2', slot: 0 };
   const wait = '(for 1500 ms more unless renewed). Try again later, ';
 
-  test('lists all holders, and names the given owner in its message', () => {
+  test('a `LockHeldError` lists all holders, and its message names the given owner', () => {
     const kind = { mode: 'permits', permits: 2 } as const;
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [holder, others], kind });
     expect(error).toMatchObject({ owner: 'api:1', retryAfter: 1_500, holders: [holder, others] });
@@ -24,14 +24,14 @@ describe('a LockHeldError of a lock that several callers can hold', () => {
     expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
   });
 
-  test('contains advice for a method with @WithLock and for a caller of LockService', () => {
+  test('a `LockHeldError` contains advice for methods with `@WithLock` and for callers of `LockService`', () => {
     expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(
       `${wait}give \`retry\` a longer \`timeout\`, or, where one run is enough, use \`onBusy: 'skip'\` of \`@WithLock\` or ` +
         '`tryAcquire` of `LockService`.',
     );
   });
 
-  test('says "reserved for" a waiter when nobody holds the lock, and "held by" when the holders are unknown', () => {
+  test('a `LockHeldError` says "reserved for" a waiter if nobody holds the lock, and "held by" if the holders are unknown', () => {
     const kept = new LockHeldError(['k'], 'api:1', 1_500, { holders: [], kind: SHARED });
     expect(kept.message).toContain(
       `"k" is reserved for api:1, who came earlier and waits in the queue ${wait}`,
@@ -65,13 +65,16 @@ describe('a LockHeldError of a lock that several callers can hold', () => {
       { mode: 'permits', permits: 5 },
       "in the mode 'exclusive', which excludes a lock with `permits: 5`",
     ],
-  ])('names the conflicting kind of lock in its message: %s', (_name, first, kind, text) => {
-    const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });
-    expect(error.message).toContain(`"k" is held by api:1 ${text} ${wait}`);
-    const later = error.afterTrying({ timeout: 50 });
-    expect(later.message).toContain(`${text} (for 1500 ms more unless renewed). Gave up after 50 ms`);
-    expect(later).toMatchObject({ holders: [first], limit: { timeout: 50 } });
-  });
+  ])(
+    'the message of a `LockHeldError` names the conflicting kind of lock: %s',
+    (_name, first, kind, text) => {
+      const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });
+      expect(error.message).toContain(`"k" is held by api:1 ${text} ${wait}`);
+      const later = error.afterTrying({ timeout: 50 });
+      expect(later.message).toContain(`${text} (for 1500 ms more unless renewed). Gave up after 50 ms`);
+      expect(later).toMatchObject({ holders: [first], limit: { timeout: 50 } });
+    },
+  );
 
   test.each<[string, LockMode, LockKind, boolean]>([
     ['an exclusive lock inside a permit', 'permits', EXCLUSIVE, false],
@@ -79,15 +82,18 @@ describe('a LockHeldError of a lock that several callers can hold', () => {
     ['a shared lock inside a permit', 'permits', SHARED, false],
     ['a shared lock inside an exclusive one', 'exclusive', SHARED, true],
     ['a permit inside a permit', 'permits', { mode: 'permits', permits: 2 }, true],
-  ])('advises `reentrant` only when the nested call could join: %s', (_name, mode, kind, helps) => {
-    const error = new LockHeldError(['k'], 'api:1', 5, {
-      holders: [{ ...holder, mode }],
-      kind,
-      heldByCaller: true,
-    });
-    expect(error.message.includes('Set `reentrant` to join')).toBe(helps);
-    expect(error.message.includes('The two kinds of lock cannot join')).toBe(!helps);
-  });
+  ])(
+    'a `LockHeldError` advises `reentrant` only when the nested call could join the held lock: %s',
+    (_name, mode, kind, helps) => {
+      const error = new LockHeldError(['k'], 'api:1', 5, {
+        holders: [{ ...holder, mode }],
+        kind,
+        heldByCaller: true,
+      });
+      expect(error.message.includes('Set `reentrant` to join')).toBe(helps);
+      expect(error.message.includes('The two kinds of lock cannot join')).toBe(!helps);
+    },
+  );
 });
 
 describe('a LockHeldError for a nested call whose outer call holds the lock', () => {
@@ -97,16 +103,19 @@ describe('a LockHeldError for a nested call whose outer call holds the lock', ()
     ['exclusive', EXCLUSIVE],
     ['exclusive', SHARED],
     ['permits', permits],
-  ])('advises `reentrant` when the call could join: outer mode %s, inner kind %j', (mode, kind) => {
-    expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the held lock');
-  });
+  ])(
+    'a `LockHeldError` advises `reentrant` when the nested call could join: outer mode %s, inner kind %j',
+    (mode, kind) => {
+      expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the held lock');
+    },
+  );
 
   test.each<[LockHolder['mode'], LockKind]>([
     ['permits', EXCLUSIVE],
     ['permits', SHARED],
     ['exclusive', permits],
   ])(
-    'does not advise `reentrant` when the call could not join: outer mode %s, inner kind %j',
+    'a `LockHeldError` does not advise `reentrant` when the nested call could not join: outer mode %s, inner kind %j',
     (mode, kind) => {
       const message = messageUnder(mode, kind);
       expect(message).not.toContain('Set `reentrant`');
@@ -134,7 +143,7 @@ describe('a key or owner with line breaks or colour codes', () => {
     expect(message).not.toMatch(/[\p{Cc}\u2028]/u);
   });
 
-  test('the fields of the error keep the key and the owner unescaped', () => {
+  test('the fields of a `LockHeldError` keep the key and the owner unescaped', () => {
     expect(new LockHeldError([KEY], KEY, 5)).toMatchObject({ keys: [KEY], owner: KEY });
   });
 });

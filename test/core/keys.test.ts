@@ -6,12 +6,12 @@ test.each<[string, LockKey, string[]]>([
   ['several keys in a fixed order', ['b', 'a', 'C'], ['C', 'a', 'b']],
   ['each key once', ['b', 'a', 'b'], ['a', 'b']],
   ['a key with braces inside unchanged', 'a{b}c', ['a{b}c']],
-])('keysOf returns %s', (_what, key, keys) => {
+])('`keysOf` returns %s', (_what, key, keys) => {
   expect(keysOf(key)).toEqual(keys);
 });
 
 test.each([[''], [[]], [['a', '']], [['a', 7]], [undefined], [null], [7], ['}a']])(
-  'keysOf refuses %p',
+  '`keysOf` refuses the key %p',
   (key) => {
     expect(() => keysOf(key as never)).toThrow(TypeError);
     expect(() => keysOf(key as never)).toThrow(

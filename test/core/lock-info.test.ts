@@ -118,7 +118,7 @@ describe('infoOf: the fencing token', () => {
   });
 });
 
-test('voteOf describes a node without the key, with the key, and with an error', () => {
+test('`voteOf` describes the vote of a node without the key, with the key, and with an error', () => {
   const node = { name: 'a' } as LockStore;
   const entry = { id: 'x', owner: 'me', since: 5, remaining: 1, fencingToken: 2, mode: 'exclusive' as const };
   const holder = { ...entry, since: new Date(5) };

@@ -7,7 +7,7 @@ import {
 } from '../../lib/core/lock-options.js';
 
 describe('resolveLockOptions', () => {
-  test('fills in the documented defaults', () => {
+  test('`resolveLockOptions` fills in the documented defaults', () => {
     expect(resolveLockOptions({}, {})).toEqual({
       kind: { mode: 'exclusive' },
       ttl: 10_000,
@@ -20,7 +20,7 @@ describe('resolveLockOptions', () => {
     });
   });
 
-  test('prefers an option of the call to the same option of the module, also inside `retry`', () => {
+  test('an option of the call overrides the same option of the module, even inside `retry`', () => {
     const resolved = resolveLockOptions(
       { ttl: 100, retry: { delay: 5 } },
       { ttl: 200, renew: false, retry: { delay: 6, timeout: 700 } },
@@ -28,20 +28,20 @@ describe('resolveLockOptions', () => {
     expect(resolved).toMatchObject({ ttl: 100, renew: false, retry: { delay: 5, timeout: 700 } });
   });
 
-  test('has no maxHold unless the call or the module sets one', () => {
+  test('a lock has no `maxHold` unless the call or the module sets one', () => {
     expect(resolveLockOptions({}, {}).maxHold).toBeUndefined();
     expect(resolveLockOptions({}, { maxHold: 5 }).maxHold).toBe(5);
     expect(resolveLockOptions({ maxHold: 6 }, { maxHold: 5 }).maxHold).toBe(6);
   });
 
-  test('treats undefined as omitted', () => {
+  test('an option with the value `undefined` counts as omitted', () => {
     expect(resolveLockOptions({ ttl: undefined, retry: undefined } as object, { ttl: 200 })).toMatchObject({
       ttl: 200,
       retry: { timeout: 5_000 },
     });
   });
 
-  test('sets no timeout when only the number of attempts is limited', () => {
+  test('`retry` has no timeout when only the number of attempts is limited', () => {
     expect(resolveLockOptions({ retry: { attempts: 3 } }, {}).retry).toMatchObject({
       attempts: 3,
       timeout: Infinity,
@@ -52,11 +52,11 @@ describe('resolveLockOptions', () => {
     ['in the call', { retry: false as const }, {}],
     ['in the call, though the module has a retry', { retry: false as const }, { retry: { attempts: 9 } }],
     ['in the module', {}, { retry: false as const }],
-  ])('makes one attempt when retry is false: %s', (_where, given, defaults) => {
+  ])('there is only one attempt when `retry` is false: %s', (_where, given, defaults) => {
     expect(resolveLockOptions(given, defaults).retry).toEqual(NO_RETRY);
   });
 
-  test('retries when the call sets retry, though the module sets retry: false', () => {
+  test('the `retry` of the call applies even if the module sets `retry: false`', () => {
     expect(resolveLockOptions({ retry: { attempts: 3 } }, { retry: false }).retry.attempts).toBe(3);
   });
 });
@@ -113,7 +113,7 @@ describe('the kind of a lock', () => {
       TypeError,
       `Expected no \`minHold\` with \`mode: 'shared'\`, got 50. ${noMinHold}`,
     ],
-  ])('checkLockKind refuses the options %j', (options, type, message) => {
+  ])('`checkLockKind` refuses the options %j', (options, type, message) => {
     let thrown: unknown;
     try {
       checkLockKind(options);
@@ -124,7 +124,7 @@ describe('the kind of a lock', () => {
     expect((thrown as Error).message).toContain(message);
   });
 
-  test("the mode 'shared' is refused when the module has a minHold, unless the call sets minHold to 0", () => {
+  test("the mode 'shared' is refused when the module has a `minHold`, unless the call sets `minHold` to 0", () => {
     expect(() => resolveLockOptions({ mode: 'shared' }, { minHold: 50 })).toThrow(
       new TypeError(
         "Expected no `minHold` with `mode: 'shared'`, got 50 from the `defaults` of the module, so give `minHold: 0`. " +
@@ -216,7 +216,7 @@ describe('checkLockOptions', () => {
       TypeError,
       'Unknown option `retries` in `retry`. The options are `timeout`, ',
     ],
-  ])('refuses %p', (options, type, message) => {
+  ])('`checkLockOptions` refuses the options %p', (options, type, message) => {
     expect(() => checkLockOptions(options)).toThrow(type as never);
     expect(() => checkLockOptions(options)).toThrow(message);
   });
@@ -225,7 +225,7 @@ describe('checkLockOptions', () => {
     [{}],
     [{ ttl: 10, renew: false, onLost: 'ignore', retry: false }],
     [{ retry: { timeout: 1, attempts: 1, delay: 1, jitter: 0 } }],
-  ] as const)('accepts %p', (options) => {
+  ] as const)('`checkLockOptions` accepts the options %p', (options) => {
     expect(() => checkLockOptions(options)).not.toThrow();
   });
 });

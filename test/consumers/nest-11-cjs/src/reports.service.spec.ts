@@ -22,7 +22,7 @@ describe('ReportsService', () => {
     expect(await buildTwiceAtOnce(moduleRef.get(ReportsService))).toEqual([weekly]);
   });
 
-  it('loses a lock that is not renewed when fake timers have passed its ttl', async () => {
+  it('loses a lock without renewal when fake timers have advanced by the ttl of the lock', async () => {
     jest.useFakeTimers();
     const locks = new TestLocks({ wait: false });
     moduleRef = await Test.createTestingModule({
