@@ -104,7 +104,7 @@ test('docs/README.md, the index, lists every page once', () => {
   expect(listed.toSorted()).toEqual(others.toSorted());
 });
 
-test('docs/safety.md cites each of its sources, and no others', () => {
+test('docs/safety.md cites each listed source, and no unlisted source', () => {
   const [text = '', sources = ''] = textOf(join(root, 'docs/safety.md')).split('## Sources');
   const listed = [...sources.matchAll(/^(\d+)\. /gm)].map(([, number]) => number);
   const cited = new Set([...text.matchAll(/\[(\d+)\](?!\()/g)].map(([, number]) => number));

@@ -59,7 +59,7 @@ function pattern(message: string): RegExp {
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('the tests provoke every message of the section', () => {
+  test(`the tests provoke every message in the section "${section}" of docs/errors.md`, () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 

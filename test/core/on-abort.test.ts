@@ -26,7 +26,7 @@ test('onAbort calls each remaining listener exactly once, even after many were a
   expect(called.toSorted((a, b) => a - b)).toEqual(expected);
 });
 
-test('onAbort keeps other listeners when one is removed twice', () => {
+test('onAbort keeps the other listeners when one listener is removed twice', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
   const stop = whenAborted(signal, () => called.push('first'));

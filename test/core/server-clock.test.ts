@@ -24,7 +24,7 @@ function serverTime(difference = EPOCH): number {
   return performance.now() + difference;
 }
 
-test('ServerClock has no time before the first reply and after a reset', () => {
+test('ServerClock has no time before the first reply or after a reset', () => {
   expect(clock.now()).toBeUndefined();
   reply(0);
   clock.forget();

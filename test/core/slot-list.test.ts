@@ -18,7 +18,7 @@ function namesIn(list: Iterable<Guest>): number[] {
   return [...list].map(({ name }) => name).toSorted((a, b) => a - b);
 }
 
-test('SlotList iterates in insertion order before a removal, and over all remaining members after it', () => {
+test('SlotList iterates in insertion order until the first removal, and then over all remaining members', () => {
   const { list, guests } = listOf(5);
   expect([...list]).toEqual(guests);
 
@@ -29,7 +29,7 @@ test('SlotList iterates in insertion order before a removal, and over all remain
   expect(guests.map((guest) => list.has(guest))).toEqual([false, true, false, true, false]);
 });
 
-test('SlotList removes no other member when one is removed twice or was never added', () => {
+test('SlotList keeps the other members when a member is removed twice or an unknown object is removed', () => {
   const { list, guests } = listOf(3);
   list.delete(guests[1]!);
   list.delete(guests[1]!);
@@ -56,7 +56,7 @@ test('SlotList skips a member that is removed during iteration, and visits all o
   expect(seen.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 4, 6, 7, 8]);
 });
 
-test('SlotList keeps one object in two lists, when each list uses its own property of the object', () => {
+test('one object can be in two SlotLists that use different properties of the object', () => {
   const { list, guests } = listOf(3);
   const others = new SlotList<'other', Guest>('other');
   for (const guest of guests.toReversed()) others.add(guest);

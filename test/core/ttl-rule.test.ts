@@ -30,7 +30,7 @@ test('checkTtl accepts a ttl that the store can keep, and any ttl when the store
   expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
 });
 
-test('acquire and extend refuse a ttl that the store cannot keep, without a request', async () => {
+test('`acquire` and `extend` refuse a ttl that the store cannot keep, and send no request', async () => {
   const node = Object.assign(new ScriptedNode('a store'), { ttls: BY_THE_SECOND });
   const redlock = redlockOver([node]);
   const options = { renew: true, signals: [], retry: NO_RETRY };

@@ -4,7 +4,7 @@ import { withTimeout } from '../../lib/core/with-timeout.js';
 
 const LIMIT = 50;
 
-test('withTimeout accepts an answer that arrived in time though the thread was blocked past the limit', async () => {
+test('withTimeout accepts an answer that arrived in time, even if the thread was blocked past the limit', async () => {
   // After this wait, the test runs in the check phase of the event loop. So timers run before the answer arrives.
   await turn();
   const answer = new Promise((resolve) => setImmediate(resolve, 'there'));

@@ -26,7 +26,7 @@ class Sample {
 }
 
 describe('a locked method', () => {
-  test('has all metadata of decorators below @WithLock, and keeps its name and length', () => {
+  test('a locked method has all metadata of decorators below @WithLock, and keeps its name and length', () => {
     class Service {
       @WithLock('key')
       @SetMetadata('string key', 1)
@@ -41,7 +41,7 @@ describe('a locked method', () => {
     expect(run).toHaveLength(2);
   });
 
-  test('has the metadata of decorators above @WithLock', () => {
+  test('a locked method has the metadata of decorators above @WithLock', () => {
     class Service {
       @SetMetadata(MARK as unknown as string, 'above')
       @WithLock('key')
@@ -50,7 +50,7 @@ describe('a locked method', () => {
     expect(Reflect.getMetadata(MARK, Service.prototype.run)).toBe('above');
   });
 
-  test('does not copy new metadata back to the undecorated function', () => {
+  test('a decorator above @WithLock adds no metadata to the undecorated function', () => {
     const { run } = Sample.prototype;
     class Derived extends Sample {}
     Object.defineProperty(Derived.prototype, 'run', { value: run, writable: true, configurable: true });
@@ -59,7 +59,7 @@ describe('a locked method', () => {
     expect(Reflect.hasMetadata('above', run)).toBe(false);
   });
 
-  test('keeps its property descriptor except for the function', () => {
+  test('a locked method keeps its property descriptor except for the function', () => {
     class Service extends Sample {
       override async run(): Promise<void> {}
     }
@@ -84,7 +84,7 @@ describe('an object that Nest did not create', () => {
     }
   }
 
-  test('rejects a call of its locked method with advice, and does not run the method', async () => {
+  test('on an object that Nest did not create, a locked method rejects with advice and does not run', async () => {
     const error = await new Service().run().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(RedlockError);
     expect(error).toMatchObject({
@@ -100,13 +100,13 @@ describe('an object that Nest did not create', () => {
     await expect(Reflect.apply(run, 7, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
   });
 
-  test('throws at a call of its locked method when the declared result is an Observable', () => {
+  test('on an object that Nest did not create, a locked method that declares an Observable throws', () => {
     expect(() => new Service().watch()).toThrow(/Nest did not create/);
   });
 });
 
 describe('the class definition', () => {
-  test('throws for @WithLock on a getter', () => {
+  test('@WithLock on a getter throws at the class definition', () => {
     expect(() => {
       class Service {
         get value(): number {
@@ -121,7 +121,7 @@ describe('the class definition', () => {
     );
   });
 
-  test('throws for @WithLock on a static method', () => {
+  test('@WithLock on a static method throws at the class definition', () => {
     expect(() => {
       class Service {
         static async run(): Promise<void> {}
@@ -135,7 +135,7 @@ describe('the class definition', () => {
     );
   });
 
-  test('throws for @WithLock on a class', () => {
+  test('@WithLock on a class throws at the class definition', () => {
     const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
     expect(onClass).toThrow(
       new TypeError(
@@ -145,7 +145,7 @@ describe('the class definition', () => {
     );
   });
 
-  test('throws for @WithLock on a property, such as an arrow function, with advice to write a method', () => {
+  test('@WithLock on a property, such as an arrow function, throws with advice to write a method', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
       new TypeError(
@@ -156,7 +156,7 @@ describe('the class definition', () => {
   });
 });
 
-describe('the class definition checks the arguments of @WithLock, and', () => {
+describe('the arguments of @WithLock', () => {
   const settleWith = (key: unknown, options?: unknown): void => {
     class Orders {
       async settle(): Promise<void> {}
@@ -246,7 +246,7 @@ describe('the class definition checks the arguments of @WithLock, and', () => {
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
-  ])('throws for the options %j', (options, kind, message) => {
+  ])('@WithLock throws at the class definition for the invalid options %j', (options, kind, message) => {
     const define = (): unknown => settleWith('key', options);
     expect(define).toThrow(kind);
     expect(define).toThrow(new Error(`@WithLock of Orders.settle: ${message}`));
@@ -257,13 +257,13 @@ describe('the class definition checks the arguments of @WithLock, and', () => {
     ['}x', "got '}x'"],
     [undefined, 'got undefined'],
     [{ key: 1 }, 'got { key: 1 }'],
-  ])('throws for the key %j', (key, got) => {
+  ])('@WithLock throws at the class definition for the invalid key %j', (key, got) => {
     const rule =
       '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings, ';
     expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
   });
 
-  test('accepts an undefined option, which counts as omitted', () => {
+  test('@WithLock treats an undefined option as omitted', () => {
     const read = { ttl: undefined, retry: undefined, onBusy: undefined, instance: undefined };
     const readElsewhere = { signal: undefined, nodes: undefined };
     expect(() =>

@@ -126,7 +126,7 @@ describe('instances that Nest holds but did not create', () => {
     ['an asynchronous useFactory', { provide: 'service', useFactory: async () => new Plain() }],
     ['a frozen useValue', { provide: 'service', useValue: Object.freeze(new Plain()) }],
     ['a Proxy from useFactory', { provide: 'service', useFactory: () => new Proxy(new Plain(), {}) }],
-  ])('an instance runs its methods under the lock: %s', async (_kind, provider) => {
+  ])('an instance that Nest did not create runs its methods under the lock: %s', async (_kind, provider) => {
     app = await startApp({ providers: [provider] });
     const service = app.get<Plain>('service');
     await expect(service.run()).resolves.toEqual(['plain']);
@@ -216,7 +216,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['base']);
   });
 
-  test('an override without the decorator is not locked', async () => {
+  test('an override without @WithLock is not locked', async () => {
     @Injectable()
     class Child extends Base {
       override async run(): Promise<string[]> {
@@ -226,7 +226,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual([]);
   });
 
-  test('an override without the decorator is locked only during its super call', async () => {
+  test('an override without @WithLock is locked only during its super call', async () => {
     @Injectable()
     class Child extends Base {
       override async run(): Promise<string[]> {
@@ -236,7 +236,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['base']);
   });
 
-  test('an override with the decorator locks its own key, and its super call locks the key of the base', async () => {
+  test('an override with @WithLock locks its own key, and its super call locks the key of the base class', async () => {
     @Injectable()
     class Child extends Base {
       @WithLock('child', once)
@@ -247,7 +247,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['base', 'child']);
   });
 
-  test('a method that only the subclass decorates is locked', async () => {
+  test('an override with @WithLock is locked even if the method of the base class is not', async () => {
     class Undecorated {
       async run(): Promise<string[]> {
         return heldKeys();
@@ -291,7 +291,7 @@ describe('inheritance', () => {
     await expect(app.get(Sibling).run()).resolves.toEqual(['base']);
   });
 
-  test('base and subclass can use different instances of the module', async () => {
+  test('a base class and its subclass can use different instances of the module', async () => {
     @Injectable()
     class Child extends Base {
       @WithLock('child', { ...once, instance: 'other' })
@@ -309,7 +309,7 @@ describe('inheritance', () => {
   });
 });
 
-test('two @WithLock on one method: the upper lock is acquired first, and both are held', async () => {
+test('with two @WithLock on one method, the upper lock is acquired first, and both locks are held', async () => {
   const asked: string[] = [];
   @Injectable()
   class Service {
@@ -332,7 +332,7 @@ test('two @WithLock on one method: the upper lock is acquired first, and both ar
   ).resolves.toBe(undefined);
 });
 
-test('concurrent calls on one object each have their own lock', async () => {
+test('concurrent calls with different keys on one object each hold their own lock', async () => {
   @Injectable()
   class Service {
     #calls = 0;
@@ -401,13 +401,13 @@ describe('a key function', () => {
 });
 
 describe('a missing RedlockModule', () => {
-  test('fails the start-up with an error that says which module to import', async () => {
+  test('without RedlockModule, the start-up fails with an error that says which module to import', async () => {
     await expect(startPlainApp({ providers: [Plain] })).rejects.toThrow(
       /@WithLock needs RedlockModule\.forRoot\(\{ nodes \}\) in the imports/,
     );
   });
 
-  test('fails the start-up with an error that names the instance that @WithLock needs', async () => {
+  test('the start-up fails with an error that names the missing module instance that @WithLock needs', async () => {
     @Injectable()
     class Service {
       @WithLock('key', { instance: 'billing' })
@@ -418,7 +418,7 @@ describe('a missing RedlockModule', () => {
     );
   });
 
-  test('fails the start-up with an error that names the instance that @InjectLockService needs', async () => {
+  test('the start-up fails with an error that names the missing module instance that @InjectLockService needs', async () => {
     @Injectable()
     class Service {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}

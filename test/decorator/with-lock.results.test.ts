@@ -395,7 +395,7 @@ describe('when another call holds the lock', () => {
     await blocked;
   });
 
-  test("onBusy 'throw' rejects with a LockHeldError that names the holder and the remaining time", async () => {
+  test("`onBusy: 'throw'` rejects with a LockHeldError that names the holder and the remaining time", async () => {
     const error = await service.orThrow().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({
@@ -407,41 +407,41 @@ describe('when another call holds the lock', () => {
     expect((error as LockHeldError).retryAfter).toBeLessThanOrEqual(TTL);
   });
 
-  test("onBusy 'skip' resolves to undefined after one attempt", async () => {
+  test("`onBusy: 'skip'` resolves to undefined after one attempt", async () => {
     await expect(service.orSkip()).resolves.toBeUndefined();
     await expect(service.orSkipUndefined()).resolves.toBeUndefined();
   });
 
-  test("onBusy 'skip' waits for the lock when the decorator sets `retry`", async () => {
+  test("`onBusy: 'skip'` waits for the lock when the decorator sets `retry`", async () => {
     const later = service.orSkipLater();
     await expect(service.orSkip()).resolves.toBeUndefined();
     gate.resolve();
     await expect(later).resolves.toBe('ran');
   });
 
-  test('onBusy as a function gives the result or the error of the call', async () => {
+  test('a function as `onBusy` determines the result or the error of the call', async () => {
     await expect(service.orValue()).resolves.toBe('busy: key LOCK_HELD');
     await expect(service.orOther()).rejects.toThrow('instead');
   });
 
-  test('an Observable ends as onBusy says: without a value, with a value, or with the error', async () => {
+  test('while the lock is held, an Observable ends as `onBusy` says: without a value, with a value, or with the error', async () => {
     await expect(lastValueFrom(service.skipObservable().pipe(toArray()))).resolves.toEqual([]);
     await expect(lastValueFrom(service.valueObservable().pipe(toArray()))).resolves.toEqual([7]);
     await expect(lastValueFrom(service.throwObservable())).rejects.toBeInstanceOf(LockHeldError);
   });
 
-  test('an async generator ends as onBusy says: without a value, or with a value', async () => {
+  test('while the lock is held, an async generator ends as `onBusy` says: without a value, or with a value', async () => {
     await expect(all(service.skipRows())).resolves.toEqual([]);
     await expect(all(service.valueRows())).resolves.toEqual([7]);
   });
 });
 
 describe('when the lock is lost while the method runs', () => {
-  test('the call that lost its lock rejects with LockLostError in place of the result', async () => {
+  test('a call that lost its lock rejects with LockLostError in place of the result', async () => {
     await expect(service.loseIt(() => 'result')).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('the call that lost its lock rejects with the error that the method throws', async () => {
+  test('a call that lost its lock rejects with the error that the method throws', async () => {
     await expect(
       service.loseIt(() => {
         throw new Error('own');
@@ -449,7 +449,7 @@ describe('when the lock is lost while the method runs', () => {
     ).rejects.toThrow('own');
   });
 
-  test("onLost 'ignore' keeps the result of the method", async () => {
+  test("`onLost: 'ignore'` keeps the result of a method that lost its lock", async () => {
     await expect(service.loseItQuietly()).resolves.toEqual(['result', false]);
   });
 
@@ -477,7 +477,7 @@ describe('when the lock is lost while the method runs', () => {
 });
 
 describe('an Observable from a method that declares its result type', () => {
-  test('is returned without a Promise, and locks on subscription', async () => {
+  test('a declared Observable result is returned without a Promise, and locks on subscription', async () => {
     const watched = service.watch(of(1, 2));
     expect(watched).toBeInstanceOf(Observable);
     expect(ended).toEqual([]);
@@ -486,14 +486,14 @@ describe('an Observable from a method that declares its result type', () => {
     expect(ended).toContain('held');
   });
 
-  test('is returned without a Promise when the declared type is a subclass of Observable', async () => {
+  test('an Observable is returned without a Promise when the declared result is a subclass of Observable', async () => {
     const subject = service.subject();
     expect(subject).toBeInstanceOf(Observable);
     await expect(lastValueFrom(subject)).resolves.toBe(true);
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases the lock before its subscriber gets the completion or the error', async () => {
+  test('a locked Observable releases the lock before its subscriber gets the completion or the error', async () => {
     await new Promise<void>((resolve) => service.watch(of(1)).subscribe({ complete: resolve }));
     await expect(free()).resolves.toBe(true);
     const failing = service.watch(throwError(() => 'text'));
@@ -501,14 +501,14 @@ describe('an Observable from a method that declares its result type', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('runs the method again, under a new lock, for a second subscriber', async () => {
+  test('a locked Observable runs the method again, under a new lock, for a second subscriber', async () => {
     const watched = service.watch(of(1));
     await Promise.all([lastValueFrom(watched), lastValueFrom(watched)]);
     expect(ended.filter((event) => event === 'made')).toHaveLength(2);
     expect(ended.filter((event) => event === 'held')).toHaveLength(2);
   });
 
-  test('keeps its lock renewed while subscribed, and releases the lock at unsubscription', async () => {
+  test('a locked Observable keeps its lock renewed while subscribed, and releases the lock at unsubscription', async () => {
     const values: number[] = [];
     const subscription = service.watch(interval(5)).subscribe((value) => values.push(value));
     await until(() => values.length > 0);
@@ -518,14 +518,14 @@ describe('an Observable from a method that declares its result type', () => {
     await until(free);
   });
 
-  test('is torn down when a subscriber unsubscribes during subscription', async () => {
+  test('a locked Observable is torn down when its subscriber unsubscribes during subscription', async () => {
     const values = service.watch(concat(of(1, 2, 3), NEVER)).pipe(take(1), toArray());
     await expect(lastValueFrom(values)).resolves.toEqual([1]);
     await until(free);
     expect(ended.at(-1)).toBe('torn down');
   });
 
-  test('stops a synchronous source when its subscriber unsubscribes', async () => {
+  test('a locked Observable stops its synchronous source when its subscriber unsubscribes', async () => {
     let produced = 0;
     const endless = new Observable<number>((subscriber) => {
       while (!subscriber.closed && produced < 10_000) subscriber.next(produced++);
@@ -535,7 +535,7 @@ describe('an Observable from a method that declares its result type', () => {
     await until(free);
   });
 
-  test('does not run for a subscriber that unsubscribed while waiting for the lock', async () => {
+  test('a locked method does not run for a subscriber that unsubscribed while waiting for the lock', async () => {
     const blocked = service.block();
     await until(async () => !(await free()));
     service.watch(of(1)).subscribe().unsubscribe();
@@ -547,7 +547,7 @@ describe('an Observable from a method that declares its result type', () => {
 });
 
 describe('an Observable from a method that does not declare its result type', () => {
-  test('is returned in a Promise, and holds the lock until it completes', async () => {
+  test('an undeclared Observable result is returned in a Promise, and holds the lock until completion', async () => {
     const source = new Subject<number>();
     const watched = await service.watchUndeclared(source);
     await expect(free()).resolves.toBe(false);
@@ -559,7 +559,7 @@ describe('an Observable from a method that does not declare its result type', ()
     await expect(free()).resolves.toBe(true);
   });
 
-  test('locks again for a second subscriber', async () => {
+  test('an undeclared Observable result locks again for a second subscriber', async () => {
     const watched = await service.watchUndeclared(of(1));
     await expect(lastValueFrom(watched)).resolves.toEqual([1, true]);
     await expect(free()).resolves.toBe(true);
@@ -567,7 +567,7 @@ describe('an Observable from a method that does not declare its result type', ()
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases the lock after a ttl when nobody subscribes, and locks again for a late subscriber', async () => {
+  test('an Observable releases the lock after a ttl when nobody subscribes, and locks again for a late subscriber', async () => {
     const watched = await service.watchUndeclared(of(1));
     await until(free);
     await expect(lastValueFrom(watched)).resolves.toEqual([1, true]);
@@ -575,7 +575,7 @@ describe('an Observable from a method that does not declare its result type', ()
 });
 
 describe('an async generator', () => {
-  test('acquires at the first read, runs under its lock, and releases at its end', async () => {
+  test('an async generator acquires its lock at the first read, runs under this lock, and releases it at the end', async () => {
     const rows = service.rows(3);
     expect(ended).toEqual([]);
     await expect(free()).resolves.toBe(true);
@@ -584,7 +584,7 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('passes through its return value and the values sent to it', async () => {
+  test('a locked async generator keeps its return value, and receives the values sent to it', async () => {
     const rows = service.rows(2);
     await rows.next();
     await expect(rows.next('x')).resolves.toEqual({ done: false, value: true });
@@ -593,7 +593,7 @@ describe('an async generator', () => {
     expect(ended).toEqual(['got x', 'closed under the lock']);
   });
 
-  test('closes, and releases the lock, when its reader stops early', async () => {
+  test('an async generator closes, and releases the lock, when its reader stops early', async () => {
     for await (const row of service.rows(3)) {
       expect(row).toBe(true);
       break;
@@ -602,7 +602,7 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('receives the error that its reader throws into it', async () => {
+  test('a locked async generator receives the error that its reader throws into it', async () => {
     const rows = service.rows(3);
     await rows.next();
     await expect(rows.throw(new Error('stop'))).rejects.toThrow('stop');
@@ -610,17 +610,17 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('passes its own error to the reader after the release', async () => {
+  test('an async generator passes its own error to the reader after the release of the lock', async () => {
     await expect(all(service.rows(0))).rejects.toThrow('no rows');
     await expect(free()).resolves.toBe(true);
   });
 
-  test('does not run when it is closed before the first read', async () => {
+  test('a locked async generator does not run when it is closed before the first read', async () => {
     await expect(service.rows(3).return('early')).resolves.toEqual({ done: true, value: 'early' });
     expect(ended).toEqual([]);
   });
 
-  test('holds the lock to its end when the method returns it in a Promise', async () => {
+  test('an async generator that the method returns in a Promise holds the lock to its end', async () => {
     const rows = await service.generator();
     await expect(free()).resolves.toBe(false);
     await expect(all(rows)).resolves.toEqual([true, true]);
@@ -629,7 +629,7 @@ describe('an async generator', () => {
 });
 
 describe('an async iterable that is not a generator', () => {
-  test('holds the lock to its end, keeps its other members, and locks again on a second read', async () => {
+  test('an async iterable holds the lock to its end, keeps its other members, and locks again on a second read', async () => {
     const countdown = await service.iterable();
     expect(countdown).toBeInstanceOf(Countdown);
     expect(countdown.start).toBe(3);
@@ -641,7 +641,7 @@ describe('an async iterable that is not a generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases the lock when its reader stops early', async () => {
+  test('an async iterable releases the lock when its reader stops early', async () => {
     for await (const row of await service.iterable()) {
       expect(row).toBe(true);
       break;
@@ -649,12 +649,12 @@ describe('an async iterable that is not a generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases the lock after a ttl when nobody reads it', async () => {
+  test('an async iterable releases the lock after a ttl when nobody reads it', async () => {
     await expect(service.iterable()).resolves.toBeDefined();
     await until(free);
   });
 
-  test('can be read without awaiting the call, when the declared type is an async iterable', async () => {
+  test('a declared async iterable can be read without awaiting the call', async () => {
     await expect(all(service.passedOn())).resolves.toEqual([true, true]);
     await expect(free()).resolves.toBe(true);
     for await (const row of service.passedOn()) {
@@ -666,7 +666,7 @@ describe('an async iterable that is not a generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases the lock when its reader stops while a value is pending', async () => {
+  test('an async iterable releases the lock when its reader stops while a value is pending', async () => {
     const reader = (await service.idleIterable())[Symbol.asyncIterator]();
     const pending = reader.next();
     await reader.return?.();

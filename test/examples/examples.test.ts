@@ -99,7 +99,7 @@ const hasPostgres = await locateBinaries().then(
 );
 
 (hasPostgres ? describe : describe.skip)('the postgresql example', () => {
-  test('loses no deposit, and refuses a late write', async () => {
+  test('the postgresql example loses no deposit, and refuses a late write', async () => {
     const server = await startPostgresServer();
     const example = new ExampleProcess(folderOf('postgresql'), { DATABASE_URL: server.url });
     await example.end();

@@ -61,7 +61,7 @@ describe('with a broken library', () => {
     await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
   });
 
-  test('the judge finds too many holders (J1) when each node counts permits alone, without slots (S20)', async () => {
+  test('the judge finds too many holders (J1) when grants of different slots count towards one quorum (S20)', async () => {
     const patches = [
       {
         file: 'lib/redlock/tally.ts',
@@ -91,7 +91,7 @@ describe('with a broken library', () => {
     await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
-  test('the judge finds a writer beside a reader (J1) when a reader shortens the ttl of others (S23)', async () => {
+  test('the judge finds a writer beside a reader (J1) when a reader shortens the ttl of other readers (S23)', async () => {
     const patch = {
       file: 'lib/stores/redis/scripts/acquire-shared.ts',
       find: 'local record, isLast, beside = records[i], left < ttl, besides[i]',
@@ -129,7 +129,7 @@ describe('with a broken library', () => {
     await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
-  test('the judge finds an overlap (J1) when nodes forget a held lock without the restart guard (S12)', async () => {
+  test('the judge finds an overlap (J1) when nodes without a restart guard forget a held lock (S12)', async () => {
     const scenario = scenarioNamed('a majority of the nodes forgets');
     const module = { ...scenario.client?.module, restartGuard: false as const };
     const unguarded = { ...scenario, client: { ...scenario.client, module } };
@@ -142,7 +142,7 @@ describe('bundle', () => {
     ['whose line does not exist', { file: 'lib/core/lease.ts', find: 'no such line', replace: '' }],
     ['whose line occurs more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],
     ['whose file does not exist', { file: 'lib/redlock/no-such-file.ts', find: 'x', replace: '' }],
-  ])('throws for a patch %s', async (_what, patch) => {
+  ])('`bundle` throws for a patch %s', async (_what, patch) => {
     await expect(bundle(PROGRAMS, [patch])).rejects.toThrow(patch.file);
   });
 });

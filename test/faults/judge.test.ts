@@ -90,27 +90,27 @@ test('the judge finds no fault when one holder follows the other', () => {
   });
 });
 
-describe('J1, no two holders at the same time: the judge', () => {
-  test('flags a holder that acquires before the other holder releases', () => {
+describe('J1, no two holders at the same time', () => {
+  test('the judge flags a holder that acquires before the earlier holder releases', () => {
     const bob = log('bob', [5, invoke(1)], [19, returned(1, 2, 500)], [30, release(1)]);
     expect(verdictOn([...alice, ...bob]).overlaps).toEqual([
       'J1: bob#1 (exclusive, 2) held beside alice#1 (exclusive, 1) for 1.0 ms',
     ]);
   });
 
-  test('reads logs in any order', () => {
+  test('the judge finds an overlap whatever the order of the logs', () => {
     const bob = log('bob', [5, invoke(1)], [19, returned(1, 2, 500)], [30, release(1)]);
     expect(verdictOn([...bob, ...alice]).overlaps).toHaveLength(1);
   });
 
-  test('flags two short holds that both lie within a long hold', () => {
+  test('the judge flags two short holds that both lie within a long hold', () => {
     const long = log('long', [0, invoke(1)], [1, returned(1, 1, 900)]);
     const short = log('short', [2, invoke(1)], [3, returned(1, 2, 900)], [4, release(1)], [5, released(1)]);
     const later = log('later', [6, invoke(1)], [7, returned(1, 3, 900)], [8, release(1)], [9, released(1)]);
     expect(verdictOn([...long, ...short, ...later]).overlaps).toHaveLength(2);
   });
 
-  test('counts a hold only until the end of its validity, even if the release comes later', () => {
+  test('the judge counts a hold only until the end of its validity, even if the release comes later', () => {
     const stale = log(
       'stale',
       [0, invoke(1)],
@@ -122,7 +122,7 @@ describe('J1, no two holders at the same time: the judge', () => {
     expect(verdictOn([...stale, ...next]).overlaps).toEqual([]);
   });
 
-  test('counts a hold until the end of the validity that a renewal extended', () => {
+  test('the judge counts a renewed hold until the end of the extended validity', () => {
     const renewing = log(
       'renewing',
       [0, invoke(1)],
@@ -133,15 +133,15 @@ describe('J1, no two holders at the same time: the judge', () => {
     expect(verdictOn([...renewing, ...next]).overlaps).toHaveLength(1);
   });
 
-  test('allows holders of different keys at the same time', () => {
+  test('the judge allows holders of different keys at the same time', () => {
     const other = log('other', [0, invoke(1, 1_000, 'other')], [11, returned(1, 1, 500)], [30, release(1)]);
     const { overlaps, tokenFaults } = verdictOn([...alice, ...other]);
     expect([overlaps, tokenFaults]).toEqual([[], []]);
   });
 });
 
-describe('J1 with readers: the judge', () => {
-  test('allows any number of readers at the same time', () => {
+describe('J1 with readers', () => {
+  test('the judge allows any number of readers at the same time', () => {
     const readers = ['a', 'b', 'c'].map((who) => holder(who, [0, 10, 20], 1, shared));
     const { overlaps, mostTogether } = verdictOn(readers.flat());
     expect(overlaps).toEqual([]);
@@ -151,7 +151,7 @@ describe('J1 with readers: the judge', () => {
   test.each([
     ['a writer', exclusive],
     ['the holder of a permit', { permits: 5, slot: 3 }],
-  ])('flags a reader beside %s, in either order', (_what, kind) => {
+  ])('the judge flags a reader beside %s, whichever came first', (_what, kind) => {
     const reader = holder('reader', [0, 10, 20], 1, shared);
     const before = holder('other', [0, 9, 11], 2, kind);
     const after = holder('other', [0, 19, 30], 2, kind);
@@ -163,7 +163,7 @@ describe('J1 with readers: the judge', () => {
     ]);
   });
 
-  test('flags a writer beside a reader when another reader ended earlier', () => {
+  test('the judge flags a writer beside a reader, even if a second reader ended earlier', () => {
     const long = holder('long', [0, 1, 100], 1, shared);
     const short = holder('short', [0, 2, 3], 1, shared);
     const writer = holder('writer', [0, 50, 60], 2, exclusive);
@@ -173,17 +173,17 @@ describe('J1 with readers: the judge', () => {
   });
 });
 
-describe('J1 with permits: the judge', () => {
+describe('J1 with permits', () => {
   const permit = (who: string, slot: number, permits = 2, at: [number, number, number] = [0, 10, 20]) =>
     holder(who, at, 1, { permits, slot });
 
-  test('allows as many holders as permits, each in its own slot', () => {
+  test('the judge allows as many holders as permits, each in its own slot', () => {
     const { overlaps, mostTogether } = verdictOn([...permit('a', 0), ...permit('b', 1)]);
     expect(overlaps).toEqual([]);
     expect(mostTogether).toEqual({ shared: 0, permits: 2 });
   });
 
-  test('flags a third holder of two permits, and its invalid slot', () => {
+  test('with two permits, the judge flags a third holder and its invalid slot', () => {
     // There are two slots, so the third client has a slot that does not exist.
     const events = [...permit('a', 0), ...permit('b', 1), ...permit('c', 2)];
     expect(verdictOn(events).overlaps).toEqual([
@@ -192,30 +192,30 @@ describe('J1 with permits: the judge', () => {
     ]);
   });
 
-  test('flags a third holder of two permits when holders have no slots', () => {
+  test('with two permits, the judge flags a third holder even if the holders have no slots', () => {
     const counted = ['a', 'b', 'c'].flatMap((who) => holder(who, [0, 10, 20], 1, { permits: 2 }));
     expect(verdictOn(counted).overlaps).toContain(
       'J1: a#1 (slot undefined, 1), b#1 (slot undefined, 1), c#1 (slot undefined, 1) held at the same time, of 2 permits',
     );
   });
 
-  test('flags two holders of one slot at the same time', () => {
+  test('the judge flags two holders of one slot at the same time', () => {
     expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 19, 30])]).overlaps).toEqual([
       'J1: b#1 (slot 1, 1) held beside a#1 (slot 1, 1) for 1.0 ms',
     ]);
   });
 
-  test('allows holders that follow each other in one slot', () => {
+  test('the judge allows holders that follow each other in one slot', () => {
     expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 20, 30])]).overlaps).toEqual([]);
   });
 
-  test('allows the larger number of permits when holders ask for different numbers', () => {
+  test('the judge allows the larger number of permits when holders ask for different numbers', () => {
     const three = [...permit('a', 0, 2), ...permit('b', 1, 2), ...permit('c', 2, 3)];
     expect(verdictOn(three).overlaps).toEqual([]);
     expect(verdictOn([...three, ...permit('d', 3, 3)]).overlaps).toHaveLength(2);
   });
 
-  test('allows the larger number of permits only until the holder that asked for it releases', () => {
+  test('the judge allows the larger number of permits only until the holder that asked for it releases', () => {
     const early = permit('early', 2, 3, [0, 1, 9]);
     const three = [...permit('a', 0), ...permit('b', 1), ...holder('c', [0, 10, 20], 1, { permits: 2 })];
     expect(verdictOn([...early, ...three]).overlaps).toContainEqual(
@@ -223,7 +223,7 @@ describe('J1 with permits: the judge', () => {
     );
   });
 
-  test('checks each key of a lock with several keys', () => {
+  test('the judge checks each key of a lock with several keys', () => {
     const both = holder('a', [0, 10, 20], 1, { permits: 2, slot: 0, keys: ['k', 'other'] });
     const one = holder('b', [0, 15, 30], 1, { permits: 2, slot: 0, keys: ['other'] });
     expect(verdictOn([...both, ...one]).overlaps).toEqual([
@@ -232,7 +232,7 @@ describe('J1 with permits: the judge', () => {
   });
 });
 
-describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () => {
+describe('J2 and J3 (fencing tokens) with readers and permits', () => {
   const first: [number, number, number] = [0, 10, 20];
   const second: [number, number, number] = [15, 25, 30];
   const overtaking: [number, number, number] = [5, 25, 30];
@@ -244,7 +244,7 @@ describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () =>
     ['a permit after a permit of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
     ['a reader after a permit', { permits: 2, slot: 1 }, shared],
     ['a writer after a permit', { permits: 2, slot: 1 }, exclusive],
-  ])('flags J3 if %s has a smaller token', (_what, before, after) => {
+  ])('the judge reports the fault J3 if %s has a smaller token', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', second, 6, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J3: b#1 was given 6 after a#1 had 7']);
   });
@@ -253,12 +253,12 @@ describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () =>
     ['a writer and a reader', shared, exclusive],
     ['a permit and a writer', exclusive, { permits: 2, slot: 0 }],
     ['two holders of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
-  ])('flags J2 if %s get the same token', (_what, before, after) => {
+  ])('the judge reports the fault J2 if %s get the same token', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', overtaking, 7, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J2: a#1 and b#1 were both given 7']);
   });
 
-  test('allows readers with equal tokens, and later readers with smaller tokens', () => {
+  test('the judge allows readers with equal tokens, and later readers with smaller tokens', () => {
     const readers = [
       ...holder('a', first, 7, shared),
       ...holder('b', second, 7, shared),
@@ -267,7 +267,7 @@ describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () =>
     expect(verdictOn(readers).tokenFaults).toEqual([]);
   });
 
-  test('compares the tokens of each slot separately', () => {
+  test('the judge compares the tokens of each slot separately', () => {
     const permits = [
       ...holder('a', first, 7, { permits: 2, slot: 0 }),
       ...holder('b', second, 7, { permits: 2, slot: 1 }),
@@ -276,7 +276,7 @@ describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () =>
     expect(verdictOn(permits).tokenFaults).toEqual([]);
   });
 
-  test('compares the token of a writer with the tokens of all earlier holders, not only of the last holder', () => {
+  test('the judge compares the token of a writer with the tokens of all earlier holders, not only of the last holder', () => {
     const events = [
       ...holder('permit', [0, 1, 2], 9, { permits: 2, slot: 1 }),
       ...holder('reader', [0, 5, 6], 3, shared),
@@ -286,31 +286,31 @@ describe('J2 and J3 (fencing tokens) with readers and permits: the judge', () =>
   });
 });
 
-describe('J2 and J3 (fencing tokens) with exclusive locks: the judge', () => {
-  test('flags J2 for a token that is granted twice', () => {
+describe('J2 and J3 (fencing tokens) with exclusive locks', () => {
+  test('the judge reports the fault J2 for a token that is granted twice', () => {
     const bob = log('bob', [5, invoke(1)], [25, returned(1, 1, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J2: alice#1 and bob#1 were both given 1']);
   });
 
-  test('flags J3 for a token that is smaller than an earlier returned token', () => {
+  test('the judge reports the fault J3 for a token that is smaller than a token returned earlier', () => {
     const bob = log('bob', [15, invoke(1)], [25, returned(1, 0, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J3: bob#1 was given 0 after alice#1 had 1']);
   });
 
-  test('allows a smaller token when the two attempts overlapped', () => {
+  test('the judge allows a smaller token when two attempts overlapped', () => {
     const bob = log('bob', [9, invoke(1)], [25, returned(1, 0, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual([]);
   });
 });
 
-describe('J4 and J5, the register: the judge', () => {
-  test('flags J4 if the register accepted a lower token', () => {
+describe('J4 and J5, the register', () => {
+  test('the judge reports the fault J4 if the register accepted a lower token', () => {
     expect(verdictOn(alice, registerOf(writes(1, 3, 2))).registerFaults).toEqual([
       'J4: the register of k accepted 2 (exclusive) after 3 (exclusive)',
     ]);
   });
 
-  test('flags J5 if the counter is lower than the number of accepted writes', () => {
+  test('the judge reports the fault J5 if the register counted fewer writes than it accepted', () => {
     expect(verdictOn(alice, registerOf(writes(1, 2, 3), 2)).registerFaults).toEqual([
       'J5: the register of k (exclusive) accepted 3 writes and counts to 2: some were overwritten unseen',
     ]);
@@ -325,14 +325,14 @@ describe('J4 and J5, the register: the judge', () => {
       { mode: 'permits', slot: 1, token: 2 },
     ],
     ['a permit after a write', { mode: 'exclusive', token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
-  ])('flags J4 if %s has a lower token', (_what, before, after) => {
+  ])('the judge reports the fault J4 if %s has a lower token', (_what, before, after) => {
     const later: Access = { mode: 'shared', token: 1 };
     expect(verdictOn(alice, registerOf([later, before, after])).registerFaults).toEqual([
       expect.stringMatching(/^J4: the register of k accepted 2 .* after 3 /),
     ]);
   });
 
-  test('allows lower tokens among reads, and among different slots', () => {
+  test('the judge allows lower tokens among reads, and among different slots', () => {
     const register = registerOf([
       { mode: 'shared', token: 3 },
       { mode: 'shared', token: 2 },
@@ -342,7 +342,7 @@ describe('J4 and J5, the register: the judge', () => {
     expect(verdictOn(alice, register).registerFaults).toEqual([]);
   });
 
-  test('flags J5 if a reader reads two different values, unless the register refused a read', () => {
+  test('the judge reports the fault J5 if a holder reads two different values, unless the register refused a read', () => {
     const read = (value?: number): FaultEventBody => ({
       event: 'read',
       attempt: 1,
@@ -359,14 +359,14 @@ describe('J4 and J5, the register: the judge', () => {
     expect(verdictOn(refused).registerFaults).toEqual([]);
   });
 
-  test('counts the writes that the register refused', () => {
+  test('the judge counts the writes that the register refused', () => {
     const write: FaultEventBody = { event: 'write', attempt: 1, token: 1, accepted: false };
     expect(verdictOn([...alice, ...log('alice', [22, write])]).refusedWrites).toBe(1);
   });
 });
 
-describe('J6, every call settles and no rejection is unhandled: the judge', () => {
-  test('flags an acquire that settles more than 200 ms after its budget', () => {
+describe('J6, every call settles and no rejection is unhandled', () => {
+  test('the judge flags an `acquire` that settles more than 200 ms after its time budget', () => {
     const slow = log(
       'slow',
       [0, invoke(1, 300)],
@@ -377,13 +377,13 @@ describe('J6, every call settles and no rejection is unhandled: the judge', () =
     expect(verdict.refusals).toEqual({ LOCK_HELD: 1 });
   });
 
-  test('flags a call that never settles, unless its process was killed', () => {
+  test('the judge flags a call that never settles, unless its process was killed', () => {
     const hung = log('hung', [0, invoke(1)]);
     expect(verdictOn(hung).late).toEqual(['hung#1: acquire had not settled after 10000 ms of 1000 ms']);
     expect(verdictOn(hung, undefined, new Set(['hung'])).late).toEqual([]);
   });
 
-  test('flags a release that settles late', () => {
+  test('the judge flags a `release` that settles late', () => {
     const slow = log(
       'slow',
       [0, invoke(1)],
@@ -394,7 +394,7 @@ describe('J6, every call settles and no rejection is unhandled: the judge', () =
     expect(verdictOn(slow).late).toEqual(['slow#1: release took 301 ms of 100 ms']);
   });
 
-  test('does not count the time during which a process was paused', () => {
+  test('the judge does not count the time during which a process was paused', () => {
     const paused = log(
       'paused',
       [0, invoke(1, 300)],
@@ -405,12 +405,12 @@ describe('J6, every call settles and no rejection is unhandled: the judge', () =
     expect(verdictOn(paused).worstSettle).toBe(301);
   });
 
-  test('flags an unhandled rejection', () => {
+  test('the judge flags an unhandled rejection', () => {
     const event: FaultEventBody = { event: 'unhandled', message: 'oops' };
     expect(verdictOn(log('alice', [1, event])).unhandled).toEqual(['alice: oops']);
   });
 
-  test('reports how long after the end of validity a holder learned of the loss', () => {
+  test('the judge reports how long after the end of validity a holder learned of the loss', () => {
     const told = log('told', [0, invoke(1)], [1, returned(1, 1, 100)], [130, { event: 'lost', attempt: 1 }]);
     const early = log(
       'early',

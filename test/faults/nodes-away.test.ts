@@ -72,7 +72,7 @@ describe.each([
   ['killed', (server: RedisServer) => server.kill()],
   ['paused', (server: RedisServer) => server.pause()],
 ])('with one of three nodes %s', (_how, takeAway) => {
-  test('a lock can be acquired, renewed and released, and excludes another client', async () => {
+  test('with one of three nodes away, a lock can be acquired, renewed and released, and excludes another client', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     await takeAway(servers[1]!);
     const lock = await alice.acquire(['k'], patient);
@@ -85,7 +85,7 @@ describe.each([
 });
 
 describe('with two of three nodes paused (SIGSTOP)', () => {
-  test('an attempt rejects within 20 s, with an error vote for each paused node (S1, S3)', async () => {
+  test('an attempt rejects within 20 s, with the vote "error" for each paused node (S1, S3)', async () => {
     const alice = await newProcess('alice');
     for (const server of servers.slice(1)) server.pause();
     const { value, after } = await timed(alice.acquire(['k'], once));
@@ -98,7 +98,7 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
     expect(after).toBeLessThan(LATE);
   });
 
-  test('a waiting acquire rejects after retry.timeout, and leaves no key on the resumed nodes (S6, S8)', async () => {
+  test('a waiting `acquire` rejects after `retry.timeout`, and leaves no key on the resumed nodes (S6, S8)', async () => {
     const alice = await newProcess('alice');
     for (const server of servers.slice(1)) server.pause();
     const retry = { timeout: 1_000, attempts: Infinity, delay: 200, jitter: 100 };
@@ -110,7 +110,7 @@ describe('with two of three nodes paused (SIGSTOP)', () => {
     await until(async () => (await keysLeft()) === 0);
   });
 
-  test('the holder learns of the loss at the end of validity, before another client can acquire (S10)', async () => {
+  test('a holder without a quorum learns of the loss at the end of validity, before another client can acquire (S10)', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const lock = await alice.acquire(['k'], patient);
     const { signal } = lock;
@@ -153,7 +153,7 @@ describe('with slow connections', () => {
     await until(async () => (await keysLeft()) === 0);
   });
 
-  test('a waiting acquire rejects after retry.timeout if the node with the queue is slow and the other nodes are paused (S8)', async () => {
+  test('a waiting `acquire` rejects after `retry.timeout` if the node with the queue is slow and all other nodes are paused (S8)', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const urls = [proxy.url, servers[1]!.url, servers[2]!.url];
     const [alice, bob] = [await newProcess('alice', urls, 60_000), await newProcess('bob')];
@@ -200,7 +200,7 @@ test('a holder whose thread was blocked past the validity sees the loss before a
   await lock.release();
 });
 
-test('a holder loses its lock at the next renewal after FLUSHALL on a majority', async () => {
+test('a holder loses its lock at the next renewal after FLUSHALL on a majority of the nodes', async () => {
   const alice = await newProcess('alice');
   // The next renewal comes after a third of the ttl. A stall of some seconds does not move it beyond the bound below.
   const ttl = 3 * TTL;

@@ -76,7 +76,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 }
 
 describe('FencedRegister.transaction', () => {
-  test('accepts the first token of a key, a higher token and an equal token', async () => {
+  test('the register accepts the first token of a key, a higher token and an equal token', async () => {
     for (const [token, value] of [
       [33, 'first'],
       [35, 'second'],
@@ -92,7 +92,7 @@ describe('FencedRegister.transaction', () => {
     await expect(highestOf()).resolves.toBe(35);
   });
 
-  test('refuses a lower token before it calls the task', async () => {
+  test('the register refuses a lower token before it calls the task', async () => {
     await register.transaction(pool, holder(35), (client) => write('new', client));
     let called = false;
 
@@ -106,7 +106,7 @@ describe('FencedRegister.transaction', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('compares tokens exactly up to 2^53 - 1, and the table accepts no higher token', async () => {
+  test('the register compares tokens exactly up to 2^53 - 1, and its table accepts no higher token', async () => {
     const most = Number.MAX_SAFE_INTEGER;
     await register.transaction(pool, holder(most - 1), (client) => write('new', client));
     await register.transaction(pool, holder(most), (client) => write('newer', client));
@@ -119,13 +119,13 @@ describe('FencedRegister.transaction', () => {
     ).rejects.toThrow(/check constraint/);
   });
 
-  test('does not compare the tokens of different keys', async () => {
+  test('the register does not compare the tokens of different keys', async () => {
     await register.transaction(pool, { keys: ['another'], fencingToken: 99 }, async () => undefined);
 
     await expect(register.transaction(pool, holder(1), async () => 'done')).resolves.toBe('done');
   });
 
-  test('compares the token of a lock with several keys for each of the keys', async () => {
+  test('the register checks the token of a lock with several keys against each key', async () => {
     const [a, b] = [randomUUID(), randomUUID()];
     await register.transaction(pool, { keys: [b], fencingToken: 7 }, async () => undefined);
 
@@ -138,7 +138,7 @@ describe('FencedRegister.transaction', () => {
     await expect(highestOf(b)).resolves.toBe(8);
   });
 
-  test('does not store the token when the transaction is rolled back', async () => {
+  test('the register does not store the token when the transaction is rolled back', async () => {
     const failure = new Error('the task failed');
     const failed = register.transaction(pool, holder(9), async (client) => {
       await write('half', client);
@@ -151,10 +151,10 @@ describe('FencedRegister.transaction', () => {
   });
 });
 
-describe('FencedRegister.transaction, with two holders at the same time,', () => {
+describe('FencedRegister.transaction with two holders at the same time', () => {
   // The stale holder passes the check and pauses. Its successor must not write between the stale check and the stale
   // write.
-  test('makes a newer holder wait for a paused older holder, and then write last', async () => {
+  test('a newer holder waits for the transaction of a paused older holder, and writes last', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = register.transaction(pool, holder(1), async (client) => {
       checked.open();
@@ -177,7 +177,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('new');
   });
 
-  test('makes an older holder wait for a paused newer holder, and then refuses the older holder', async () => {
+  test('an older holder waits for the transaction of a paused newer holder, and is then refused', async () => {
     const [checked, resume] = [gate(), gate()];
     const newer = register.transaction(pool, holder(2), async (client) => {
       checked.open();
@@ -196,7 +196,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
   });
 
   // Negative control: the check runs in one transaction, and the write comes after this transaction.
-  test('does not prevent a stale write after the transaction (control)', async () => {
+  test('the register does not prevent a stale write that follows the transaction (control)', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = (async () => {
       await register.transaction(pool, holder(1), async () => undefined);
@@ -213,7 +213,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('old');
   });
 
-  test('refuses a write with a lower token than an earlier read', async () => {
+  test('the register refuses a write whose token is lower than the token of an earlier read', async () => {
     const seen = await register.transaction(pool, holder(2), read);
 
     await expect(register.transaction(pool, holder(1), (client) => write('old', client))).rejects.toThrow(
@@ -224,7 +224,7 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
     await expect(read()).resolves.toBe('initial, changed');
   });
 
-  test('accepts only increasing tokens from 120 concurrent holders with keys in any order', async () => {
+  test('the register accepts only increasing tokens from 120 concurrent holders with keys in any order', async () => {
     const other = randomUUID();
     await pool.query('create table accepted (place serial, key text, token bigint)');
     const tokens = Array.from({ length: 120 }, (_, index) => index + 1).toSorted(() => Math.random() - 0.5);
@@ -256,8 +256,8 @@ describe('FencedRegister.transaction, with two holders at the same time,', () =>
   });
 });
 
-describe('a fenced transaction', () => {
-  test('ends after its idle timeout, writes nothing, and unblocks its successor', async () => {
+describe('the transaction and its connection', () => {
+  test('a fenced transaction ends after its idle timeout, writes nothing, and unblocks its successor', async () => {
     const impatient = new FencedRegister({ idleTimeout: 3_000 });
     const [checked, resume] = [gate(), gate()];
     const start = performance.now();
@@ -279,7 +279,7 @@ describe('a fenced transaction', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('returns its connection to the pool, unless the connection broke', async () => {
+  test('a fenced transaction returns its connection to the pool, unless the connection broke', async () => {
     const single = new Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 30_000 });
     try {
       const pidOf = async (client: SqlClient): Promise<number> => {
@@ -305,7 +305,7 @@ describe('a fenced transaction', () => {
     }
   });
 
-  test('does not return a connection in an unknown state to the pool', async () => {
+  test('a fenced transaction does not return a connection in an unknown state to the pool', async () => {
     // Only the client has this time limit for a statement. The server continues with the statement, and the rollback
     // waits for it.
     const single = new Pool({ connectionString: url, max: 1, query_timeout: 2_000 });
@@ -322,7 +322,7 @@ describe('a fenced transaction', () => {
     }
   });
 
-  test('rejects when a failed statement made PostgreSQL roll the transaction back', async () => {
+  test('a fenced transaction rejects when PostgreSQL rolled it back because of a failed statement', async () => {
     const swallowing = register.transaction(pool, holder(3), async (client) => {
       await write('new', client);
       await client.query('select * from no_such_table').catch(() => undefined);
@@ -332,7 +332,7 @@ describe('a fenced transaction', () => {
     await expect(read()).resolves.toBe('initial');
   });
 
-  test("keeps the session's idle limit with `idleTimeout: 0`", async () => {
+  test('a fenced transaction with `idleTimeout: 0` keeps the idle limit of the session', async () => {
     const limitOf = async (client: SqlClient): Promise<string> => {
       const { rows } = await client.query<{ limit: string }>(
         `select current_setting('idle_in_transaction_session_timeout') as limit`,
@@ -348,7 +348,7 @@ describe('a fenced transaction', () => {
   });
 });
 
-describe('FencedRegister.advance, in a transaction of the caller,', () => {
+describe('FencedRegister.advance in a transaction of the caller', () => {
   async function inTransaction(begin: string, task: (client: PoolClient) => Promise<void>): Promise<void> {
     const client = await pool.connect();
     try {
@@ -363,7 +363,7 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
     }
   }
 
-  test('accepts a first token, and refuses a lower token', async () => {
+  test('`advance` accepts a first token, and refuses a lower token', async () => {
     await inTransaction('begin', async (client) => {
       await register.advance(client, holder(2));
       await write('new', client);
@@ -378,7 +378,7 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('refuses a pool, and a connection without a transaction', async () => {
+  test('`advance` refuses a pool, and a connection without a transaction', async () => {
     const client = await pool.connect();
     try {
       for (const without of [pool, client]) {
@@ -392,7 +392,7 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
     await expect(highestOf()).resolves.toBeUndefined();
   });
 
-  test('rejects with the error of PostgreSQL when the table is missing', async () => {
+  test('`advance` rejects with the error of PostgreSQL when the table is missing', async () => {
     const elsewhere = new FencedRegister({ table: 'nowhere' });
 
     await expect(
@@ -403,7 +403,7 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
   // At these isolation levels a transaction sees the database as of its first query, so it does not see the token of
   // the successor. PostgreSQL rejects its update of the register instead, because the successor has changed that row.
   test.each(['repeatable read', 'serializable'])(
-    'rejects at the isolation level %s when a successor has written since the transaction began',
+    '`advance` rejects at the isolation level %s when a successor has written since the transaction began',
     async (level) => {
       await register.transaction(pool, holder(1), async () => undefined);
       const stale = inTransaction(`begin isolation level ${level}`, async (client) => {
@@ -419,7 +419,7 @@ describe('FencedRegister.advance, in a transaction of the caller,', () => {
   );
 });
 
-describe('FencedRegister', () => {
+describe('the options of FencedRegister', () => {
   test.each([
     [{ table: '' }, TypeError, /^Expected `table` to be a table name .*, got ''$/],
     [{ table: 'tokens; drop table tasks' }, TypeError, /^Expected `table`/],
@@ -433,21 +433,21 @@ describe('FencedRegister', () => {
     [{ idleTimeout: '5s' }, TypeError, /^Expected `idleTimeout`/],
     [{ tabel: 'x' }, TypeError, /^Unknown option `tabel`/],
     [null, TypeError, /^Expected the options of `FencedRegister` to be an object/],
-  ])('refuses the options %j', (options, type, message) => {
+  ])('FencedRegister refuses the invalid options %j', (options, type, message) => {
     const construct = () => new FencedRegister(options as unknown as FencedRegisterOptions);
 
     expect(construct).toThrow(type);
     expect(construct).toThrow(message);
   });
 
-  test('treats undefined options as omitted', () => {
+  test('FencedRegister treats undefined options as omitted', () => {
     expect(new FencedRegister({ table: undefined, idleTimeout: undefined }).createTableSql).toBe(
       register.createTableSql,
     );
   });
 
   test.each(['Tokens', 'user', 'apart.order', 'x'.repeat(63)])(
-    'works with a table of the name %s',
+    'FencedRegister works with a table named %s',
     async (table) => {
       const other = new FencedRegister({ table });
       await pool.query('create schema if not exists apart');
@@ -464,7 +464,7 @@ describe('FencedRegister', () => {
   );
 });
 
-describe('FencedRegister.transaction, with locks of several holders,', () => {
+describe('FencedRegister.transaction with locks of several holders', () => {
   const reader = (fencingToken: number): TokenHolder => ({ ...holder(fencingToken), mode: 'shared' });
   const permit = (slot: number, fencingToken: number): TokenHolder => ({
     ...holder(fencingToken),
@@ -472,7 +472,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     slots: [slot],
   });
 
-  test('compares the tokens of each slot separately', async () => {
+  test('the register compares the tokens of each slot separately', async () => {
     const said: boolean[] = [];
     for (const [slot, token] of [
       [0, 40],
@@ -492,7 +492,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     });
   });
 
-  test('compares readers with writers, and writers with all holders', async () => {
+  test('the register compares the token of a reader with writers, and the token of a writer with all holders', async () => {
     const said: boolean[] = [];
     for (const lock of [reader(40), reader(38), holder(39), holder(40), reader(39), reader(41), holder(41)])
       said.push(await isAccepted(lock));
@@ -500,7 +500,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     await expect(register.transaction(pool, reader(40), read)).rejects.toMatchObject({ highest: 41 });
   });
 
-  test('compares permits with readers and with writers', async () => {
+  test('the register compares the tokens of permits with the tokens of readers and of writers', async () => {
     const said: boolean[] = [];
     for (const lock of [
       permit(1, 30),
@@ -519,7 +519,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     await expect(register.transaction(pool, holder(31), read)).rejects.toMatchObject({ highest: 32 });
   });
 
-  test('assigns each slot to its key, in any order of the keys', async () => {
+  test('the register assigns each slot to its key, whatever the order of the keys', async () => {
     const [first, second] = [`${key}:a`, `${key}:b`];
     const both = (keys: string[], slots: number[], fencingToken: number): TokenHolder => ({
       keys,
@@ -533,7 +533,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
-  test('makes a write wait for a concurrent read, and then refuses the write if its token is lower', async () => {
+  test('a write waits for a concurrent read, and is then refused if the read has the higher token', async () => {
     const [checked, gateway] = [gate(), gate()];
     const reading = register.transaction(pool, reader(41), () => {
       checked.open();
@@ -555,7 +555,7 @@ describe('FencedRegister.transaction, with locks of several holders,', () => {
     [{ mode: 'permits', slots: [1, 2] }, 'Expected `slots` to be an array with a whole number for each key'],
     [{ mode: 'permits', slots: ['0'] }, "got [ '0' ]"],
     [{ mode: 'read' }, "Expected `mode` to be 'exclusive', 'shared' or 'permits', got 'read'"],
-  ])('refuses a lock with the invalid fields %j', async (part, message) => {
+  ])('the register refuses a lock with the invalid fields %j', async (part, message) => {
     await expect(isAccepted({ ...holder(1), ...part } as TokenHolder)).rejects.toThrow(message);
   });
 });

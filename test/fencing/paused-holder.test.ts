@@ -112,7 +112,7 @@ const cases = (['Redis', 'PostgreSQL'] as const).flatMap((kind) =>
   ['SIGSTOP', 'a blocked thread'].map((pause) => [kind, pause] as const),
 );
 
-describe.each(cases)('a holder of a lock in %s, paused by %s for longer than its ttl,', (kind, pause) => {
+describe.each(cases)('a lock in %s whose holder is paused by %s for longer than the ttl', (kind, pause) => {
   async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
     holder = await Holder.start(kind, pause, fenced);
     const { token } = await holder.told();

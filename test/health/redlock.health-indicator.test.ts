@@ -81,14 +81,14 @@ describe('the health check of three nodes', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('reports up when all nodes vote, and shows no address', async () => {
+  test('the health check reports "up" when all nodes vote, and shows no address', async () => {
     expect(await askUntilVoting(3)).toEqual({
       http: 200,
       locks: { status: 'up', quorum: 2, voting: 3, guarded: 0, unfit: 0, unreachable: 0, warnings: [] },
     });
   });
 
-  test('shows the state of each node with details=true', async () => {
+  test('with `details=true`, the health check shows the state of each node', async () => {
     const { locks } = await askUntilVoting(3, '?details=true');
     const [first] = servers;
     expect(locks['nodes']).toContainEqual({
@@ -98,11 +98,11 @@ describe('the health check of three nodes', () => {
     });
   });
 
-  test('reports a named instance separately', async () => {
+  test('the health check reports a named instance of the module separately', async () => {
     await expect(ask(app, '?instance=billing')).resolves.toMatchObject({ locks: { quorum: 1, voting: 1 } });
   });
 
-  test('reports degraded with one node down, and down with two', async () => {
+  test('the health check reports "degraded" when one of three nodes is down, and "down" when two are', async () => {
     const [a, b] = servers;
     await a!.kill();
     const degraded = { http: 200, locks: { status: 'degraded', unreachable: 1 } };
@@ -130,7 +130,7 @@ describe('the health check of one node', () => {
     return health.locks;
   }
 
-  test('warns if the node may evict locks, or forget them in a restart', async () => {
+  test('the health check warns if the node may evict locks, or forget locks in a restart', async () => {
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({})).resolves.toMatchObject({
       status: 'up',
@@ -142,7 +142,7 @@ describe('the health check of one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('does not warn about a restart with `restartGuard: false`', async () => {
+  test('with `restartGuard: false`, the health check does not warn about a restart', async () => {
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({ status: 'up', warnings: [] });
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({
@@ -151,7 +151,7 @@ describe('the health check of one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('reports the node as guarded after a loss of data, and says how long it will not vote', async () => {
+  test('the health check reports a node as guarded after a loss of data, and says how long this node will not vote', async () => {
     // Milliseconds; so long that not even a busy machine takes this time between two steps of the test.
     const GUARD = 6_000;
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });
@@ -187,7 +187,7 @@ describe('the health check of one node', () => {
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-del'),
       /can't run this command|ACL failure|NOPERM/,
     ],
-  ])('reports the node as unfit while it %s, and as voting afterwards', async (_what, break_, reason) => {
+  ])('a node is reported as unfit while it %s, and as voting afterwards', async (_what, break_, reason) => {
     // With a restart guard, the check runs one more script. That script writes the node's marker, a key with the time
     // since which the node has kept its data.
     for (const restartGuard of [false, 1] as const) {
@@ -218,7 +218,7 @@ describe('the health check of one node', () => {
     }
   });
 
-  test('writes nothing to the disk or to replicas', async () => {
+  test('the health check writes nothing to the disk or to the replicas of a node', async () => {
     // A key of an earlier test could expire between the two reads.
     await client.flushall();
     const app = await healthApp({ nodes: redis.url });
@@ -233,7 +233,7 @@ describe('the health check of one node', () => {
     await app.close();
   });
 
-  test('reports the node as unfit after it became a replica', async () => {
+  test('the health check reports a node as unfit after the node became a replica', async () => {
     const app = await healthApp({ nodes: redis.url });
     const other = await startRedis();
     await client.replicaof('127.0.0.1', other.port);
@@ -247,7 +247,7 @@ describe('the health check of one node', () => {
   });
 });
 
-test('the health indicator reports "degraded" as up with terminus 11', async () => {
+test('with terminus 11, the health indicator reports "degraded" as "up"', async () => {
   const app = await healthApp({ nodes: 'memory' });
   const service = app.get(LockService);
   const checkNodes = service.checkNodes.bind(service);

@@ -168,13 +168,16 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['a frozen object', () => Object.freeze({ pipe: noop, on: noop })],
 ];
 
-describe('a result that only looks like a stream or an Observable, or that has ended,', () => {
-  test.each(PLAIN)('reaches the caller unchanged after the release: %s', async (_name, make) => {
-    const key = newKey();
-    const value = await make();
-    await expect(service.give(key, value).then((given) => given === value)).resolves.toBe(true);
-    await expect(isFree(key)).resolves.toBe(true);
-  });
+describe('results that only look like a stream or an Observable, or that have ended', () => {
+  test.each(PLAIN)(
+    'the caller gets the result unchanged after the release of the lock when the result is %s',
+    async (_name, make) => {
+      const key = newKey();
+      const value = await make();
+      await expect(service.give(key, value).then((given) => given === value)).resolves.toBe(true);
+      await expect(isFree(key)).resolves.toBe(true);
+    },
+  );
 
   test('an object with `getStream` that is no StreamableFile is returned without a call of `getStream`', async () => {
     let calls = 0;
@@ -192,17 +195,20 @@ describe('a thenable as the result', () => {
       thenable((r: (v: unknown) => void) => r(Promise.resolve(8))),
       8,
     ],
-  ])('gives its value to the caller after the release: %s', async (_name, value, outcome) => {
-    const key = newKey();
-    await expect(service.give(key, value)).resolves.toBe(outcome);
-    await expect(isFree(key)).resolves.toBe(true);
-  });
+  ])(
+    'the caller gets the value after the release of the lock when the result is %s',
+    async (_name, value, outcome) => {
+      const key = newKey();
+      await expect(service.give(key, value)).resolves.toBe(outcome);
+      await expect(isFree(key)).resolves.toBe(true);
+    },
+  );
 
   test.each<[string, unknown]>([
     ['a thenable that throws', thenable(own)],
     ['a `then` whose getter throws', throwing('then')],
     ['a revoked Proxy', revoked()],
-  ])('gives an error to the caller after the release: %s', async (_name, value) => {
+  ])('the caller gets an error after the release of the lock when the result is %s', async (_name, value) => {
     const key = newKey();
     await expect(service.give(key, value)).rejects.toBeInstanceOf(Error);
     await expect(isFree(key)).resolves.toBe(true);
@@ -249,7 +255,7 @@ describe('a result that nobody starts to use', () => {
   });
 
   test.each(UNREAD.map(([name], index) => [name, index] as const))(
-    'releases the lock after a ttl: %s',
+    'an unused result releases the lock after a ttl: %s',
     async (_name, index) => {
       const result = await given[index];
       await until(() => isFree(keys[index]!));
@@ -412,7 +418,7 @@ describe('an async iterable', () => {
     expect(reads).toBe(1);
   });
 
-  test('runs no code of an async iterable after its end, even if its reader then calls `return`', async () => {
+  test('no code of an async iterable runs after its end, even if its reader then calls `return`', async () => {
     const key = newKey();
     let returns = 0;
     const source = {
@@ -523,7 +529,7 @@ describe('a half-read result that nobody closes', () => {
   });
 
   test.each(begun.map(([name], index) => [name, index] as const))(
-    'releases the lock when it is garbage-collected: %s',
+    'a half-read result releases the lock when the result is garbage-collected: %s',
     async (_name, index) => {
       const released = until(async () => {
         collect();

@@ -28,7 +28,7 @@ function tickAt(
   return tick && { at: new Date(tick.at).toISOString().replace(':00.000Z', 'Z'), hours: tick.gap / HOUR };
 }
 
-describe('latestTick', () => {
+describe('the latest tick', () => {
   test.each([
     ['0 9 * * *', '2026-03-02T09:00:00.000Z', '2026-03-02T09:00Z', 24],
     ['0 9 * * *', '2026-03-02T09:00:00.700Z', '2026-03-02T09:00Z', 24],
@@ -42,11 +42,11 @@ describe('latestTick', () => {
     ['0 0 29 2 *', '2026-06-01T00:00:00Z', '2024-02-29T00:00Z', (4 * 365 + 1) * 24],
     [CronExpression.EVERY_10_MINUTES, '2026-03-02T09:19:59Z', '2026-03-02T09:10Z', 1 / 6],
     [CronExpression.EVERY_1ST_DAY_OF_MONTH_AT_NOON, '2026-03-02T09:19:59Z', '2026-03-01T12:00Z', 31 * 24],
-  ])('for the schedule %s at %s returns the tick %s', (expression, time, at, hours) => {
+  ])('the latest tick of the schedule %s at %s is %s', (expression, time, at, hours) => {
     expect(tickAt(expression, time)).toEqual({ at, hours });
   });
 
-  test('returns the same tick at all times between two ticks', () => {
+  test('latestTick returns the same tick at all times between two ticks', () => {
     const start = Date.UTC(2026, 2, 2, 9);
     const every10s = scheduleOf('*/10 * * * * *');
     for (let late = 0; late < 9_950; late += 37) {
@@ -54,7 +54,7 @@ describe('latestTick', () => {
     }
   });
 
-  test('supports a field for seconds', () => {
+  test('latestTick supports a cron expression with a field for seconds', () => {
     const everySecond = scheduleOf('* * * * * *');
     const start = Date.UTC(2026, 2, 2, 9);
     for (const late of [-50, 0, 1, 500, 949]) {
@@ -63,7 +63,7 @@ describe('latestTick', () => {
     for (const early of [-51, -900]) expect(latestTick(everySecond, start + early)?.at).toBe(start - 1_000);
   });
 
-  test('follows the time zone or the offset of the schedule', () => {
+  test('latestTick follows the time zone or the UTC offset of the schedule', () => {
     const time = '2026-07-01T12:00:00Z';
     expect(tickAt('30 13 * * *', time, { timeZone: 'Europe/Berlin' })?.at).toBe('2026-07-01T11:30Z');
     expect(tickAt('30 13 * * *', time, { timeZone: 'Asia/Kolkata' })?.at).toBe('2026-07-01T08:00Z');
@@ -74,7 +74,7 @@ describe('latestTick', () => {
 
   const berlin = { timeZone: 'Europe/Berlin' };
 
-  test('returns the end of the skipped hour for a daily time that the change to summer time skips', () => {
+  test('the tick of a daily time that the change to summer time skips is the end of the skipped hour', () => {
     expect(tickAt('30 2 * * *', '2026-03-29T01:00:00.005Z', berlin)).toEqual({
       at: '2026-03-29T01:00Z',
       hours: 23.5,
@@ -82,7 +82,7 @@ describe('latestTick', () => {
     expect(tickAt('30 2 * * *', '2026-03-30T00:30:00.005Z', berlin)?.at).toBe('2026-03-30T00:30Z');
   });
 
-  test('returns a different tick in each of the repeated hours in autumn for an hourly schedule', () => {
+  test('an hourly schedule has a different tick in each of the repeated hours in autumn', () => {
     const ticks = ['00:30', '01:30', '02:30'].map(
       (time) => tickAt('30 * * * *', `2026-10-25T${time}:00.005Z`, berlin)?.at,
     );
@@ -90,7 +90,7 @@ describe('latestTick', () => {
     expect(ticks).toEqual(['2026-10-25T00:30Z', '2026-10-25T01:30Z', '2026-10-25T02:30Z']);
   });
 
-  test('returns one tick, the first of the two times, for a daily time that is repeated in autumn', () => {
+  test('a daily time that is repeated in autumn has one tick, the first of the two times', () => {
     const first = { at: '2026-10-25T00:30Z', hours: 25 };
     for (const time of ['00:30:00.005', '01:29:59', '01:30:00.005', '23:00:00']) {
       expect(tickAt('30 2 * * *', `2026-10-25T${time}Z`, berlin)).toEqual(first);
@@ -134,7 +134,7 @@ describe('latestTick', () => {
       });
     }
 
-    test('returns the end of the skipped hour in spring, which is the time at which the job fires', () => {
+    test('latestTick returns the end of the skipped hour in spring, which is when the job fires', () => {
       expect(fired('30 2 * * *', 'Europe/Berlin', ['2026-03-28T12:00Z'], 48)).toEqual([
         ['29T01:00 for 29T01:00', '30T00:30 for 30T00:30'],
       ]);
@@ -147,7 +147,7 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('returns the first of two equal local times in autumn, also for an instance that started between them', () => {
+    test('latestTick returns the first of two equal local times in autumn, even if the instance started between them', () => {
       const starts = ['2026-10-24T12:00Z', '2026-10-25T01:01Z'];
       expect(fired('30 2 * * *', 'Europe/Berlin', starts, 38)).toEqual([
         ['25T00:30 for 25T00:30', '26T01:30 for 26T01:30'],
@@ -155,14 +155,14 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('returns the time at which an hourly job fires, in both repeated hours in autumn', () => {
+    test('latestTick returns the time at which an hourly job fires in each of the repeated hours in autumn', () => {
       expect(fired('30 * * * *', 'Europe/Berlin', ['2026-10-25T00:00Z'], 3)).toEqual([
         ['25T00:30 for 25T00:30', '25T01:30 for 25T01:30', '25T02:30 for 25T02:30'],
       ]);
     });
   });
 
-  test('returns the time at which a job fires, also on the days when the clocks change', () => {
+  test('latestTick returns the time at which a job fires, even on the days when the clocks change', () => {
     for (const day of ['2026-03-28T12:00:00Z', '2026-10-24T12:00:00Z']) {
       for (const expression of ['*/20 * * * *', '0 2,3 * * *', '15 1-4 * * *', '30 2 * * *']) {
         const schedule = scheduleOf(expression, berlin);
@@ -175,7 +175,7 @@ describe('latestTick', () => {
     }
   });
 
-  test('returns the date of a job that is set for a single date, and undefined before that date', () => {
+  test('latestTick returns the date of a job that is set for a single date, and undefined before that date', () => {
     const date = new Date(Date.now() + HOUR);
     const schedule = scheduleOf(date, {});
     expect(latestTick(schedule, date.getTime() + 5)).toEqual({ at: date.getTime(), gap: Infinity });

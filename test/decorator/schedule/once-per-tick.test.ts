@@ -65,7 +65,7 @@ async function refusal(...providers: Type[]): Promise<unknown> {
   return startApp({ imports: [ScheduleModule.forRoot()], providers }).catch((error: unknown) => error);
 }
 
-describe('oncePerTick', () => {
+describe('the option `oncePerTick`', () => {
   @Injectable()
   class Above {
     @Cron(YEARLY, { timeZone: 'UTC' })
@@ -112,7 +112,7 @@ describe('oncePerTick', () => {
     ['above @Cron', Below],
     ["below @Cron and another library's decorator", Between],
     ['in a base class', Inherited],
-  ])('runs a tick once with @WithLock %s', async (_position, type) => {
+  ])('`oncePerTick` runs a tick once with @WithLock %s', async (_position, type) => {
     const { service } = await start(type);
     await expect(service.run()).resolves.toBe('ran');
     await expect(service.run()).resolves.toBeUndefined();
@@ -129,7 +129,7 @@ describe('oncePerTick', () => {
     ]);
   });
 
-  test('runs once when a scheduled job fires several times for one tick', async () => {
+  test('a job with `oncePerTick` runs once when it fires several times for one tick', async () => {
     let runs = 0;
     @Injectable()
     class Task {
@@ -148,7 +148,7 @@ describe('oncePerTick', () => {
     expect(log.errors).toEqual([]);
   });
 
-  test('keeps separate ticks for methods that lock the same key, and does not affect LockService', async () => {
+  test('`oncePerTick` keeps separate ticks for methods that lock the same key, and does not affect LockService', async () => {
     @Injectable()
     class Both {
       @Cron(YEARLY)
@@ -169,7 +169,7 @@ describe('oncePerTick', () => {
     await expect(app.get(LockService).withLock('shared', () => 'three')).resolves.toBe('three');
   });
 
-  test('does not run a tick again when its run threw', async () => {
+  test('`oncePerTick` does not run a tick again after its run threw', async () => {
     @Injectable()
     class Failing {
       @Cron(YEARLY)
@@ -183,7 +183,7 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBeUndefined();
   });
 
-  test('obeys an explicit `onBusy`, and the error says that the tick has run', async () => {
+  test('a repeated tick obeys an explicit `onBusy`, and its error says that the tick has run', async () => {
     @Injectable()
     class Choosy {
       @Cron(YEARLY, { timeZone: 'UTC' })
@@ -207,7 +207,7 @@ describe('oncePerTick', () => {
     expect(events).toEqual([]);
   });
 
-  test('uses the locks of the named instance', async () => {
+  test('`oncePerTick` uses the module instance that the option `instance` names', async () => {
     @Injectable()
     class Named {
       @Cron(YEARLY)
@@ -221,7 +221,7 @@ describe('oncePerTick', () => {
     expect([await app.get(Named).run(), await app.get(Named).run()]).toEqual(['ran', undefined]);
   });
 
-  test('follows the new time of a job whose time was changed', async () => {
+  test('`oncePerTick` follows the new schedule of a job whose schedule was changed', async () => {
     const { app, service } = await start(Below);
     const job = app.get(SchedulerRegistry).getCronJob('below');
     await service.run();
@@ -231,12 +231,12 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBe('ran');
   });
 
-  test('does not limit direct calls when the application has no scheduler', async () => {
+  test('`oncePerTick` does not limit direct calls when the application has no scheduler', async () => {
     const app = await startApp({ providers: [Above] });
     expect([await app.get(Above).run(), await app.get(Above).run()]).toEqual(['ran', 'ran']);
   });
 
-  test('fails the start-up when the method has neither @Cron nor @Interval', async () => {
+  test('the start-up fails when a method with `oncePerTick` has neither @Cron nor @Interval', async () => {
     @Injectable()
     class Plain {
       @WithLock('plain', { oncePerTick: true })
@@ -292,7 +292,7 @@ describe('oncePerTick', () => {
       ['the same key', 'same', 'same'],
       ['keys from functions', () => 'same', () => 'same'],
       ['a fixed key and a key from a function', 'same', () => 'same'],
-    ])('fails the start-up when methods of the same name lock %s', async (_name, one, other) => {
+    ])('the start-up fails if methods of two classes of the same name lock %s', async (_name, one, other) => {
       // Only the message is compared, because Jest cannot print a started application.
       expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
         'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or with a key function. ' +
@@ -301,20 +301,20 @@ describe('oncePerTick', () => {
       );
     });
 
-    test('keeps separate ticks when the classes lock different keys', async () => {
+    test('two classes of the same name have separate ticks when they lock different keys', async () => {
       const tasks = [taskOf('a'), taskOf('b')];
       const app = await startApp({ imports: [ScheduleModule.forRoot()], providers: tasks });
       await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
     });
 
-    test('keeps separate ticks when the classes use different module instances', async () => {
+    test('two classes of the same name have separate ticks when they use different module instances', async () => {
       const tasks = [taskOf('same'), taskOf('same', { instance: 'billing' })];
       const imports = [ScheduleModule.forRoot(), RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
       const app = await startApp({ imports, providers: tasks });
       await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
     });
 
-    test('runs a tick once when two modules provide the same class', async () => {
+    test('a tick runs once when two modules provide the same class', async () => {
       const task = taskOf('same');
       @Module({ providers: [task] })
       class Feature {}
@@ -323,7 +323,7 @@ describe('oncePerTick', () => {
     });
   });
 
-  test('rejects calls of an unscheduled method when another decorator hid `oncePerTick` at start-up', async () => {
+  test('a call of an unscheduled method rejects when another decorator hid `oncePerTick` at start-up', async () => {
     @Injectable()
     class Hidden {
       @Wrapped()
@@ -352,7 +352,7 @@ describe('a skipped call', () => {
     async yearly(): Promise<void> {}
   }
 
-  test('is published on the diagnostics channel and logged at level debug', async () => {
+  test('a skipped call is published on the diagnostics channel and logged at level debug', async () => {
     const { app, service } = await start(Task);
     const lock = await app.get(LockService).acquire('task', { ttl: 60_000 });
     await expect(service.run()).resolves.toBeUndefined();
@@ -398,7 +398,7 @@ describe('a skipped call', () => {
     ]);
   });
 
-  test('resolves to undefined, with the reason "shutdown", after the application has shut down', async () => {
+  test('a call after the shutdown is skipped with the reason "shutdown", and resolves to undefined', async () => {
     const { app, service } = await start(Task);
     await app.close();
     await expect(service.run()).resolves.toBeUndefined();

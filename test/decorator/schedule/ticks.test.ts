@@ -145,7 +145,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     await instances.stop();
   });
 
-  test('a 10 ms job every second with oncePerTick runs once for each tick that fires', () => {
+  test('with `oncePerTick`, a job of 10 ms runs once for each tick that fires on any instance', () => {
     const fired = Array.from({ length: TICKS }, (_, index) =>
       instances.firings.some((firing) => firing.fired === 'oncePerTick' && firing.tick === first + index),
     );
@@ -156,12 +156,12 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(counts).toEqual(isLate ? counts.map((count) => Math.min(count, 1)) : fired.map(Number));
   });
 
-  test('a 10 ms job every second without oncePerTick runs more than once per tick (control)', () => {
+  test('without `oncePerTick`, a job of 10 ms runs more than once per tick (control)', () => {
     const total = instances.counts('skip', first, TICKS).reduce((sum, count) => sum + count, 0);
     expect(total).toBeGreaterThan(TICKS);
   });
 
-  test('a minHold that is longer than the clock difference keeps runs at least the minHold apart', () => {
+  test('runs start at least `minHold` apart when `minHold` exceeds the clock difference', () => {
     const runs = instances.of('minHold');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
@@ -174,19 +174,19 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(Math.max(...instances.counts('long', first, TICKS))).toBe(1);
   });
 
-  test('an @Interval of 1 s with oncePerTick keeps running, with about a second between two starts', () => {
+  test('a method with `oncePerTick` and an @Interval of 1 s keeps running, about a second or more apart', () => {
     const runs = instances.of('interval');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
   });
 
-  test('skipped calls and the shutdown log no lock error', () => {
+  test('no lock error is logged for skipped calls or at shutdown', () => {
     // The scheduler itself may say that it fired late.
     expect(instances.errors.join('')).not.toMatch(/LockHeldError|is held|has run|shutting down/);
   });
 });
 
-test('a tick whose instance crashed runs again on another instance after the ttl, on three Redis nodes', async () => {
+test('with three Redis nodes, a tick whose instance crashed runs again on another instance after the ttl', async () => {
   // The third instance asks for a tick when the lock of the crashed instance has lapsed, long before the next tick.
   const clocks = [0, 400, -3_000];
   const ttl = 2_000;
