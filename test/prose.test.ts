@@ -35,7 +35,7 @@ const PRONOUN = 'a pronoun before its noun: name the noun';
 
 const LONG = `${'one two three four five '.repeat(7)}six.`;
 
-test('the prose linter reports each problem of a page with its line', async () => {
+test('the prose linter reports each problem of a page with its line number', async () => {
   const page = [
     'Who is refused opens a second connection.',
     'Whether the lock is held is decided by the clock.',
@@ -58,7 +58,7 @@ test('the prose linter reports each problem of a page with its line', async () =
   ]);
 });
 
-test('the prose linter reports nothing about questions, or about the words and the length of code', async () => {
+test('the prose linter ignores questions, and the words and the length of code on a page', async () => {
   const page = [
     'What happens when Redis dies?',
     'Set `deaf` `deaf`, and read [the page](https://example.com/owed).',
@@ -68,7 +68,7 @@ test('the prose linter reports nothing about questions, or about the words and t
   await expect(problemsIn('page.md', page.join('\n\n'))).resolves.toEqual([]);
 });
 
-test('the prose linter reports problems of comments with their lines, and nothing about code', async () => {
+test('the prose linter reports problems in comments with line numbers, and ignores code', async () => {
   const source = [
     '/** What is locked. */',
     'export const what = "Who is owed";',
@@ -143,7 +143,7 @@ test('the prose linter allows comments that begin with a subject, a verb or an a
   await expect(problemsOfComments(comments)).resolves.toEqual([]);
 });
 
-test('the prose linter reports problems of comments in JSX and in style sheets, and ignores the other text', async () => {
+test('the prose linter reports problems in comments of JSX and style sheets, and ignores text outside comments', async () => {
   const page = 'export const page = (\n  <p>\n    // What is owed\n    {/* What is shown. */}\n  </p>\n);';
   await expect(problemsIn('page.tsx', page)).resolves.toEqual([
     '4: "What ..." as a subject: name the subject first',
@@ -152,7 +152,7 @@ test('the prose linter reports problems of comments in JSX and in style sheets, 
   await expect(problemsIn('page.css', style)).resolves.toEqual([expect.stringMatching(/^5: .*“owed”/)]);
 });
 
-test('the prose linter reports problems in comments of Lua and SQL with their lines', async () => {
+test('the prose linter reports problems in comments of Lua and SQL with line numbers', async () => {
   const source = [
     'const script = `',
     'local now = ${clock} -- What is asked.',
@@ -168,7 +168,7 @@ test('the prose linter reports problems in comments of Lua and SQL with their li
   ]);
 });
 
-test('the prose linter reports problems in the names of tests and of their groups', async () => {
+test('the prose linter reports problems in the names of `test` and `describe` blocks', async () => {
   const source = [
     "describe('what is locked', () => {",
     "  test('whether it is held', run);",
@@ -192,7 +192,7 @@ test('the prose linter reports problems in the names of tests and of their group
   ]);
 });
 
-test('the prose linter allows test names that begin with a verb, and ignores other strings of tests', async () => {
+test('the prose linter allows test names that begin with a verb, and ignores the other strings of a test file', async () => {
   const source = [
     "test('rejects when a node is down', run);",
     "test('reports which nodes answer', 'what is owed', run);",
@@ -213,7 +213,7 @@ const MESSAGES = [
   'const text = `one of\nwhat is owed here`;',
 ];
 
-test('the prose linter reports problems in the messages of the library', async () => {
+test('the prose linter reports problems in the error and log messages of files in lib/', async () => {
   await expect(problemsIn('lib/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([
     '1: "What ..." as a subject: name the subject first',
     expect.stringMatching(/^1: .*“owed”/),
@@ -224,6 +224,6 @@ test('the prose linter reports problems in the messages of the library', async (
   ]);
 });
 
-test('the prose linter ignores messages outside the library', async () => {
+test('the prose linter ignores the error and log messages of files outside lib/', async () => {
   await expect(problemsIn('lab/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([]);
 });

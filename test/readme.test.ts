@@ -55,7 +55,7 @@ function commentedSnippetsOf(file: string): Map<string, string> {
 
 const docs = readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md'));
 
-test('the examples in README.md and docs/ compile', () => {
+test('the code examples in README.md and docs/ compile', () => {
   const pages = ['README.md', ...docs.map((name) => `docs/${name}`)].map(snippetsOf);
   const snippets = new Map(pages.flatMap((page) => [...page]));
   expect(pages[0]?.size).toBeGreaterThan(0);
@@ -63,7 +63,7 @@ test('the examples in README.md and docs/ compile', () => {
   expect(complaintsAbout(snippets)).toEqual([]);
 });
 
-test('the examples in the comments of the package compile', () => {
+test('the code examples in the comments of lib/ compile', () => {
   const files = readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => `lib/${name}`);
@@ -72,12 +72,12 @@ test('the examples in the comments of the package compile', () => {
   expect(complaintsAbout(snippets)).toEqual([]);
 });
 
-test('the spec in docs/testing.md is the spec that the tests run', () => {
+test('the example test in docs/testing.md is a copy of test/testing/orders.example.test.ts', () => {
   const [, spec] = readFileSync(join(root, 'test/testing/orders.example.test.ts'), 'utf8').split(/^\/\/.*\n/);
   expect([...snippetsOf('docs/testing.md').values()][0]).toBe(spec);
 });
 
-test('the check of examples finds an example that does not compile', () => {
+test('the check of code examples reports an example that does not compile', () => {
   const broken = new Map([
     [join(root, 'broken.ts'), "import { WithLock } from 'nestjs-redlock';\nWithLock(7);\n"],
   ]);

@@ -139,7 +139,7 @@ const send = (pattern: string, data: string): Promise<unknown> => firstValueFrom
 
 describe('messages, with the decorators in every order', () => {
   test.each(messages.map((order, index) => [nameOf(order), index] as const))(
-    '%s: concurrent runs wait for each other, and messages that a guard or a pipe rejects lock nothing',
+    'with the decorators in the order %s, concurrent messages run one at a time, and messages rejected by a guard or a pipe take no lock',
     async (_name, index) => {
       const pattern = `run${index}`;
       await expect(Promise.all([send(pattern, 'one'), send(pattern, 'one')])).resolves.toEqual([
@@ -161,7 +161,7 @@ describe('messages, with the decorators in every order', () => {
 
 describe('events, with the decorators in every order', () => {
   test.each(events.map((order, index) => [nameOf(order), messages.length + index] as const))(
-    '%s: concurrent runs wait for each other, and events that a guard or a pipe rejects do not run the handler',
+    'with the decorators in the order %s, concurrent events run one at a time, and events rejected by a guard or a pipe do not run the handler',
     async (_name, index) => {
       const emit = (data: string): Promise<unknown> =>
         lastValueFrom(client.emit(`run${index}`, data), { defaultValue: undefined });

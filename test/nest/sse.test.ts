@@ -134,7 +134,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
       500,
       /Internal server error/,
     ],
-  ])('while the lock is held, the route %s', async (_name, path, status, body) => {
+  ])('while its lock is held, an @Sse route %s', async (_name, path, status, body) => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     await using lock = await app.get(LockService).acquire('key');
     const answer = await request(server).get(`/${path}`);

@@ -126,7 +126,7 @@ async function answers(event: string, ...messages: string[]): Promise<unknown[]>
 
 describe('messages to a gateway, with the decorators in every order', () => {
   test.each(orders.map((order, index) => [nameOf(order), `run${index}`] as const))(
-    '%s: concurrent runs wait for each other, and messages that a guard or a pipe rejects lock nothing',
+    'with the decorators in the order %s, concurrent messages run one at a time, and messages rejected by a guard or a pipe take no lock',
     async (_name, event) => {
       await expect(answers(event, 'one', 'one')).resolves.toEqual(['ws:ONE', 'ws:ONE']);
       expect(calls).toEqual(['ONE', 'ONE']);

@@ -78,19 +78,22 @@ describe('a migration from an old lock to a new lock, with a step "both" that ta
     ['both', 'old'],
     ['both', 'new'],
     ['new', 'both'],
-  ] as const)('a running task of the step "%s" makes a task of the step "%s" wait', async (first, second) => {
-    const one = begin(steps[first]);
-    await until(() => running === 1);
-    const two = begin(steps[second]);
-    // The second task would begin within 300 ms if its lock were free.
-    await expect(until(() => running === 2, 300)).rejects.toThrow('did not come true');
-    await one.end();
-    await until(() => running === 1);
-    await two.end();
-    expect(most).toBe(1);
-  });
+  ] as const)(
+    'a running task in migration step "%s" makes a task in migration step "%s" wait',
+    async (first, second) => {
+      const one = begin(steps[first]);
+      await until(() => running === 1);
+      const two = begin(steps[second]);
+      // The second task would begin within 300 ms if its lock were free.
+      await expect(until(() => running === 2, 300)).rejects.toThrow('did not come true');
+      await one.end();
+      await until(() => running === 1);
+      await two.end();
+      expect(most).toBe(1);
+    },
+  );
 
-  test('tasks of the steps "old" and "new" can run at the same time', async () => {
+  test('tasks in the migration steps "old" and "new" can run at the same time', async () => {
     const tasks = [begin(steps.old), begin(steps.new)];
     await until(() => running === 2);
     await Promise.all(tasks.map((task) => task.end()));
@@ -126,9 +129,9 @@ describe('a migration from an old lock to a new lock, with a step "both" that ta
   });
 
   test.each([
-    ['reports a loss by a signal', new AbortController().signal],
-    ['reports no loss', undefined],
-  ])('the loss of the new lock aborts the signal of the task when the old lock %s', async (_, old) => {
+    ['has a signal for its loss', new AbortController().signal],
+    ['has no signal for its loss', undefined],
+  ])('the loss of the new lock aborts the signal of the task, if the old lock %s', async (_, old) => {
     const run = underBoth(
       (task) => task(old),
       locks,

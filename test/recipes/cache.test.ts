@@ -44,7 +44,7 @@ test('one of four instances computes a value, and all requests get it', async ()
   expect(new Set(all(instances, 'values')).size).toBe(1);
 });
 
-test('another instance computes after the ttl when the first is killed during its computation', async () => {
+test('when the instance that computes a value is killed, another instance computes the value after the ttl', async () => {
   // The work takes long, so that the kill comes before its end, also on a busy machine.
   const instances = await ask(4, 4_000);
   await until(() => all(instances, 'computing').length > 0);

@@ -47,6 +47,6 @@ test.each([
   ['a missing variable', {}, 'REDIS_URLS'],
   ['an invalid URL among several', { REDIS_URLS: 'redis://a:6379,b' }, 'REDIS_URLS'],
   ['an invalid number', { REDIS_URLS: 'redis://a:6379', LOCK_TTL: 'long' }, 'LOCK_TTL'],
-])('the application does not start with %s, and names the variable', async (_name, env, name) => {
+])('the application refuses to start with %s, and the error names the variable', async (_name, env, name) => {
   await expect(start(env)).rejects.toThrow(name);
 });

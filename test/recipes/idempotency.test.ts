@@ -63,21 +63,21 @@ describe('payments', () => {
     await pool.end();
   });
 
-  test('a repeated request gets the first response, and pays once', async () => {
+  test('a repeated payment request gets the response to the first request, and only one payment is made', async () => {
     const first = await pay('a', 7).expect(201);
     const second = await pay('a', 7).expect(201);
     expect(second.body).toEqual(first.body);
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a request with the key of another request, or with an empty key, is refused', async () => {
+  test('a request is refused if its idempotency key is empty or belongs to a different request', async () => {
     await pay('a', 7).expect(201);
     await pay('a', 8).expect(422);
     await pay('', 8).expect(400);
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a repetition of a running request gets 409 with Retry-After', async () => {
+  test('a repeated request gets 409 with Retry-After while the first request is running', async () => {
     const goOn = await holdUp();
     const first = pay('a', 7).then(({ status, body }) => ({ status, body: body as unknown }));
     await until(isInserting);
@@ -89,7 +89,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a process killed before the commit pays nothing, and a repetition after the ttl succeeds', async () => {
+  test('a process that is killed before the commit pays nothing, and the repeated request succeeds after the ttl', async () => {
     const file = await bundled('test/fixtures/payments-app.ts');
     const instance = new Instance(file, urls);
     await until(() => instance.lines.length === 1);
@@ -111,7 +111,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('two processes that both believe that they hold the lock make one payment in all', async () => {
+  test('two processes that both believe that they hold the lock make one payment in total', async () => {
     const requests = app.get(Requests);
     const locks = app.get(LockService);
     const work = async (): Promise<string> => 'paid';

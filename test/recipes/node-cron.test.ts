@@ -35,7 +35,7 @@ describe('tasks of node-cron on several instances', () => {
     return task;
   }
 
-  test('each tick runs on one instance', async () => {
+  test('each tick of a task runs on exactly one instance', async () => {
     const runs: number[] = [];
     const skipped: string[] = [];
     for (const app of apps) {
@@ -73,7 +73,7 @@ describe('tasks of node-cron on several instances', () => {
     await expect(coordinatorOf(apps[1]).shouldRun(run, 30_000)).resolves.toBe(false);
   });
 
-  test('the lock is renewed during a long run', async () => {
+  test('the lock of a task is renewed during a long run', async () => {
     const ttl = 6_000;
     const [one, other] = apps.map(coordinatorOf);
     await expect(one!.shouldRun('long:tick', ttl)).resolves.toBe(true);

@@ -15,7 +15,7 @@ test.each(recipes)('the code of %s is on exactly one page of the documentation',
   expect(pages.filter((page) => page.includes(block))).toHaveLength(1);
 });
 
-test('each recipe has tests', () => {
+test('each recipe is imported by a test file', () => {
   const tests = readdirSync(import.meta.dirname).filter((name) => name.endsWith('.test.ts'));
   const tested = tests.map((name) => readFileSync(join(import.meta.dirname, name), 'utf8')).join('\n');
   const untested = recipes.filter((name) => !tested.includes(`'./${name.replace(/ts$/, 'js')}'`));

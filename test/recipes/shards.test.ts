@@ -49,7 +49,7 @@ describe('views of a page', () => {
     await Promise.all(pools.map((pool) => pool.end()));
   });
 
-  test('all views are counted, each in a shard with one writer at a time', async () => {
+  test('all views of a page are counted, and each shard of the counter has one writer at a time', async () => {
     const adding = apps.flatMap((app) => Array.from({ length: 100 }, () => app.get(Views).add('/', 2)));
     await Promise.all(adding);
     expect(twice).toEqual([]);

@@ -63,7 +63,7 @@ describe('one client for locks, queues and the cache', () => {
     await expect(connections()).resolves.toBe(3);
   });
 
-  test('a shared client keeps locks and jobs when the cache is cleared', async () => {
+  test('locks and jobs on a shared client remain when the cache is cleared', async () => {
     const cache = app.get<Cache>(CACHE_MANAGER);
     const lock = await app.get(LockService).acquire('held');
     await cache.set('price', 7, 30_000);
@@ -106,7 +106,7 @@ describe('one client for locks, queues and the cache', () => {
 });
 
 describe('a client that must not be shared', () => {
-  test('BullMQ refuses a client with a keyPrefix', async () => {
+  test('BullMQ refuses a client with a `keyPrefix`', async () => {
     const client = (await startRedis()).client({ keyPrefix: 'app:', maxRetriesPerRequest: null });
     expect(() => new Queue('orders', { connection: client })).toThrow('does not support ioredis prefixes');
   });
@@ -119,7 +119,7 @@ describe('a client that must not be shared', () => {
     );
   });
 
-  test('locks are unavailable on a client that has subscribed', async () => {
+  test('locks are unavailable on a client that has subscribed to a channel', async () => {
     const client = (await startRedis()).client();
     await client.subscribe('news');
     const app = await startApp({}, { nodes: client });

@@ -78,7 +78,7 @@ describe('the shutdown of an application', () => {
     jest.restoreAllMocks();
   });
 
-  test('the shutdown closes sources of work first and the shared client last', async () => {
+  test('the shutdown closes the sources of work first, and the shared client last', async () => {
     const app = await startPlainApp({
       imports: [SharedRedisModule, ScheduleModule.forRoot(), BullModule.registerQueue({ name: 'orders' })],
       providers: [OrdersProcessor, Phases, Tasks],
@@ -148,11 +148,11 @@ describe('the shutdown of an application', () => {
     return failed.map(({ failedReason }) => failedReason);
   }
 
-  test('the shutdown takes no new jobs if the worker closes in onModuleDestroy', async () => {
+  test('no job fails during the shutdown when the worker closes in `onModuleDestroy`', async () => {
     await expect(failuresOf(OrdersProcessor)).resolves.toEqual([]);
   });
 
-  test('the shutdown refuses the locks of jobs that a worker still takes when the worker closes after onModuleDestroy', async () => {
+  test('jobs that a worker takes during the shutdown get no lock when the worker closes after `onModuleDestroy`', async () => {
     const failures = await failuresOf(GreedyProcessor);
     expect(failures.length).toBeGreaterThan(0);
     expect(
@@ -160,7 +160,7 @@ describe('the shutdown of an application', () => {
     ).toEqual(new Set([true]));
   });
 
-  test('the shutdown disconnects a cache that has its own connection, and a running method reconnects it', async () => {
+  test('the shutdown disconnects a cache with its own connection, and a method that still runs reconnects the cache', async () => {
     const store = new KeyvRedis(server.url);
     const app = await startApp(
       { imports: [CacheModule.register({ isGlobal: true, stores: [store] })] },

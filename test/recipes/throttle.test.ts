@@ -56,7 +56,7 @@ describe('reports of tenants', () => {
     return (await queue.getJob(id))!;
   };
 
-  test('two reports of a tenant run at a time, and reports of other tenants do not wait for them', async () => {
+  test('at most two reports of a tenant run at a time, and a report of a different tenant does not wait for them', async () => {
     const large = await Promise.all(
       Array.from({ length: 8 }, () => queue.add('build', { tenant: 'large' }, { attempts: 1 })),
     );

@@ -131,7 +131,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     await lock.release();
   });
 
-  test('one instance processes an event over Redis, although all instances receive it', async () => {
+  test('only one instance processes an event over Redis, although all instances receive the event', async () => {
     const skipped: string[] = [];
     const listen = (message: unknown): void => void skipped.push((message as LockSkippedEvent).keys.join());
     subscribe(LOCK_SKIPPED_CHANNEL, listen);

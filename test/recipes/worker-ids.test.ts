@@ -44,7 +44,7 @@ function idsOf(app: INestApplication, count: number): bigint[] {
   return made;
 }
 
-test('workers get distinct numbers, and make distinct, increasing ids', async () => {
+test('workers get distinct worker numbers, and make distinct, increasing ids', async () => {
   const workers = await Promise.all([worker(), worker(), worker()]);
   const made = workers.map((app) => idsOf(app, 10_000));
   expect(made.map((ids) => numberIn(ids[0]!)).toSorted()).toEqual([0, 1, 2]);
@@ -74,7 +74,7 @@ function makes(app: INestApplication): boolean {
   }
 }
 
-test('a worker that lost its number makes no ids, and continues a second later with a new lock', async () => {
+test('a worker that lost the lock on its number makes no ids, and continues a second later with a new lock', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const errors = (): unknown[] => log.mock.calls.flat().filter((message) => message instanceof Error);
   const app = await worker();
@@ -96,7 +96,7 @@ test('a worker that lost its number makes no ids, and continues a second later w
   log.mockRestore();
 });
 
-test('a worker asks for its number again after a refusal, and then waits longer than `defaults.retry.timeout`', async () => {
+test('a worker that was refused a number asks again, and waits for the number longer than `defaults.retry.timeout`', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const app = await worker({ defaults: { retry: { timeout: 300 } } });
   const locks = app.get(LockService);

@@ -29,7 +29,7 @@ function extensions(): number[] {
 }
 
 describe('validity', () => {
-  test('the validity is the ttl minus drift, counted from the first request (S4)', async () => {
+  test('the validity of a lock is the ttl minus the clock drift, counted from the first request (S4)', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = acquire();
     await jest.advanceTimersByTimeAsync(40);
@@ -38,7 +38,7 @@ describe('validity', () => {
     await lock.release();
   });
 
-  test('the end of the validity ends a lock that is not renewed, and signal, isHeld and assertHeld report the loss (S10)', async () => {
+  test('a lock that is not renewed is lost at the end of its validity, and `signal`, `isHeld` and `assertHeld` report the loss (S10)', async () => {
     const lock = await acquire(false);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(987);
@@ -52,7 +52,7 @@ describe('validity', () => {
     );
   });
 
-  test('the validity is read from the clock while a blocked thread delays the timer (S10)', async () => {
+  test('a lock is lost at the end of its validity, even while a blocked thread delays the timer (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     jest.setSystemTime(Date.now() + 2_000);
@@ -61,7 +61,7 @@ describe('validity', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('the end of the validity aborts the signal, even when nobody has read the signal before', async () => {
+  test('a signal that is first read after the end of the validity is already aborted', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -69,7 +69,7 @@ describe('validity', () => {
 });
 
 describe('the watchdog', () => {
-  test('the watchdog extends on all nodes every third of the ttl', async () => {
+  test('the watchdog extends a lock on all nodes every third of the ttl', async () => {
     const lock = await acquire();
     await jest.advanceTimersByTimeAsync(332);
     expect(extensions()).toEqual([0, 0, 0]);
@@ -95,7 +95,7 @@ describe('the watchdog', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('the watchdog keeps the lock while a minority is down', async () => {
+  test('the watchdog keeps the lock while a minority of nodes is down', async () => {
     const lock = await acquire();
     nodes[2]!.fate = { extend: new Error('down') };
     await jest.advanceTimersByTimeAsync(5 * TTL);
@@ -124,7 +124,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('the watchdog reports the loss at the end of validity when a majority hangs (S10)', async () => {
+  test('the watchdog reports the loss at the end of validity when a majority of nodes hangs (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) node.fate = { extend: 'hang' };
@@ -134,7 +134,7 @@ describe('the watchdog', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('the watchdog reports the loss at the next renewal when a majority no longer has the lock', async () => {
+  test('the watchdog reports the loss at the next renewal when a majority of nodes no longer has the lock', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) await node.memory.close();
@@ -230,7 +230,7 @@ describe('the state', () => {
 });
 
 describe('extend', () => {
-  test('extend gives the lock at least the new ttl, and later renewals use that ttl', async () => {
+  test('`extend` gives the lock at least the new ttl, and later renewals use that ttl', async () => {
     const lock = await acquire();
     await lock.extend(6_000);
     expect(lock.remaining()).toBeCloseTo(6_000 - 62, 0);
@@ -242,7 +242,7 @@ describe('extend', () => {
     await lock.release();
   });
 
-  test('extend never shortens the lock', async () => {
+  test('`extend` never shortens the validity of a lock', async () => {
     const lock = await acquire(false);
     await lock.extend(100);
     expect(lock.remaining()).toBeCloseTo(988, 0);
@@ -254,7 +254,7 @@ describe('extend', () => {
     ).rejects.toMatchObject({ code: 'LOCK_HELD' });
   });
 
-  test('extend rejects without a quorum, names the errors of the nodes, and leaves the lock held', async () => {
+  test('`extend` rejects without a quorum, names the errors of the nodes, and leaves the lock held', async () => {
     const lock = await acquire(false);
     nodes[0]!.fate = { extend: new Error('reset') };
     nodes[1]!.fate = { extend: new Error('reset') };
@@ -264,7 +264,7 @@ describe('extend', () => {
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('extend rejects with LockLostError, and asks no node, when the lock is lost or released', async () => {
+  test('`extend` rejects with LockLostError, and asks no node, when the lock is lost or released', async () => {
     const lost = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await expect(lost.extend()).rejects.toThrow('its validity ran out');
@@ -274,14 +274,14 @@ describe('extend', () => {
     expect(extensions()).toEqual([0, 0, 0]);
   });
 
-  test('extend rejects with LockLostError when a majority no longer has the lock', async () => {
+  test('`extend` rejects with LockLostError when a majority of nodes no longer has the lock', async () => {
     const lock = await acquire(false);
     for (const node of nodes) await node.memory.close();
     await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
     expect(lock.signal.aborted).toBe(true);
   });
 
-  test('extend waits for the running extension (S9: one at a time)', async () => {
+  test('`extend` waits until an earlier extension of the lock has ended (S9)', async () => {
     const lock = await acquire(false);
     for (const node of nodes) node.fate = { extend: 20 };
     const both = Promise.all([lock.extend(), lock.extend()]);
@@ -292,7 +292,7 @@ describe('extend', () => {
     expect(extensions()).toEqual([2, 2, 2]);
   });
 
-  test('extend rejects a ttl that is longer than the restart guard (S12)', async () => {
+  test('`extend` rejects a ttl that is longer than the restart guard (S12)', async () => {
     const lock = await redlockOver(nodes, { guard: TTL }).acquire(['k'], {
       ttl: TTL,
       retry: NO_RETRY,
@@ -304,7 +304,7 @@ describe('extend', () => {
     await lock.extend(TTL);
   });
 
-  test.each([[5], [1.5], ['1s']])('extend refuses a ttl of %p', async (ttl) => {
+  test.each([[5], [1.5], ['1s']])('`extend` refuses the invalid ttl %p', async (ttl) => {
     const lock = await acquire(false);
     await expect(lock.extend(ttl as number)).rejects.toThrow(
       'Expected `ttl` to be a whole number of milliseconds',
@@ -369,7 +369,7 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('the error of a loss that missing answers caused does not name maxHold', async () => {
+  test('when missing answers cause the loss of a lock, the error does not name maxHold', async () => {
     const lock = await hold(900);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(TTL);
@@ -386,7 +386,7 @@ describe('maxHold', () => {
 });
 
 describe('release', () => {
-  test('release frees the lock on all nodes, and a second call does nothing (S7)', async () => {
+  test('`release` frees the lock on all nodes, and a second call does nothing (S7)', async () => {
     const lock = await acquire();
     await Promise.all([lock.release(), lock.release()]);
     await lock.release();
@@ -394,7 +394,7 @@ describe('release', () => {
     await (await acquire()).release();
   });
 
-  test('release ends the lock without aborting its signal', async () => {
+  test('`release` ends the lock without aborting its signal', async () => {
     const lock = await acquire();
     const { signal } = lock;
     await lock.release();
@@ -404,7 +404,7 @@ describe('release', () => {
     expect(() => lock.assertHeld()).toThrow('it was released');
   });
 
-  test('release resolves when a quorum has confirmed', async () => {
+  test('`release` resolves when a quorum of nodes has confirmed', async () => {
     const lock = await acquire();
     nodes[0]!.fate = { release: 'hang' };
     await expect(lock.release()).resolves.toBeUndefined();
@@ -413,7 +413,7 @@ describe('release', () => {
   test.each([
     ['hangs', 'hang' as const],
     ['fails', new Error('down')],
-  ])('release resolves within the time limit of a node when every node %s', async (_what, fate) => {
+  ])('`release` resolves within the time limit of a node when every node %s', async (_what, fate) => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { release: fate };
     const released = lock.release();
@@ -421,7 +421,7 @@ describe('release', () => {
     await expect(released).resolves.toBeUndefined();
   });
 
-  test('release of a lost lock asks all nodes, and keeps the LockLostError of the lock', async () => {
+  test('`release` of a lost lock asks all nodes, and keeps the LockLostError of the lock', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await lock.release();
@@ -429,7 +429,7 @@ describe('release', () => {
     expect(lock.loss).toBeInstanceOf(LockLostError);
   });
 
-  test('release runs at the end of a block with `await using`', async () => {
+  test('`release` runs at the end of a block with `await using`', async () => {
     {
       await using lock = await acquire();
       expect(lock.isHeld()).toBe(true);
@@ -437,7 +437,7 @@ describe('release', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('release ends the lease before it asks the nodes, so that no late renewal starts (S15)', async () => {
+  test('`release` ends the lease before it asks the nodes, so that no late renewal starts (S15)', async () => {
     const lock = await acquire();
     void lock.release();
     expect(nodes[0]!.leases[0]!.ended).toBe(true);

@@ -54,7 +54,7 @@ async function callsOf(command: string): Promise<number> {
   return Number(calls);
 }
 
-test('a Redlock sends concurrent acquisitions in one command, and their releases in another', async () => {
+test('a Redlock sends concurrent acquisitions in one command, and concurrent releases in one command', async () => {
   const redlock = await openRedlock();
 
   const locks = await acquireAll(redlock, ['a', 'b', 'c']);
@@ -198,7 +198,7 @@ test('a Redlock reports READONLY to the client when its server became a replica,
 });
 
 test.each(['quit', 'disconnect', 'close'] as const)(
-  'a Redlock releases a cancelled acquisition before its caller can end the client with %s (S6)',
+  'a Redlock releases the lock of a cancelled acquisition even if the caller then ends the client with `%s` (S6)',
   async (how) => {
     const client = how === 'close' ? openClient(server.url) : server.client();
     const redlock = await redlockOn(client, how === 'close');
@@ -218,7 +218,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
   },
 );
 
-test('a Redlock sends a release that nobody awaits before the nodes are closed', async () => {
+test('when a Redlock is closed, it first sends a release that nobody has awaited', async () => {
   const redlock = await redlockOn(openClient(server.url), true);
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -269,7 +269,7 @@ describe('a store that throws instead of calling its callback `tell`', () => {
     return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
   }
 
-  test('a store that throws makes every request of a turn of the event loop reject with LockUnavailableError when no quorum is left', async () => {
+  test('concurrent requests reject with LockUnavailableError when a store that throws leaves no quorum', async () => {
     const redlock = redlockOver([throwing()]);
     const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
     const refused = {
@@ -279,7 +279,7 @@ describe('a store that throws instead of calling its callback `tell`', () => {
     expect(outcomes).toMatchObject([refused, refused]);
   });
 
-  test('a store that throws does not prevent a quorum of the other nodes from granting, extending and releasing the lock', async () => {
+  test('a lock is granted, extended and released by a quorum although the store of one node throws', async () => {
     const [one, two] = scriptedNodes(2);
     const redlock = redlockOver([one!, throwing(), two!]);
     const lock = await redlock.acquire(['k'], once);

@@ -41,7 +41,7 @@ const twoOnce: AcquireOptions = {
   signals: [],
 };
 
-test('acquire with permits frees a slot that a slow node grants after the lock is won with a different slot', async () => {
+test('`acquire` with permits frees a slot that a slow node grants after the lock is won with a different slot', async () => {
   const [, , slow] = servers as [RedisServer, RedisServer, RedisServer];
   const [all, alone] = [await over(...servers), await over(slow)];
   // Another holder has a record on the slow node, in the slot that the other nodes grant.
@@ -84,7 +84,7 @@ async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefi
   return slots.map((each) => each.toSorted());
 }
 
-test('acquire with permits tries another slot when other holders have the first slot on a majority of nodes', async () => {
+test('`acquire` with permits tries a second slot when a majority of nodes has other holders in the first slot', async () => {
   const { all, alone } = inMemory();
   // Each node has a different lowest free slot.
   await alone[1]!.acquire(['k'], once(3));
@@ -95,7 +95,7 @@ test('acquire with permits tries another slot when other holders have the first 
   expect(lock.slot).toBe(1);
 });
 
-test('acquire with permits gives up after a few rounds in which it wins no slot on a quorum, and leaves no record', async () => {
+test('`acquire` with permits gives up after a few rounds in which it wins no slot on a quorum, and leaves no record', async () => {
   const { nodes, all, alone } = inMemory();
   for (const redlock of alone) await redlock.acquire(['k'], once(3));
   for (const redlock of alone.slice(1)) await redlock.acquire(['k'], once(3));
@@ -130,7 +130,7 @@ test('a released lock with permits is not requested again from a node that had n
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('acquire with permits asks the other nodes for the slot that the first node granted', async () => {
+test('`acquire` with permits asks the other nodes for the slot that the first node granted', async () => {
   const { nodes, all } = inMemory();
   const wishes: (readonly number[] | undefined)[] = [];
   for (const { memory } of nodes) {

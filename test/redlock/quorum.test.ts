@@ -15,11 +15,11 @@ test.each([
 });
 
 test.each([
-  ['on one node', [300], 1, 300],
-  ['when the second of three nodes becomes free', [900, 100, 400], 2, 400],
-  ['at once when two of three nodes are free', [0, 0, 700], 2, 0],
-  ['never when a quorum of nodes has the key without expiry', [0, Infinity, Infinity], 2, Infinity],
-])('freeAfter returns the time until a quorum can be free: %s', (_when, remaining, quorum, free) => {
+  ['the remaining time of the key on the only node', [300], 1, 300],
+  ['the time until the second of three nodes is free', [900, 100, 400], 2, 400],
+  ['0 when two of three nodes are free', [0, 0, 700], 2, 0],
+  ['Infinity when a quorum of nodes has the key without expiry', [0, Infinity, Infinity], 2, Infinity],
+])('freeAfter returns %s', (_when, remaining, quorum, free) => {
   expect(freeAfter(remaining, quorum)).toBe(free);
 });
 

@@ -50,7 +50,7 @@ async function hold(nodes: readonly ScriptedNode[], key = 'k', owner = 'other'):
 }
 
 describe('one attempt', () => {
-  test('an attempt acquires with a majority', async () => {
+  test('an attempt acquires the lock when a majority of nodes grants it', async () => {
     const nodes = scriptedNodes(3);
     nodes[2]!.fate = { acquire: new Error('down') };
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -83,7 +83,7 @@ describe('one attempt', () => {
   );
 
   test.each([2, 4])(
-    'only the caller that the first node refused is rejected when two callers each get half of %d nodes (S1)',
+    'when two callers each win half of %d nodes, only the caller that the first node refused is rejected (S1)',
     async (count) => {
       const nodes = scriptedNodes(count);
       for (const [index, { memory }] of nodes.entries()) {
@@ -105,28 +105,25 @@ describe('one attempt', () => {
   );
 
   test.each([
-    ['2 of 4 down', 4, 2],
-    ['1 of 2 down', 2, 1],
-    ['3 of 5 down', 5, 3],
-    ['all down', 3, 3],
-  ])(
-    'an attempt rejects with LockUnavailableError without a quorum of answers: %s',
-    async (_case, count, down) => {
-      const nodes = scriptedNodes(count);
-      for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
-      const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
-      expect(value).toBeInstanceOf(LockUnavailableError);
-      const { votes } = value as LockUnavailableError;
-      expect(votes).toHaveLength(count);
-      // Missing answers after the decision are not errors.
-      const errors = votes.filter(({ vote }) => vote === 'error').length;
-      expect(errors).toBeLessThanOrEqual(down);
-      expect(errors).toBeGreaterThan(count - quorumOf(count));
-      expect((value as Error).message).toContain('a: ECONNREFUSED');
-    },
-  );
+    ['2 of 4 nodes are', 4, 2],
+    ['1 of 2 nodes is', 2, 1],
+    ['3 of 5 nodes are', 5, 3],
+    ['3 of 3 nodes are', 3, 3],
+  ])('an attempt rejects with LockUnavailableError when %s down', async (_case, count, down) => {
+    const nodes = scriptedNodes(count);
+    for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    const { votes } = value as LockUnavailableError;
+    expect(votes).toHaveLength(count);
+    // Missing answers after the decision are not errors.
+    const errors = votes.filter(({ vote }) => vote === 'error').length;
+    expect(errors).toBeLessThanOrEqual(down);
+    expect(errors).toBeGreaterThan(count - quorumOf(count));
+    expect((value as Error).message).toContain('a: ECONNREFUSED');
+  });
 
-  test('an attempt rejects with LockHeldError when two of three nodes have another holder and one is down', async () => {
+  test('an attempt rejects with LockHeldError when two of three nodes have another holder and the third is down', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     nodes[2]!.fate = { acquire: new Error('down') };
@@ -134,7 +131,7 @@ describe('one attempt', () => {
     expect(value).toMatchObject({ code: 'LOCK_HELD', owner: 'other', keys: ['k'] });
   });
 
-  test('an attempt rejects with LockUnavailableError when one node has another holder and two are down (S1)', async () => {
+  test('an attempt rejects with LockUnavailableError when one of three nodes has another holder and two are down (S1)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 1));
     for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down') };
@@ -143,7 +140,7 @@ describe('one attempt', () => {
     expect((value as LockUnavailableError).votes.map(({ vote }) => vote)).toEqual(['held', 'error', 'error']);
   });
 
-  test('an attempt settles at the time limit of a node when a majority hangs (S3)', async () => {
+  test('an attempt settles at the time limit of a node when a majority of nodes hangs (S3)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
     const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -249,7 +246,7 @@ describe('the fencing token', () => {
     expect((value as Error).message).toContain('uses up the ttl');
   });
 
-  test('an acquisition takes one round trip on one node', async () => {
+  test('an acquisition takes one round trip when there is only one node', async () => {
     const nodes = scriptedNodes(1);
     await unevenTokens(nodes, [7]);
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -301,7 +298,7 @@ describe('a failed attempt (S6)', () => {
     );
   });
 
-  test('a failed attempt leaves the queue of the node, and one request serves all waiters that give up at the same time', async () => {
+  test('waiters that give up at the same time leave the queue of the node with one request', async () => {
     const nodes = scriptedNodes(1);
     const lock = await hold(nodes);
     const redlock = redlockOn(nodes);
@@ -349,7 +346,7 @@ describe('a failed attempt (S6)', () => {
 });
 
 describe('retries', () => {
-  test('acquire with retries makes a lease with a fresh id of 128 bits for every attempt (S5)', async () => {
+  test('`acquire` with retries makes a lease with a fresh id of 128 bits for every attempt (S5)', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, attempts: 4 } }));
@@ -359,7 +356,7 @@ describe('retries', () => {
     for (const id of ids) expect(id).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  test('acquire with retries gets the lock when its holder releases it', async () => {
+  test('`acquire` with retries gets the lock when its holder releases it', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes);
     const acquiring = outcome(redlockOn(nodes).acquire(['k'], waiting));
@@ -370,7 +367,7 @@ describe('retries', () => {
     expect(after).toBeLessThan(520);
   });
 
-  test('acquire with retries gets the lock when the ttl of the holder ends, before the next delay has passed', async () => {
+  test('`acquire` with retries gets the lock when the ttl of the holder ends, before the next delay has passed', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -380,7 +377,7 @@ describe('retries', () => {
     expect(after).toBeLessThan(1_010);
   });
 
-  test('acquire with retries stops after the given number of attempts', async () => {
+  test('`acquire` with retries stops after the given number of attempts', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -392,7 +389,7 @@ describe('retries', () => {
   });
 
   test.each([30, 100, 900])(
-    'acquire with retries settles within a timeout of %d ms when the lock stays held (S8)',
+    '`acquire` with retries settles within a timeout of %d ms when the lock stays held (S8)',
     async (timeout) => {
       const nodes = scriptedNodes(3);
       await hold(nodes, 'k');
@@ -406,7 +403,7 @@ describe('retries', () => {
   );
 
   test.each([30, 100, 1_000])(
-    'acquire with retries settles within a timeout of %d ms when all nodes hang (S1)',
+    '`acquire` with retries settles within a timeout of %d ms when all nodes hang (S1)',
     async (timeout) => {
       const nodes = scriptedNodes(3);
       for (const node of nodes) node.fate = { acquire: 'hang', release: 'hang' };
@@ -425,7 +422,7 @@ describe('retries', () => {
     return nodes;
   }
 
-  test('acquire with retries settles within its timeout when the queue node is slow and the others hang (S8)', async () => {
+  test('`acquire` with retries settles within its timeout when the queue node is slow and the other nodes hang (S8)', async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
@@ -440,7 +437,7 @@ describe('retries', () => {
     expect(after).toBeLessThanOrEqual(4_001);
   });
 
-  test('acquire with retries settles within its timeout when a node does not answer the second request (S8)', async () => {
+  test('`acquire` with retries settles within its timeout when a node does not answer the second request (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(1, 2));
     nodes[0]!.fate = { acquire: 1_500 };
@@ -463,7 +460,7 @@ describe('retries', () => {
     expect(after).toBeLessThanOrEqual(2_001);
   });
 
-  test("acquire with retries gives the other nodes only the time that is left after the queue node's answer (S16)", async () => {
+  test("`acquire` with retries gives the other nodes only the time that is left after the queue node's answer (S16)", async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     const [, asked] = nodes as [ScriptedNode, ScriptedNode];
@@ -484,7 +481,7 @@ describe('retries', () => {
     expect(limits[0]).toBeCloseTo(1_500, -1);
   });
 
-  test('acquire with retries rejects with LockHeldError when the timeout cuts the last attempt short', async () => {
+  test('`acquire` with retries rejects with LockHeldError when the timeout cuts the last attempt short', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     for (const node of nodes) node.fate = { acquire: 40 };
@@ -500,7 +497,7 @@ describe('retries', () => {
     }
   });
 
-  test('acquire with retries adds a random part to the delay (S8)', async () => {
+  test('`acquire` with retries adds a random part to the delay (S8)', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     jest.spyOn(Math, 'random').mockReturnValue(0.5);
@@ -514,7 +511,7 @@ describe('retries', () => {
 });
 
 describe('a signal', () => {
-  test('a signal that aborts ends the wait with the reason of the signal (S8)', async () => {
+  test('an aborted signal ends the wait for a lock, and the call rejects with the reason of the signal (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     const controller = new AbortController();
@@ -526,7 +523,7 @@ describe('a signal', () => {
     expect(after).toBeLessThan(315);
   });
 
-  test('a signal that aborts ends a running attempt, which releases the votes that it won (S6)', async () => {
+  test('an aborted signal ends a running attempt, and the attempt releases the votes that it won (S6)', async () => {
     const nodes = scriptedNodes(3);
     nodes[1]!.fate = { acquire: 'hang' };
     nodes[2]!.fate = { acquire: 'hang' };
@@ -539,7 +536,7 @@ describe('a signal', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('a signal that has already aborted prevents every request', async () => {
+  test('a signal that was aborted before the call prevents every request', async () => {
     const nodes = scriptedNodes(1);
     const { value } = await outcome(
       redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),

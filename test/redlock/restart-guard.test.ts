@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 
-test('the guard is as long as the largest ttl in use, the default ttl included (S12)', () => {
+test('the restart guard is as long as the largest ttl in use, including the default ttl (S12)', () => {
   const guard = new RestartGuard(undefined);
   expect(guard.duration).toBe(10_000);
   guard.note(500);
@@ -10,7 +10,7 @@ test('the guard is as long as the largest ttl in use, the default ttl included (
   expect(guard.duration).toBe(60_000);
 });
 
-test('a guard with a configured duration refuses a longer ttl', () => {
+test('a restart guard with a configured duration refuses a longer ttl', () => {
   const guard = new RestartGuard(3_000);
   guard.note(3_000);
   expect(() => guard.note(3_001)).toThrow(
@@ -21,7 +21,7 @@ test('a guard with a configured duration refuses a longer ttl', () => {
   expect(guard.duration).toBe(3_000);
 });
 
-test('the guard refuses an extension with a ttl that is longer than the guard', () => {
+test('the restart guard refuses an extension with a ttl that is longer than the guard', () => {
   const guard = new RestartGuard(undefined);
   guard.checkCovers(10_000);
   expect(() => guard.checkCovers(60_000)).toThrow('at most the `restartGuard` of 10000 ms');
@@ -29,7 +29,7 @@ test('the guard refuses an extension with a ttl that is longer than the guard', 
   guard.checkCovers(60_000);
 });
 
-test('a guard of 0 ms allows every ttl', () => {
+test('a restart guard of 0 ms allows every ttl', () => {
   const guard = new RestartGuard(0);
   guard.note(60_000);
   guard.checkCovers(90_000);

@@ -23,24 +23,24 @@ function tallyOf(nodeCount: number, votes: readonly (AcquireReply | Error | unde
 
 describe('a tally decides only when no later answer can change the outcome (S1)', () => {
   test.each<[string, number, (AcquireReply | Error | undefined)[], boolean]>([
-    ['open: 1 node, no answer', 1, [], false],
-    ['decided: 1 node granted', 1, [granted()], true],
-    ['decided: 1 node refused', 1, [held()], true],
-    ['open: 1 of 3 nodes granted', 3, [granted()], false],
-    ['decided: 2 of 3 nodes granted', 3, [granted(), granted()], true],
-    ['open: 1 of 3 nodes granted, 1 refused', 3, [granted(), held()], false],
-    ['decided: 1 of 3 nodes granted, 2 refused', 3, [granted(), held(), held()], true],
-    ['decided: 2 of 3 nodes refused', 3, [held(), held()], true],
-    ['decided: 2 of 3 nodes failed', 3, [away, away], true],
-    ['open: 1 of 3 nodes granted, 1 failed', 3, [granted(), away], false],
+    ['undecided when 0 of 1 node answered', 1, [], false],
+    ['decided when 1 of 1 node granted', 1, [granted()], true],
+    ['decided when 1 of 1 node refused', 1, [held()], true],
+    ['undecided when 1 of 3 nodes granted', 3, [granted()], false],
+    ['decided when 2 of 3 nodes granted', 3, [granted(), granted()], true],
+    ['undecided when 1 of 3 nodes granted and 1 refused', 3, [granted(), held()], false],
+    ['decided when 1 of 3 nodes granted and 2 refused', 3, [granted(), held(), held()], true],
+    ['decided when 2 of 3 nodes refused', 3, [held(), held()], true],
+    ['decided when 2 of 3 nodes failed', 3, [away, away], true],
+    ['undecided when 1 of 3 nodes granted and 1 failed', 3, [granted(), away], false],
     // A grant by a quorum is impossible here. The last vote decides between LockHeldError and LockUnavailableError.
-    ['decided: 2 of 4 nodes granted, 2 refused', 4, [granted(), granted(), held(), held()], true],
-    ['open: 2 of 4 nodes granted, 1 refused', 4, [granted(), granted(), held()], false],
-    ['open: 2 of 5 nodes refused, 1 failed', 5, [held(), held(), away], false],
-    ['open: 2 of 5 nodes refused, 2 failed', 5, [held(), held(), away, away], false],
-    ['decided: 2 of 5 nodes refused, 3 failed', 5, [held(), held(), away, away, away], true],
-    ['decided: 1 of 5 nodes reported that the tick has run', 5, [ran], true],
-  ])('%s', (_name, nodeCount, votes, decided) => {
+    ['decided when 2 of 4 nodes granted and 2 refused', 4, [granted(), granted(), held(), held()], true],
+    ['undecided when 2 of 4 nodes granted and 1 refused', 4, [granted(), granted(), held()], false],
+    ['undecided when 2 of 5 nodes refused and 1 failed', 5, [held(), held(), away], false],
+    ['undecided when 2 of 5 nodes refused and 2 failed', 5, [held(), held(), away, away], false],
+    ['decided when 2 of 5 nodes refused and 3 failed', 5, [held(), held(), away, away, away], true],
+    ['decided when 1 of 5 nodes reported that the tick has run', 5, [ran], true],
+  ])('a tally is %s', (_name, nodeCount, votes, decided) => {
     expect(tallyOf(nodeCount, votes).isDecided).toBe(decided);
   });
 });
@@ -53,16 +53,19 @@ describe('a tally agrees on a token when a quorum gave the largest token', () =>
     [[6, 6, 5], 6, true],
     [[7, 5, 6], 7, false],
     [[5, 5, 6], 6, false],
-  ])('tokens %j: largest %d, agreed %s', (tokens, token, agreed) => {
-    const tally = tallyOf(3, tokens.map(granted));
-    expect([tally.token, tally.isAgreed]).toEqual([token, agreed]);
-  });
+  ])(
+    'for the tokens %j of three nodes, the `token` of a tally is %d and `isAgreed` is %s',
+    (tokens, token, agreed) => {
+      const tally = tallyOf(3, tokens.map(granted));
+      expect([tally.token, tally.isAgreed]).toEqual([token, agreed]);
+    },
+  );
 });
 
 describe('a tally', () => {
   const nodes = scriptedNodes(3);
 
-  test('the error of a tally names the holder and the time until a quorum can be free when a quorum refused', () => {
+  test('when a quorum refused, the error of a tally names the holder and the time until a quorum can be free', () => {
     const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
@@ -135,7 +138,7 @@ describe('permits (which need one slot on a quorum, S20)', () => {
     expect(tallyOf(votes.length > 2 ? votes.length : 3, votes)).toMatchObject(expected);
   });
 
-  test('permits have the token of the won slot', () => {
+  test('a tally of permits has the fencing token of the slot that a quorum granted', () => {
     const tally = tallyOf(3, [slot(5), slot(1), slot(1)]);
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
@@ -150,7 +153,7 @@ describe('permits (which need one slot on a quorum, S20)', () => {
     expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
   });
 
-  test('the refusal of permits has all reported holders, and the time until the first of their locks can end', () => {
+  test('the error of refused permits names all reported holders, and the time until the first of them can expire', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
     expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([

@@ -28,7 +28,10 @@ describe('nodeTimeLimit (S3: far below the ttl)', () => {
     [10_000, 120, 120],
     // configured, but the ttl is too short for it
     [100, 120, 20],
-  ])('a ttl of %d ms and a configured limit of %p give a limit of %d ms', (ttl, configured, limit) => {
-    expect(nodeTimeLimit(ttl, configured)).toBe(limit);
-  });
+  ])(
+    'a ttl of %d ms and a configured limit of %p give a time limit of %d ms for each node',
+    (ttl, configured, limit) => {
+      expect(nodeTimeLimit(ttl, configured)).toBe(limit);
+    },
+  );
 });

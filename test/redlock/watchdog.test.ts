@@ -162,7 +162,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('another request runs between two requests of the watchdog', async () => {
+  test('a manual extension is sent between two requests of the watchdog', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -188,7 +188,7 @@ describe('more locks than fit into one request', () => {
     await release(locks);
   });
 
-  test('each lock reports its loss by the end of validity when no node answers, even before its request is sent (S10)', async () => {
+  test('when no node answers, each lock reports its loss by the end of validity, even if no renewal was sent for it (S10)', async () => {
     // A request has 250 locks and takes 50 ms, its time limit. The validity ends before the last request is sent.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
@@ -247,7 +247,7 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('the timer fires earlier when a new lock is due before all others', async () => {
+  test('the timer of the watchdog fires earlier when a new lock is due for renewal before all other locks', async () => {
     const slow = await acquire('slow', 60_000);
     const quick = await acquire('quick', TTL);
     await jest.advanceTimersByTimeAsync(340);
@@ -270,7 +270,7 @@ describe('timers', () => {
 });
 
 describe('each lock of a batch', () => {
-  test('each lock of a batch has its own answers: only a lock that a majority no longer stores is lost (S9)', async () => {
+  test('in a batch of renewals, only a lock that a majority of nodes no longer stores is lost (S9)', async () => {
     const locks = await acquireMany(5);
     const gone = locks[3]!;
     for (const node of nodes.slice(1)) await releaseOn(node.memory, gone.lease);
@@ -282,7 +282,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('each lock of a batch has its own quorum: a lock without answers delays no other lock, and reports its loss in time (S9, S10)', async () => {
+  test('in a batch of renewals, a lock without answers does not delay the other locks, and reports its own loss in time (S9, S10)', async () => {
     const locks = await acquireMany(3);
     const [, stuck] = locks as [HeldLock, HeldLock];
     for (const node of nodes.slice(1)) answerFor(node, stuck, () => new Promise(() => {}));
@@ -340,7 +340,7 @@ describe('each lock of a batch', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
-  test('a lock of a batch may be released while the batch is running, and is not revived', async () => {
+  test('a lock that is released while its batch is being renewed stays released', async () => {
     const locks = await acquireMany(3);
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(340);
@@ -370,7 +370,7 @@ describe('each lock of a batch', () => {
 });
 
 describe('a manual extension and a renewal of the same lock (S9: one at a time)', () => {
-  test('the extension waits for the running renewal', async () => {
+  test('a manual extension waits until a running renewal of the lock has ended', async () => {
     const locks = await acquireMany(2);
     for (const node of nodes) node.fate = { extend: 20 };
     await jest.advanceTimersByTimeAsync(340);
@@ -383,7 +383,7 @@ describe('a manual extension and a renewal of the same lock (S9: one at a time)'
     await release(locks);
   });
 
-  test('the renewal leaves out a lock that is being extended', async () => {
+  test('the watchdog leaves out a lock that is being extended manually', async () => {
     const locks = await acquireMany(2);
     for (const node of nodes) node.fate = { extend: 20 };
     await jest.advanceTimersByTimeAsync(325);
@@ -397,7 +397,7 @@ describe('a manual extension and a renewal of the same lock (S9: one at a time)'
     await release(locks);
   });
 
-  test('waiting extensions run in the order of their calls', async () => {
+  test('concurrent extensions of a lock run in the order of their calls', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 10 };
     const all = Promise.all([1_500, 2_500, 3_500].map((ttl) => lock.extend(ttl)));
@@ -407,7 +407,7 @@ describe('a manual extension and a renewal of the same lock (S9: one at a time)'
     await lock.release();
   });
 
-  test('after a failed extension the watchdog retries soon', async () => {
+  test('the watchdog renews a lock soon after a manual extension of the lock has failed', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: new Error('cut') };
     await expect(lock.extend()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });

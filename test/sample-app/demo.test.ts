@@ -40,11 +40,11 @@ const locked: BatchResult = {
 };
 
 describe('judge', () => {
-  test('judge accepts a demo with duplicates only in the run without the lock', () => {
+  test('`judge` accepts a demo with duplicates only in the run without the lock', () => {
     expect(judge(unlocked, locked)).toEqual([]);
   });
 
-  test('judge accepts a demo with lost tasks in the run without the lock', () => {
+  test('`judge` accepts a demo with lost tasks in the run without the lock', () => {
     expect(judge({ ...unlocked, lost: 3, done: 231 }, locked)).toEqual([]);
   });
 
@@ -68,12 +68,12 @@ describe('judge', () => {
       'in the run with the lock 2 jobs were refused as duplicates',
     ],
     ['when the run with the lock lost tasks', {}, { lost: 1 }, 'the run with the lock lost 1 tasks'],
-  ])('judge rejects a demo %s', (_when, without, withLock, failure) => {
+  ])('`judge` rejects a demo %s', (_when, without, withLock, failure) => {
     expect(judge({ ...unlocked, ...without }, { ...locked, ...withLock })).toEqual([failure]);
   });
 });
 
-test('the table shows both runs side by side, and names the killed instance', () => {
+test('the result table of the demo shows both runs side by side, and names the killed instance', () => {
   const rows = resultTable(unlocked, locked)
     .split('\n')
     .filter((line) => /[a-z]/.test(line))

@@ -118,7 +118,7 @@ describe('an instance', () => {
       /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,
     ],
   ])(
-    'exits with code 1 and explains why %s',
+    'an instance exits with code 1 and an explanation %s',
     async (_when, environment, message) => {
       const server = new ServerProcess('instance', process.execPath, [MAIN], {
         env: { ...process.env, ...environment(), PORT: '0' },

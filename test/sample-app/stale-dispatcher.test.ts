@@ -46,7 +46,7 @@ test('a stale dispatcher cannot mark tasks after its successor has read them', a
 });
 
 // This control does what the dispatcher without a lock does.
-test('both dispatchers mark the same task without a lock (control)', async () => {
+test('without a lock, two dispatchers mark the same task (control)', async () => {
   const ids = await submit();
   await tasks.readDispatchable(10);
   await tasks.readDispatchable(10);

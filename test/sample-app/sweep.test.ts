@@ -78,7 +78,7 @@ async function statusOf(id: string): Promise<Task['status'] | undefined> {
 }
 
 describe('returnNeverTaken', () => {
-  test('returnNeverTaken returns an enqueued task to the dispatcher after its time limit, and not before', async () => {
+  test('returnNeverTaken returns an enqueued task to the dispatcher after the time limit of the task, and not before', async () => {
     const [lost, late, recent] = [await enqueued(), await enqueued(), await enqueued()];
     await age(lost, HOUR_MS + 1);
     await age(late, HOUR_MS / 2);
@@ -117,7 +117,7 @@ describe('returnNeverTaken', () => {
 });
 
 describe('failAbandoned', () => {
-  test('failAbandoned fails a task after its time limit and names its consumer, unless its heartbeat is recent', async () => {
+  test('failAbandoned fails a task after its time limit and names the consumer, unless the consumer has sent a recent heartbeat', async () => {
     const [abandoned, slow, recent] = [await taken(), await taken(), await taken()];
     await age(abandoned.id, 2 * HOUR_MS + 1);
     await age(slow.id, 2 * HOUR_MS + 1);
@@ -150,7 +150,7 @@ describe('failAbandoned', () => {
     await expect(statusOf(id)).resolves.toBe(before);
   });
 
-  test('failAbandoned makes a task dead after its last attempt', async () => {
+  test('failAbandoned marks an abandoned task as dead after the last attempt', async () => {
     const first = await taken();
     await tasks.markFailed(first, 'no luck');
     await tasks.markEnqueued([first.id]);
@@ -222,7 +222,7 @@ describe('the sweep', () => {
     await close();
   });
 
-  test('the sweep runs on one instance at a time, and is skipped on the other', async () => {
+  test('while one instance runs the sweep, a second instance skips its own sweep', async () => {
     const [one, two] = [await sweeping(), await sweeping()];
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);

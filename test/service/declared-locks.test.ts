@@ -80,7 +80,7 @@ afterEach(async () => {
 });
 
 describe('a declared lock', () => {
-  test('a declared lock gives a method its key and its options', async () => {
+  test('a method with a declared lock uses the key and the options of the declaration', async () => {
     const lock = await orders.settle(42, () => currentLock());
     expect(lock?.keys).toEqual(['order:42']);
     await orders.settle(42, async () => {
@@ -113,7 +113,7 @@ describe('a declared lock', () => {
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('a declared lock accepts `signal` and `retry` from the call', async () => {
+  test('a call of `acquire` with a declared lock can pass `signal` and `retry`', async () => {
     await others.withLock(locks['order:settle'], 42, async () => {
       const options = { signal: AbortSignal.timeout(50), retry: { timeout: 20_000 } };
       const waiting = service.acquire(locks['order:settle'].for(42), options);
@@ -121,18 +121,18 @@ describe('a declared lock', () => {
     });
   });
 
-  test('a declared lock that is held uses the `onBusy` of the method', async () => {
+  test('the `onBusy` of a method applies when its declared lock is held', async () => {
     await others.withLock(locks['order:settle'], 42, () =>
       expect(orders.trySettle(42)).resolves.toBe('them'),
     );
   });
 
-  test('a declared lock that is held makes a method skip when the declaration has `onBusy: skip`', async () => {
+  test('a method is skipped while its declared lock is held, if the declaration has `onBusy: skip`', async () => {
     await others.withLock(locks['clean-up'], () => expect(orders.cleanUp()).resolves.toBeUndefined());
     await expect(orders.cleanUp()).resolves.toBe('clean');
   });
 
-  test('a declared lock gives its name to events and errors', async () => {
+  test('events and errors contain the name of a declared lock', async () => {
     const settle = (): Promise<unknown> => orders.settle(42, () => 1).catch((thrown: unknown) => thrown);
     const error = await others.withLock(locks['order:settle'], 42, settle);
     expect(error).toBeInstanceOf(LockHeldError);
@@ -143,7 +143,7 @@ describe('a declared lock', () => {
     ]);
   });
 
-  test('a declared lock gives its name to the error of a loss', async () => {
+  test('the error of a lost declared lock contains the name of the lock', async () => {
     const lock = await service.acquire(locks['order:settle'], 42);
     const { signal } = lock;
     await service.forceRelease(locks['order:settle'], 42);
@@ -159,13 +159,13 @@ describe('a declared lock', () => {
     ['ttl', 'It is an option of the declaration: change `ttl` in `defineLocks`'],
     ['reentrnt', 'Did you mean `reentrant`?'],
     ['timeout', 'It belongs in `retry`: `retry: { timeout: ... }`'],
-  ])('a declared lock refuses the option `%s` from the call', async (name, remedy) => {
+  ])('a call of `acquire` with a declared lock rejects for the option `%s`', async (name, remedy) => {
     await expect(service.acquire(locks['order:settle'].for(42), { [name]: 5 })).rejects.toThrow(
       `Unknown option \`${name}\` in \`acquire\`. ${remedy}`,
     );
   });
 
-  test('a declared lock gives its name to metrics', async () => {
+  test('metrics contain the name of a declared lock', async () => {
     const registry = new Registry();
     const stop = collectLockMetrics({ registry });
     await orders.settle(42, () => 1);

@@ -37,7 +37,7 @@ async function listed(options?: ListOptions): Promise<LockInfo[]> {
 }
 
 describe('inspect', () => {
-  test('inspect waits for every node, up to the time limit of a node', async () => {
+  test('`inspect` waits for every node, but no longer than the time limit of a node', async () => {
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.read = 30;
     nodes[2].fate.read = 'hang';
@@ -50,7 +50,7 @@ describe('inspect', () => {
     ]);
   });
 
-  test('inspect rejects without a quorum of answers', async () => {
+  test('`inspect` rejects without a quorum of answers', async () => {
     nodes[0].fate.read = away;
     nodes[1].fate.read = 'hang';
     const error = await inspection.inspect('k').catch((thrown: unknown) => thrown);
@@ -63,7 +63,7 @@ describe('inspect', () => {
     });
   });
 
-  test('inspect changes no record', async () => {
+  test('`inspect` changes no record on the nodes', async () => {
     const lock = await redlock.acquire(['k'], once);
     await inspection.inspect('k');
     await inspection.inspect('other');
@@ -73,7 +73,7 @@ describe('inspect', () => {
 });
 
 describe('list', () => {
-  test('list returns a record on a minority of nodes once, as not held', async () => {
+  test('`list` returns a lock as not held, and only once, if only a minority of nodes has its record', async () => {
     await redlock.acquire(['held'], once);
     await leftOn(nodes[1], 'left');
     const infos = await listed();
@@ -84,13 +84,13 @@ describe('list', () => {
     expect(infos[1]?.votes.map(({ vote }) => vote)).toEqual(['free', 'held', 'free']);
   });
 
-  test('list returns a lock that the first node does not have', async () => {
+  test('`list` returns a lock that the first node does not have', async () => {
     nodes[0].fate.acquire = away;
     await redlock.acquire(['k'], once);
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual([['k', true]]);
   });
 
-  test('list returns a held lock although an attempt left a record on the first node after that node was scanned', async () => {
+  test('`list` returns a held lock even if a failed attempt leaves a record on a node that `list` has already scanned', async () => {
     nodes[0].fate.acquire = away;
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.acquire = 0;
@@ -103,14 +103,14 @@ describe('list', () => {
     expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
   });
 
-  test.each([0, 1, 2])('list returns every lock while node %d of three is down', async (index) => {
+  test.each([0, 1, 2])('`list` returns every lock while node %d of three is down', async (index) => {
     const keys = ['1', '2', '3'];
     for (const key of keys) await redlock.acquire([key], once);
     nodes[index]!.fate = { read: away, scan: away };
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual(keys.map((key) => [key, true]));
   });
 
-  test('list counts a store that throws synchronously as a node without an answer', async () => {
+  test('`list` counts a store that throws synchronously as a node without an answer', async () => {
     const lock = await redlock.acquire(['k'], once);
     nodes[0].scan = () => {
       throw away;
@@ -118,7 +118,7 @@ describe('list', () => {
     expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
   });
 
-  test('list returns every lock when a node goes down during the listing', async () => {
+  test('`list` returns every lock when a node goes down during the listing', async () => {
     for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
     const { scan } = nodes[0];
     nodes[0].scan = async function* (prefix) {
@@ -135,7 +135,7 @@ describe('list', () => {
     ['fail to list', 'scan', away],
     ['hang', 'scan', 'hang'],
     ['fail to read', 'read', away],
-  ])('list rejects when a quorum of nodes %s', async (_name, request, fate) => {
+  ])('`list` rejects when most nodes %s', async (_name, request, fate) => {
     await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate[request] = fate;
     const error = await listed().catch((thrown: unknown) => thrown);
@@ -146,13 +146,13 @@ describe('list', () => {
     );
   });
 
-  test('list asks no further node when it has reached `limit`', async () => {
+  test('`list` asks no further node when it has reached `limit`', async () => {
     for (let index = 0; index < 3; index++) await redlock.acquire([`k${index}`], once);
     await expect(listed({ limit: 2 })).resolves.toHaveLength(2);
     expect(nodes[1].count('scan')).toBe(0);
   });
 
-  test('list sends no further request when the loop over its results ends early', async () => {
+  test('`list` sends no further request when the loop over its results ends early', async () => {
     for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
     for await (const info of inspection.list()) {
       expect(info.held).toBe(true);
@@ -167,7 +167,7 @@ describe('list', () => {
     ]);
   });
 
-  test('list ends the scan of the store when the loop over its results ends early', async () => {
+  test('`list` ends the scan of the store when the loop over its results ends early', async () => {
     let isEnded = false;
     const scan = nodes[0].scan.bind(nodes[0]);
     nodes[0].scan = async function* (prefix) {
@@ -191,11 +191,11 @@ describe('list', () => {
     [{ limit: 1.5 }, 'Expected `limit` to be a whole number, at least 1, got 1.5'],
     [{ pattern: '*' }, 'Unknown option `pattern` in `list`. The options are `prefix`, `limit`'],
     [null, 'Expected the options of `list` to be an object, got null'],
-  ])('list refuses the options %j at once', (options, message) => {
+  ])('`list` throws at once for the invalid options %j', (options, message) => {
     expect(() => inspection.list(options as ListOptions)).toThrow(message);
   });
 
-  test('list treats undefined options as omitted', async () => {
+  test('`list` treats undefined options as omitted', async () => {
     await redlock.acquire(['k'], once);
     await expect(listed({ prefix: undefined!, limit: undefined! })).resolves.toHaveLength(1);
   });
@@ -205,7 +205,7 @@ describe('a lock with several holders', () => {
   const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
   const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 3 } };
 
-  test('a lock is shown with all its holders and with the vote of each node', async () => {
+  test('`inspect` returns all holders of a lock with permits, and the vote of each node', async () => {
     const locks = [await redlock.acquire(['k'], permits), await redlock.acquire(['k'], permits)];
     const info = await inspection.inspect('k');
     expect(info).toMatchObject({ held: true, mode: 'permits', permits: 3 });
@@ -214,12 +214,12 @@ describe('a lock with several holders', () => {
     for (const vote of info.votes) expect(vote).toMatchObject({ vote: 'held', holders: { length: 2 } });
   });
 
-  test('a shared lock is listed once', async () => {
+  test('`list` returns a shared lock with two holders once', async () => {
     for (let reader = 0; reader < 2; reader++) await redlock.acquire(['k'], shared);
     expect(await listed()).toMatchObject([{ key: 'k', mode: 'shared', holders: { length: 2 } }]);
   });
 
-  test('a shared lock is listed with a holder that the first node lacks, even when another holder acquires after that node was listed', async () => {
+  test('`list` returns a holder of a shared lock even if the first node lacks that holder and a second holder acquires during the listing', async () => {
     nodes[0].fate.acquire = away;
     const lasting = await redlock.acquire(['k'], shared);
     nodes[0].fate.acquire = 0;
@@ -250,7 +250,7 @@ describe('a lock with several holders', () => {
 });
 
 describe('forceRelease', () => {
-  test('forceRelease removes the lock from all nodes, also from a node that did not report it', async () => {
+  test('forceRelease removes a lock from all nodes, also from a node that did not report the lock', async () => {
     await redlock.acquire(['k'], once);
     nodes[2].fate.read = away;
     await expect(inspection.forceRelease('k')).resolves.toBe(true);
@@ -265,7 +265,7 @@ describe('forceRelease', () => {
     expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('forceRelease does not remove a holder that acquired between inspection and deletion', async () => {
+  test('forceRelease does not remove a holder that acquired the lock between inspection and deletion', async () => {
     const old = await redlock.acquire(['k'], once);
     const { forceRelease } = nodes[0];
     nodes[0].forceRelease = async (key, ids) => {
@@ -281,7 +281,7 @@ describe('forceRelease', () => {
     expect([...redlock.held].map((lock) => [lock.id, lock.isHeld()])).toEqual([[info.id, true]]);
   });
 
-  test('forceRelease rejects without a quorum of answers, and leaves a lock of this process held', async () => {
+  test('forceRelease rejects without a quorum of answers, and a lock of the same process stays held', async () => {
     const lock = await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate.forceRelease = away;
     const error = await inspection.forceRelease('k').catch((thrown: unknown) => thrown);

@@ -59,20 +59,15 @@ describe('the first waiter of a process', () => {
     ],
     ['asks the nodes when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
     ['asks all nodes in its last attempt', { kind: 'woken', timeLeft: 75 }, ask(true)],
-  ])('%s', (_what, event, expected) => {
+  ])('the first waiter of a process %s', (_what, event, expected) => {
     expect(step(event)).toEqual(expected);
   });
 });
 
 describe('a refused caller', () => {
   test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
-    ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
-    [
-      'sleeps until the lock can lapse when the lock can lapse within five seconds',
-      { freeIn: 700 },
-      {},
-      sleep(750),
-    ],
+    ['sleeps five seconds when a message will tell that the lock is free', {}, {}, sleep(5_050)],
+    ['sleeps until the lock can lapse, if that is within five seconds', { freeIn: 700 }, {}, sleep(750)],
     [
       'asks again after a second while nodes refuse other callers in its favour',
       { holdsBack: true, freeIn: 60_000 },
@@ -80,7 +75,7 @@ describe('a refused caller', () => {
       sleep(1_000),
     ],
     [
-      'asks again after a second while nodes refuse other callers in its favour, also when no message will come',
+      'asks again after a second while nodes refuse other callers in its favour, also outside the queue',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       { delay: 20_000 },
       sleep(1_000),
@@ -103,8 +98,8 @@ describe('a refused caller', () => {
       { delay: 200, jitter: 60_000 },
       sleep(1_000),
     ],
-    ['polls when no message will come', { isQueued: false }, {}, sleep(250)],
-    ['polls when its attempts are limited', {}, { attempts: 5 }, sleep(250)],
+    ['polls when no message will tell that the lock is free', { isQueued: false }, {}, sleep(250)],
+    ['polls when the number of its attempts is limited', {}, { attempts: 5 }, sleep(250)],
     ['asks again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
     ['polls after exactly its delay when its jitter is 0', { isQueued: false }, { jitter: 0 }, sleep(200)],
     [
@@ -114,7 +109,7 @@ describe('a refused caller', () => {
       ask(false),
     ],
     ['wakes early enough for a last attempt before its timeout', { timeLeft: 900 }, {}, sleep(850)],
-    ['polls when there was no quorum', { ...NO_VOTE, queueNodeFirst: false }, {}, sleep(250)],
+    ['polls when no quorum of nodes answered', { ...NO_VOTE, queueNodeFirst: false }, {}, sleep(250)],
     ['asks all nodes at once when the queue node gave no vote', NO_VOTE, {}, ask(true)],
     [
       'gives up when only the time for a last attempt is left',
@@ -128,7 +123,7 @@ describe('a refused caller', () => {
       { attempts: 1 },
       { kind: 'give up', limit: { attempts: 1 } },
     ],
-  ])('%s', (_what, event, terms, expected) => {
+  ])('a refused caller %s', (_what, event, terms, expected) => {
     expect(step({ ...HELD, ...event }, terms)).toEqual(expected);
   });
 
@@ -139,7 +134,7 @@ describe('a refused caller', () => {
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('a waiter asks more often, over the same total time, while nodes refuse later callers for its sake (holdBack)', () => {
+  test('a waiter asks more often, over the same total time, while nodes refuse later callers in its favour (`holdBack`)', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;

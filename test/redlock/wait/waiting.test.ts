@@ -36,7 +36,7 @@ function forget(nodes: readonly ScriptedNode[]): void {
 }
 
 describe('in one process', () => {
-  test('only the first waiter asks the nodes, and the others follow in order', async () => {
+  test('only the first waiter of a process asks the nodes, and the other waiters get the lock in order', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes);
     const held = await redlock.acquire(['k'], once);
@@ -62,7 +62,7 @@ describe('in one process', () => {
     expect(asked(nodes)).toEqual([4]);
   });
 
-  test('a waiter behind others counts its waiting time as attempts, and sends no request', async () => {
+  test('a waiter behind other waiters counts its waiting time as attempts, and sends no request', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes, { owner: 'alice' });
     await redlock.acquire(['k'], once);
@@ -83,7 +83,7 @@ describe('in one process', () => {
     await expect(first).resolves.toBeInstanceOf(LockHeldError);
   });
 
-  test('a waiter does not delay a call with other keys', async () => {
+  test('a waiter for one key does not delay a call for a different key in the same process', async () => {
     const redlock = redlockOver(scriptedNodes(1));
     await redlock.acquire(['k'], once);
     const stuck = redlock.acquire(['k'], waiting).catch(() => undefined);
@@ -93,7 +93,7 @@ describe('in one process', () => {
     await stuck;
   });
 
-  test('the next waiter is served when the first gives up', async () => {
+  test('the second waiter of a process gets the lock when the first waiter gives up', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes);
     const held = await redlock.acquire(['k'], once);
@@ -267,7 +267,7 @@ describe('on several nodes', () => {
     return { alice: redlockOver(nodes, { owner: 'alice' }), bob: redlockOver(nodes, { owner: 'bob' }) };
   }
 
-  test('a waiter asks only the queue node, and asks all nodes at its turn and before it gives up', async () => {
+  test('a waiter asks only the queue node until its turn or its last attempt, and then also asks other nodes', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -344,7 +344,7 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('the attempt that the queue node granted continues after split votes, and the others back off', async () => {
+  test('after split votes, the attempt that the queue node granted continues, and the other attempts back off', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     // Alice's request arrives first at nodes 0 (the queue node) and 1, Bob's at nodes 2 and 3. Carol holds the lock on
@@ -389,7 +389,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)[0]).toBe(1);
   });
 
-  test('a cancelled attempt releases the lock also on nodes that refused its first request and did not answer its second (S6)', async () => {
+  test('a cancelled attempt releases the lock also on nodes that refused its first request and did not answer its second request (S6)', async () => {
     const nodes = scriptedNodes(5);
     const others = nodes.slice(1);
     const held = await redlockOver(others, { owner: 'alice' }).acquire(['k'], once);
