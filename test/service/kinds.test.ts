@@ -90,7 +90,7 @@ describe('permits', () => {
     expect(next.slot).toBe(slot);
   });
 
-  test('the only permit of a lock has slot 0', async () => {
+  test('a lock with a limit of one permit has slot 0', async () => {
     await using lock = await service.acquire('one', { permits: 1 });
     expect(lock.slot).toBe(0);
     await expect(service.tryAcquire('one', { permits: 1 })).resolves.toBeNull();

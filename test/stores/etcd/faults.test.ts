@@ -278,7 +278,7 @@ async function startLateGateway(server: EtcdServer) {
       await releaseOn(store, leases[1]!);
     });
 
-    test('an etcd lease expires when nobody renews it: a waiter is notified, and acquires the lock', async () => {
+    test('a waiter is notified and acquires the lock when nobody renews the etcd lease of the holder', async () => {
       const [dying, store] = [await openStore(server), await openStore(server)];
       const keys = [freshKey()];
       const waiter = { keys, mode: 'exclusive', process: 'f'.repeat(16), number: 1, owner: 'you' } as const;
@@ -320,7 +320,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('a lock whose release failed during an outage of etcd expires, even while its process acquires other locks', async () => {
+    test('a lock expires after its release failed during an etcd outage, even while its process acquires other locks', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const ttl = 4_000;

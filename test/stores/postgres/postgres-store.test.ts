@@ -464,7 +464,7 @@ describe('waiters', () => {
     await (await late).release();
   });
 
-  test('a waiter acquires before the queue entry of a dead process ahead of it has expired', async () => {
+  test('a waiter behind a dead process acquires before the queue entry of that process expires', async () => {
     const [alive, redlock] = await Promise.all([newProcess('alive'), newProcess('holder')]);
     const key = freshKey();
     const held = await redlock.acquire([key], options);
