@@ -90,13 +90,13 @@ describe('permits', () => {
     expect(next.slot).toBe(slot);
   });
 
-  test('the only permit of a lock has slot 0', async () => {
+  test('a lock with a limit of one permit has slot 0', async () => {
     await using lock = await service.acquire('one', { permits: 1 });
     expect(lock.slot).toBe(0);
     await expect(service.tryAcquire('one', { permits: 1 })).resolves.toBeNull();
   });
 
-  test('a lock with permits on several keys has a slot for each key, and no single slot', async () => {
+  test('a lock with permits on several keys has one slot per key in `slots`, and its `slot` is undefined', async () => {
     await using one = await service.acquire('b', { permits: 2 });
     await using lock = await service.acquire(['b', 'a'], { permits: 2 });
     expect([one.slot, lock.keys, lock.slots, lock.slot]).toEqual([0, ['a', 'b'], [0, 1], undefined]);
@@ -128,7 +128,7 @@ describe('permits', () => {
     );
   });
 
-  test('a refused nested call gets an error whose heldByCaller is true when the outer call holds one of the permits', async () => {
+  test('a nested call is refused with `heldByCaller: true` when the outer call holds one of the permits', async () => {
     const others = await Promise.all([1, 2].map(() => locks.hold('stripe', { permits: 3, owner: 'them' })));
     await service.withLock('stripe', { permits: 3 }, async () => {
       await expect(service.acquire('stripe', { ...once, permits: 3 })).rejects.toMatchObject({
@@ -139,7 +139,7 @@ describe('permits', () => {
     await expect(service.tryAcquire('stripe', { permits: 3 })).resolves.toMatchObject({ slot: 2 });
   });
 
-  test('callers with different limits share the larger limit, and the caller with the smaller limit is warned', async () => {
+  test('`inspect` shows the larger of two limits of permits, and the caller with the smaller limit is warned', async () => {
     await locks.hold('stripe', { permits: 5 });
     await using lock = await service.acquire('stripe', { permits: 2 });
     expect(lock.slot).toBe(1);
@@ -151,7 +151,7 @@ describe('permits', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired']);
   });
 
-  test('a refused caller with a smaller limit than other callers is warned', async () => {
+  test('a refused caller is warned when its limit of permits is smaller than the limit of the holders', async () => {
     await Promise.all([1, 2, 3].map(() => locks.hold('stripe', { permits: 5 })));
     await expect(service.tryAcquire('stripe', { permits: 2 })).resolves.toBeNull();
     expect(events.map(({ type }) => type)).toEqual(['refused', 'permits-differ']);
@@ -159,7 +159,7 @@ describe('permits', () => {
     expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
   });
 
-  test('a refused nested call gets an error whose heldByCaller is true, even when the error lists only 10 of 50 holders', async () => {
+  test('a nested call is refused with `heldByCaller: true`, even when the error lists only 10 of 50 holders', async () => {
     await service.withLock('stripe', { permits: 50 }, async () => {
       const others = Array.from({ length: 49 }, () => locks.hold('stripe', { permits: 50, ttl: 5_000 }));
       await Promise.all(others);
@@ -170,7 +170,7 @@ describe('permits', () => {
     });
   });
 
-  test('a refused nested call gets an error whose heldByCaller is false when the outer call does not block it', async () => {
+  test('a nested call is refused with `heldByCaller: false` when only other holders block the nested call', async () => {
     await locks.hold('stripe', { permits: 10 });
     await service.withLock('stripe', { permits: 10 }, async (lock) => {
       expect(lock.slot).toBe(1);
@@ -187,7 +187,7 @@ describe('permits', () => {
     });
   });
 
-  test('permits can be released by force, one or all', async () => {
+  test('`forceRelease` can release one permit or all permits of a key', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { permits: 3 })));
     const [first, second, third] = held as [LockHandle, LockHandle, LockHandle];
     await expect(service.forceRelease('stripe', { id: second.id })).resolves.toBe(true);
@@ -200,7 +200,7 @@ describe('permits', () => {
     await expect(service.inspect('stripe')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
-  test('expectLocked checks the permits and the mode of a lock', async () => {
+  test('`expectLocked` checks the permits and the mode of a lock', async () => {
     await catalog.pay(() => undefined);
     expectLocked(locks, 'stripe', { permits: 2 });
     expect(() => expectLocked(locks, 'stripe', { permits: 3 })).toThrow(/permits: 3.*acquired.*permits: 2/s);
@@ -211,7 +211,7 @@ describe('permits', () => {
 });
 
 describe('shared locks', () => {
-  test('shared locks are held by several callers together, and never beside an exclusive lock', async () => {
+  test('several callers can hold a shared lock together, but not beside an exclusive lock', async () => {
     await catalog.read(1, async () => {
       await using other = await service.acquire('catalog:1', { ...once, mode: 'shared' });
       expect(other).toMatchObject({ mode: 'shared', slot: undefined, slots: undefined });
@@ -224,7 +224,7 @@ describe('shared locks', () => {
     await expect(service.tryAcquire('catalog:1', { mode: 'shared' })).resolves.toBeNull();
   });
 
-  test('a shared lock excludes writers in unrelated calls', async () => {
+  test('a method with an exclusive lock is skipped while an unrelated caller holds a shared lock', async () => {
     const reading = await locks.hold('catalog:1', { mode: 'shared' });
     await expect(catalog.write(1)).resolves.toBeUndefined();
     await reading.release();
@@ -243,9 +243,9 @@ describe('shared locks', () => {
     test.each<[string, (id: number) => Promise<unknown>]>([
       ['a method with `onBusy: skip`', (id) => catalog.write(id)],
       ['a method with `reentrant`', (id) => catalog.writeInside(id)],
-      ['acquire', () => service.acquire('catalog:1')],
-      ['tryAcquire', () => service.tryAcquire('catalog:1')],
-      ['withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
+      ['`acquire`', () => service.acquire('catalog:1')],
+      ['`tryAcquire`', () => service.tryAcquire('catalog:1')],
+      ['`withLock`', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
       ['a method inside another lock', (id) => service.withLock('other', () => catalog.write(id))],
     ])(
       'a call inside a shared lock rejects at once when it asks for an exclusive lock: %s',
@@ -277,7 +277,7 @@ describe('shared locks', () => {
       });
     });
 
-    test('a call inside a shared lock acquires an exclusive lock when the outer call has released its shared lock', async () => {
+    test('a nested call can acquire an exclusive lock after the outer call has released its shared lock', async () => {
       await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
         await lock.release();
         return service.acquire('catalog:1');
@@ -286,7 +286,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('a shared call inside an exclusive lock joins that lock, and so does an exclusive call inside the shared call', async () => {
+  test('nested calls for a shared lock, and then for an exclusive lock, join the outer exclusive lock', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));
@@ -295,7 +295,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('a shared call inside an exclusive lock gets an error whose heldByCaller is true when `reentrant` is not set', async () => {
+  test('a shared lock inside an exclusive lock is refused with `heldByCaller: true` when `reentrant` is not set', async () => {
     await service.withLock('catalog:1', async () => {
       await expect(service.acquire('catalog:1', { ...once, mode: 'shared' })).rejects.toMatchObject({
         code: 'LOCK_HELD',
@@ -304,7 +304,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('concurrent shared calls inside a shared lock join it, and it stays held', async () => {
+  test('concurrent nested calls for a shared lock join the outer shared lock, which stays held', async () => {
     await service.withLock('catalog:1', { mode: 'shared' }, async (outer) => {
       const modes = await Promise.all([catalog.readInside(1), catalog.readInside(1), catalog.readInside(1)]);
       expect(modes).toEqual(['shared', 'shared', 'shared']);
@@ -312,7 +312,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('a shared lock requires `minHold: 0` when the module has a minHold', async () => {
+  test('a shared lock requires `minHold: 0` when the defaults of the module set a `minHold`', async () => {
     const other = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ defaults: { minHold: 100 } })],
       providers: [Catalog],

@@ -121,7 +121,7 @@ async function leader(): Promise<Instance> {
 }
 
 describe('the leader', () => {
-  test('the leader is one instance, and after it resigns the next leader has a larger token', async () => {
+  test('only one instance leads, and after it resigns the next leader has a larger fencing token', async () => {
     await Promise.all(['a', 'b', 'c'].map((owner) => start(owner)));
     const first = await leader();
     const [term] = first.consumer.terms;
@@ -159,7 +159,7 @@ describe('the leader', () => {
     await until(() => second.leadership.isLeader());
   });
 
-  test('the leader is notified of a loss, and campaigns again when its method has settled', async () => {
+  test('a leader whose lock is lost is notified, and campaigns again after its method has settled', async () => {
     const release = gate();
     const only = await start('a', {
       work: async (term) => {
@@ -217,7 +217,7 @@ describe('the leader', () => {
     ]);
   });
 
-  test('the leader ends its term when its own method resigns, without a deadlock', async () => {
+  test("`resign()` in the leader's own method ends the term without a deadlock", async () => {
     let resigned = false;
     const only = await start('a', {
       work: async (term) => {
@@ -249,7 +249,7 @@ describe('the leader', () => {
     expect(only.events.find((event) => event.type === 'leader' && event.reason === 'threw')).toBeDefined();
   });
 
-  test('the leader is never an instance that resigned during its campaign', async () => {
+  test('an instance that resigns during its campaign does not become the leader', async () => {
     const first = await start('a');
     await leader();
     const second = await start('b');
@@ -259,7 +259,7 @@ describe('the leader', () => {
     expect(second.consumer.terms).toHaveLength(0);
   });
 
-  test('the leader is reported on the diagnostics channel and to `onEvent` of the module', async () => {
+  test('changes of leadership are reported on the diagnostics channel and to `onEvent` of the module', async () => {
     const published: LeaderEvent[] = [];
     const listen = (event: unknown): void => void published.push(event as LeaderEvent);
     subscribe(LEADER_CHANNEL, listen);
@@ -282,7 +282,7 @@ describe('the leader', () => {
     }
   });
 
-  test('the leader is shown by `current()` and `changes()` in every process, also in a process that never campaigns', async () => {
+  test('`current()` and `changes()` show the leader even in a process that never campaigns', async () => {
     const only = await start('a');
     await leader();
     const app = await startPlainApp({ imports: [RedlockModule.forRoot({ nodes: redis.url, ...PATIENT })] });
@@ -310,7 +310,7 @@ describe('the leader', () => {
 });
 
 describe('@OnlyLeader', () => {
-  test('@OnlyLeader runs a method only on the leader, under the lock of its term', async () => {
+  test("`@OnlyLeader` runs a method only in the leading instance, under the lock of the leader's term", async () => {
     await start('a');
     const first = await leader();
     const second = await start('b');
@@ -320,7 +320,7 @@ describe('@OnlyLeader', () => {
     await expect(first.consumer.sweep(() => Promise.reject(new Error('full')))).rejects.toThrow('full');
   });
 
-  test('@OnlyLeader delays the next leader until the method has settled', async () => {
+  test('the next leader waits until a running `@OnlyLeader` method of the old leader has settled', async () => {
     await start('a');
     const first = await leader();
     const second = await start('b');
@@ -336,7 +336,7 @@ describe('@OnlyLeader', () => {
   });
 });
 
-test('resign() in a method with @OnlyLeader does not deadlock while another resign() waits for that method', async () => {
+test('`resign()` in an `@OnlyLeader` method does not deadlock while another `resign()` waits for that method', async () => {
   await start('a');
   const first = await leader();
   const ends = gate();
@@ -360,7 +360,7 @@ describe('start-up', () => {
       { logger: new LogLines() },
     );
 
-  test('start-up refuses an `@OnlyLeader` whose name has no `@Leader`', async () => {
+  test('start-up refuses an `@OnlyLeader` method when no `@Leader` method has the same name', async () => {
     class Cleaner {
       @Interval(60_000)
       @OnlyLeader('consumers')
@@ -401,19 +401,22 @@ describe('the definition of a class', () => {
     ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
-  ])('the definition of a class refuses invalid options of a decorator (case %#)', (decorate, message) => {
-    class Bad {
-      async lead(): Promise<void> {}
-    }
-    const descriptor = Object.getOwnPropertyDescriptor(Bad.prototype, 'lead')!;
-    expect(() => (decorate as MethodDecorator)(Bad.prototype, 'lead', descriptor)).toThrow(message);
-  });
+  ])(
+    'a leader decorator with invalid options throws when the class is defined (case %#)',
+    (decorate, message) => {
+      class Bad {
+        async lead(): Promise<void> {}
+      }
+      const descriptor = Object.getOwnPropertyDescriptor(Bad.prototype, 'lead')!;
+      expect(() => (decorate as MethodDecorator)(Bad.prototype, 'lead', descriptor)).toThrow(message);
+    },
+  );
 
   test.each([
     ['@Leader', Leader('a')],
     ['@OnlyLeader', OnlyLeader('a')],
   ])(
-    'the definition of a class refuses %s on a static method with an error that names the remedy',
+    '%s on a static method throws when the class is defined, and the error names the remedy',
     (decorator, decorate) => {
       class Bad {
         static async lead(): Promise<void> {}
@@ -450,7 +453,7 @@ describe('a separate process', () => {
   }
   const leads = (line: string | undefined): boolean => line?.startsWith('leads') ?? false;
 
-  test('a separate process becomes the leader when the ttl of the lock of a killed leader ends', async () => {
+  test("another process becomes the leader when the ttl of a killed leader's lock ends", async () => {
     const first = run();
     await until(() => leads(first.lines[0]));
     const second = run();
@@ -463,7 +466,7 @@ describe('a separate process', () => {
     await once(second.child, 'exit');
   });
 
-  test('a leader sees after a pause beyond the ttl of its lock that it no longer leads, and a fenced write refuses its token (S10)', async () => {
+  test('a leader that was paused beyond its ttl sees that it no longer leads, and `fencedWrite` refuses its token (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();

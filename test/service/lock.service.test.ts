@@ -58,7 +58,7 @@ const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
   );
 
 describe('acquire', () => {
-  test('acquire returns a lock that is lost at the end of its ttl when its maxHold has passed', async () => {
+  test('`acquire` returns a lock that is lost at the end of its ttl after its `maxHold` has passed', async () => {
     const lock = await locks.acquire('key', { ttl: 200, maxHold: 1 });
     const { signal } = lock;
     await until(() => signal.aborted);
@@ -66,7 +66,7 @@ describe('acquire', () => {
     await lock.release();
   });
 
-  test('acquire returns a handle whose record stays in Redis until the release', async () => {
+  test('`acquire` returns a handle whose record stays in Redis until the release', async () => {
     const lock = await locks.acquire('key');
     await expect(looker.get('lock:{key}')).resolves.toMatch(
       new RegExp(`^H-${lock.fencingToken}:${lock.id}:\\d+:me$`),
@@ -86,7 +86,7 @@ describe('acquire', () => {
     await lock.release();
   });
 
-  test('acquire waits for the holder, and after the timeout rejects with a LockHeldError that names the holder', async () => {
+  test('`acquire` waits for the holder, and after the timeout rejects with a LockHeldError that names the holder', async () => {
     const lock = await others.acquire('key');
     const error = await failureOf(locks.acquire('key', { retry: { timeout: 2_000 } }));
     expect(error).toBeInstanceOf(LockHeldError);
@@ -97,7 +97,7 @@ describe('acquire', () => {
     await (await waiting).release();
   });
 
-  test('acquire gives every lock its own id (S5)', async () => {
+  test('`acquire` gives every lock its own id (S5)', async () => {
     const ids = new Set<string>();
     for (let i = 0; i < 20; i++) {
       const lock = await locks.acquire('key');
@@ -107,7 +107,7 @@ describe('acquire', () => {
     expect(ids.size).toBe(20);
   });
 
-  test('acquire returns a handle that `await using` releases at the end of the block, also after an error', async () => {
+  test('`acquire` returns a handle that `await using` releases at the end of the block, also after an error', async () => {
     const block = async (fail: boolean): Promise<void> => {
       await using lock = await locks.acquire('key');
       expect(lock.isHeld()).toBe(true);
@@ -121,14 +121,14 @@ describe('acquire', () => {
 });
 
 describe('tryAcquire', () => {
-  test('tryAcquire returns a handle, or null when another caller holds the lock', async () => {
+  test('`tryAcquire` returns a handle, or null when another caller holds the lock', async () => {
     const lock = await locks.tryAcquire('key');
     expect(lock?.isHeld()).toBe(true);
     await expect(others.tryAcquire('key')).resolves.toBeNull();
     await lock?.release();
   });
 
-  test('tryAcquire rejects with LockUnavailableError, and does not return null, when Redis is down', async () => {
+  test('`tryAcquire` rejects with LockUnavailableError, and does not return null, when Redis is down', async () => {
     const server = await startRedis();
     const app = await startApp({}, { nodes: server.url });
     await server.kill();
@@ -139,7 +139,7 @@ describe('tryAcquire', () => {
 });
 
 describe('several keys', () => {
-  test('several keys make one lock, with its keys sorted and without duplicates', async () => {
+  test('a lock on several keys has its keys sorted and without duplicates', async () => {
     const lock = await locks.acquire(['b', 'a', 'b', 'c']);
     expect(lock.keys).toEqual(['a', 'b', 'c']);
     expect((await heldKeys(looker)).toSorted()).toEqual(['lock:{a}', 'lock:{b}', 'lock:{c}']);
@@ -169,7 +169,7 @@ describe('several keys', () => {
 
 describe('withLock', () => {
   test.each([[undefined], [null], [0], [''], ['result'], [{ a: 1 }]])(
-    'withLock returns the result of the task: %p',
+    '`withLock` returns the result of the task: %p',
     async (value) => {
       await expect(locks.withLock('key', () => value)).resolves.toBe(value);
       await expect(locks.withLock('key', undefined, async () => value)).resolves.toBe(value);
@@ -178,7 +178,7 @@ describe('withLock', () => {
   );
 
   test.each([[undefined], ['text'], [new Error('own')]])(
-    'withLock rejects with the error of the task: %p',
+    '`withLock` rejects with the error of the task: %p',
     async (reason) => {
       const fail = async (): Promise<never> => {
         throw reason;
@@ -192,12 +192,12 @@ describe('withLock', () => {
     },
   );
 
-  test('withLock releases before it resolves', async () => {
+  test('`withLock` releases its lock before it resolves', async () => {
     await locks.withLock('key', async (lock) => expect(lock.isHeld()).toBe(true));
     await expect(free()).resolves.toBe(true);
   });
 
-  test("withLock rejects with LockLostError after a loss, unless the task threw or onLost is 'ignore'", async () => {
+  test("`withLock` rejects with LockLostError after a loss, unless the task threw or `onLost` is 'ignore'", async () => {
     const lose = async (lock: LockHandle): Promise<string> => {
       await looker.del('lock:{key}');
       await lock.extend().catch(() => undefined);
@@ -214,7 +214,7 @@ describe('withLock', () => {
     ).rejects.toThrow('own');
   });
 
-  test('withLock lets the task release its lock early', async () => {
+  test('`withLock` lets the task release its lock early', async () => {
     await expect(
       locks.withLock('key', async (lock) => {
         await lock.release();
@@ -231,14 +231,14 @@ test('a nested call for the lock of its own caller is refused with advice to set
 });
 
 describe('current', () => {
-  test('current() is undefined outside of locked code, also while a lock from `acquire` is held', async () => {
+  test('`current()` is undefined outside of locked code, also while a lock from `acquire` is held', async () => {
     const lock = await locks.acquire('key');
     expect(locks.current()).toBeUndefined();
     expect(currentLock()).toBeUndefined();
     await lock.release();
   });
 
-  test('current() is the innermost lock, or the innermost lock of a given key, across awaits and timers', async () => {
+  test('`current()` is the innermost lock, or the innermost lock of a given key, across awaits and timers', async () => {
     await locks.withLock(['a', 'b'], async (outer) => {
       expect(locks.current()).toBe(outer);
       await locks.withLock('c', async (inner) => {
@@ -253,7 +253,7 @@ describe('current', () => {
     expect(locks.current()).toBeUndefined();
   });
 
-  test('current() returns only locks of its own service, and currentLock() returns locks of all services', async () => {
+  test('`current()` returns only locks of its own service, and `currentLock()` returns locks of all services', async () => {
     await locks.withLock('a', async (lock) => {
       expect(others.current()).toBeUndefined();
       await others.withLock('b', async (other) => {
@@ -265,7 +265,7 @@ describe('current', () => {
     });
   });
 
-  test('current() is a different lock in each concurrent call', async () => {
+  test('`current()` is a different lock in each concurrent call', async () => {
     const keys = await Promise.all(
       ['a', 'b', 'c'].map((key) => locks.withLock(key, async () => locks.current()?.keys.join())),
     );
@@ -274,7 +274,7 @@ describe('current', () => {
 });
 
 describe('signal', () => {
-  test('a signal that has already aborted makes the call reject with its reason, without a request', async () => {
+  test("`acquire` with a signal that has already aborted rejects with the signal's reason, without a request to the store", async () => {
     // This test has its own store, because a server also counts late requests of earlier tests.
     const store = new ScriptedNode();
     const other = await startApp({}, { nodes: { openStore: () => store } });
@@ -287,7 +287,7 @@ describe('signal', () => {
     expect(store.requests).toEqual([]);
   });
 
-  test('a signal that aborts ends a wait of acquire or withLock at once with its reason', async () => {
+  test("a waiting `acquire` or `withLock` rejects at once with the signal's reason when the signal aborts", async () => {
     const lock = await others.acquire('key');
     for (const wait of [
       (options: AcquireOptions) => locks.acquire('key', options),
@@ -316,7 +316,7 @@ describe('signal', () => {
     await lock.release();
   });
 
-  test('a signal that aborts cancels a thousand waiters with one listener, and leaves no listener and no key', async () => {
+  test('one signal cancels a thousand waiters through one listener, and leaves no listener and no key behind', async () => {
     const lock = await others.acquire('key');
     const controller = new AbortController();
     const { signal } = controller;
@@ -338,7 +338,7 @@ describe('signal', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('a signal that aborts while the lock is being granted leaves no key', async () => {
+  test('a signal that aborts while the lock is being granted leaves no key in Redis', async () => {
     for (let i = 0; i < 50; i++) {
       const controller = new AbortController();
       const acquiring = failureOf(locks.acquire(`key${i}`, { signal: controller.signal, ttl: 60_000 }));
@@ -376,7 +376,7 @@ describe('LockService, without a request to the store,', () => {
   const call = (method: Method, ...args: unknown[]): Promise<unknown> => callOf(service, method, ...args);
 
   test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])(
-    'acquire, tryAcquire and withLock refuse the key %j',
+    '`acquire`, `tryAcquire` and `withLock` refuse the key %j',
     async (key) => {
       const rule =
         /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings/;
@@ -403,7 +403,7 @@ describe('LockService, without a request to the store,', () => {
     [{ nodes: [] }, /^Unknown option `nodes` in `\w+`\. It is an option of `RedlockModule\.forRoot`$/],
     [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
     [null, /^Expected the options of `\w+` to be an object, got null$/],
-  ])('acquire and withLock refuse the options %j', async (options, message) => {
+  ])('`acquire` and `withLock` refuse the options %j', async (options, message) => {
     await expect(call('acquire', 'key', options)).rejects.toThrow(message);
     await expect(call('withLock', 'key', options, task)).rejects.toThrow(message);
   });
@@ -437,13 +437,13 @@ describe('LockService, without a request to the store,', () => {
     await expect(call(method, 'key', options)).rejects.toThrow(message);
   });
 
-  test('tryAcquire refuses null in place of its options', async () => {
+  test('`tryAcquire` refuses null in place of its options', async () => {
     await expect(call('tryAcquire', 'key', null)).rejects.toThrow(
       'Expected the options of `tryAcquire` to be an object, got null',
     );
   });
 
-  test('withLock refuses a task that is not a function', async () => {
+  test('`withLock` refuses a task that is not a function', async () => {
     await expect(call('withLock', 'key', {}, 'task')).rejects.toThrow(
       "Expected `task` to be a function, got 'task'",
     );
@@ -478,7 +478,7 @@ test.each([
 });
 
 describe('inspection and forced release', () => {
-  test('inspect shows the holder of a key, and list lists held locks', async () => {
+  test('`inspect` shows the holder of a key, and `list` lists held locks', async () => {
     await using lock = await others.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id, owner: 'them' });
     await expect(locks.inspect('other')).resolves.toMatchObject({ held: false });
@@ -487,7 +487,7 @@ describe('inspection and forced release', () => {
     expect(listed).toEqual(['key']);
   });
 
-  test('forceRelease releases a lock, and notifies its holder', async () => {
+  test('`forceRelease` releases a lock, and notifies its holder', async () => {
     const lock = await others.acquire('key', { ttl: 3_000 });
     const { signal } = lock;
     await expect(locks.forceRelease('key')).resolves.toBe(true);
@@ -496,7 +496,7 @@ describe('inspection and forced release', () => {
     expect(signal.reason).toBeInstanceOf(LockLostError);
   });
 
-  test('forceRelease makes the withLock call of its lock reject with LockLostError', async () => {
+  test('`forceRelease` of a lock makes the `withLock` call that holds it reject with LockLostError', async () => {
     const run = locks.withLock('key', async ({ signal }) => {
       await locks.forceRelease('key');
       expect(signal.aborted).toBe(true);
@@ -509,7 +509,7 @@ describe('inspection and forced release', () => {
     ['an empty string', ''],
     ['a number', 7],
     ['a string that begins with }', '}a'],
-  ])('inspect and forceRelease refuse %s as the key', async (_name, key) => {
+  ])('`inspect` and `forceRelease` refuse %s as the key', async (_name, key) => {
     const rule = 'Expected `key` to be a string that is not empty and does not begin with "}"';
     await expect(locks.inspect(key as string)).rejects.toThrow(rule);
     await expect(locks.forceRelease(key as string)).rejects.toThrow(rule);
@@ -520,11 +520,11 @@ describe('inspection and forced release', () => {
     [{ id: 7 }, 'Expected `id` to be the `id` of a holder, got 7'],
     [{ owner: 'me' }, 'Unknown option `owner` in `forceRelease`. The options are `id`'],
     [null, 'Expected the options of `forceRelease` to be an object, got null'],
-  ])('forceRelease refuses the options %j', async (options, message) => {
+  ])('`forceRelease` refuses the options %j', async (options, message) => {
     await expect(locks.forceRelease('key', options as object)).rejects.toThrow(message);
   });
 
-  test('forceRelease with an `id` releases only the lock of that holder', async () => {
+  test('`forceRelease` with an `id` releases only the lock of that holder', async () => {
     await using lock = await others.acquire('key', { ttl: 60_000 });
     await expect(locks.forceRelease('key', { id: '0'.repeat(32) })).resolves.toBe(false);
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
@@ -532,7 +532,7 @@ describe('inspection and forced release', () => {
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
-  test('list refuses invalid options at once', () => {
+  test('`list` throws at once for invalid options', () => {
     expect(() => locks.list({ prefix: 7 } as never)).toThrow('Expected `prefix` to be a string, got 7');
   });
 });

@@ -98,7 +98,7 @@ async function takeAway(lock: LockHandle): Promise<void> {
 }
 
 describe('a nested call that joins the lock of its caller (S18)', () => {
-  test('a joined call gets the same fencing token, without asking Redis', async () => {
+  test("a nested call that joins a lock gets the lock's fencing token, without a request to Redis", async () => {
     await looker.config('RESETSTAT');
     const tokens = await service.outer(async () => [currentLock('k')?.fencingToken, await service.inner()]);
     expect(tokens[0]).toEqual(expect.any(Number));
@@ -106,7 +106,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     expect(await looker.info('commandstats')).toMatch(/cmdstat_set:calls=2,/);
   });
 
-  test('a nested call joins at any depth, and several times in a row', async () => {
+  test('nested calls join the outer lock at any depth, and several times in a row', async () => {
     const inner = await service.outer(() =>
       service.outer(async () => {
         await service.inner();
@@ -116,7 +116,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     expect(inner).toEqual(expect.any(Number));
   });
 
-  test('a joined call does not release the lock', async () => {
+  test('a nested call that has joined a lock does not release that lock when it ends', async () => {
     await service.outer(async () => {
       await service.inner();
       expect(currentLock('k')?.isHeld()).toBe(true);
@@ -125,7 +125,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('a nested call joins also through LockService, whose handle does not release the lock', async () => {
+  test('a nested `LockService.acquire` joins the outer lock, and the joined handle does not release that lock', async () => {
     await locks.withLock(['k', 'other'], joining, async (lock) => {
       const joined = await locks.acquire('k', joining);
       expect([joined.id, joined.fencingToken, joined.state]).toEqual([lock.id, lock.fencingToken, 'held']);
@@ -138,7 +138,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('a joined call is bound to the maxHold of the call that acquired the lock', async () => {
+  test('a joined call cannot exceed the `maxHold` of the call that acquired the lock', async () => {
     await locks.withLock('k', { maxHold: 1 }, async () => {
       await delay(5);
       const joined = await locks.acquire('k', { ...joining, maxHold: 60_000 });
@@ -147,7 +147,7 @@ describe('a nested call that joins the lock of its caller (S18)', () => {
     });
   });
 
-  test('a joined call gets the signal of the joined lock', async () => {
+  test('a nested call that joins a lock gets the signal of that lock', async () => {
     const failure = service.outer(async () => {
       const outer = currentLock('k');
       await locks.withLock('k', { ...joining, onLost: 'ignore' }, async (joined) => {
@@ -180,13 +180,13 @@ describe('a call that cannot join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('a nested call without `reentrant` rejects with an error whose heldByCaller is true', async () => {
+  test('a nested call without `reentrant` is refused with `heldByCaller: true`', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
-  test('a nested call is refused when the lock of its caller lacks one of the keys of the call', async () => {
+  test("a nested call is refused when it needs a key that its caller's lock does not include", async () => {
     const nested = service.outer(() => locks.acquire(['k', 'other'], joining));
     await expect(nested).rejects.toBeInstanceOf(LockHeldError);
   });
@@ -219,7 +219,7 @@ describe('a call that cannot join (S18)', () => {
       });
     });
 
-    test('a nested call rejects and reports the loss when nobody has noticed the loss of the lock', async () => {
+    test('a nested call rejects and reports the loss of the outer lock when nobody has noticed that loss yet', async () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
         await looker.del('lock:{k}');
@@ -244,7 +244,7 @@ describe('a call that cannot join (S18)', () => {
     });
   });
 
-  test('a nested call acquires no new lock when its caller has ended and had lost its lock', async () => {
+  test('a nested call acquires no new lock after its caller has lost the lock and ended', async () => {
     let late: (() => Promise<unknown>) | undefined;
     const outer = service.outer(async () => {
       late = AsyncLocalStorage.bind(() => service.inner());
@@ -255,7 +255,7 @@ describe('a call that cannot join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('a nested call is refused beside a joined call, even if the joined call began in the context of an ended nested call', async () => {
+  test('a nested call is refused while a joined call runs, even if that call began in the context of an ended nested call', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -268,7 +268,7 @@ describe('a call that cannot join (S18)', () => {
     });
   });
 
-  test('a nested call is refused beside a call that joined in an earlier step of the same generator', async () => {
+  test('a nested call is refused while a call that joined in an earlier step of the same generator still runs', async () => {
     const gate = new Gate();
     const steps = service.steps([
       () => locks.withLock('k', joining, () => gate.opened),
@@ -387,7 +387,7 @@ describe('a nested call that is not awaited', () => {
       'an outer call that has joined a lock',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('a nested handle that is not released before the end of %s loses its lock', async (_name, run) => {
+  ])('a joined handle that is not released before the end of %s loses its lock', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -396,7 +396,7 @@ describe('a nested call that is not awaited', () => {
     await lock.release();
   });
 
-  test('a nested acquire gets the handle of a lost lock when the nodes grant after the outer call has ended', async () => {
+  test('a nested `acquire` returns a handle of a lost lock when the grant arrives after the outer call has ended', async () => {
     // The outer call ends at once, before the nodes in memory answer.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });

@@ -127,7 +127,7 @@ afterEach(async () => {
 describe("release: 'afterCommit'", () => {
   beforeEach(() => start());
 
-  test('afterCommit keeps the lock after the method has returned, and releases the lock at the commit', async () => {
+  test('`afterCommit` keeps the lock after the method has returned, and releases the lock at the commit', async () => {
     const held = await database.run(async () => {
       const lock = await orders.pay();
       return [lock.isHeld(), await isHeld()];
@@ -138,7 +138,7 @@ describe("release: 'afterCommit'", () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('afterCommit releases the lock when the transaction is rolled back', async () => {
+  test('`afterCommit` releases the lock when the transaction is rolled back', async () => {
     const rolledBack = database.run(async () => {
       await orders.pay();
       expect(await isHeld()).toBe(true);
@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('afterCommit keeps the lock when the method threw, because its caller may still commit', async () => {
+  test('`afterCommit` keeps the lock when the method threw, because its caller may still commit', async () => {
     await database.run(async () => {
       const failing = orders.pay(() => Promise.reject(new Error('own')));
       await expect(failing).rejects.toThrow('own');
@@ -157,18 +157,18 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('afterCommit releases the lock at the end of a method outside of a transaction', async () => {
+  test('`afterCommit` releases the lock at the end of a method outside of a transaction', async () => {
     await orders.pay();
     expect(await isHeld()).toBe(false);
   });
 
-  test('afterCommit releases the lock at the end of a method that begins its own transaction', async () => {
+  test('`afterCommit` releases the lock at the end of a method that begins its own transaction', async () => {
     await orders.pay(() => database.run(async () => expect(await isHeld()).toBe(true)));
     expect(await isHeld()).toBe(false);
     expect(lines.lines).toEqual([]);
   });
 
-  test('afterCommit keeps the lock of a withLock task until the commit', async () => {
+  test('`afterCommit` keeps the lock of a `withLock` task until the commit', async () => {
     await database.run(async () => {
       await locks.withLock('order', kept, () => undefined);
       expect(await isHeld()).toBe(true);
@@ -176,7 +176,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('afterCommit keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
+  test('`afterCommit` keeps the lock until the end of the outermost transaction, not of a savepoint', async () => {
     await database.run(async () => {
       await database.run(() => orders.pay());
       expect(await isHeld()).toBe(true);
@@ -184,7 +184,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('a kept lock is renewed until the commit', async () => {
+  test('a lock with `afterCommit` is renewed until the commit', async () => {
     await database.run(async () => {
       const lock = await orders.pay();
       await renewed(looker, 'lock:{order}');
@@ -192,7 +192,7 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('a kept lock excludes other callers until the commit, and then the next caller acquires without a poll', async () => {
+  test('a lock with `afterCommit` excludes other callers until the commit, and then the next caller acquires without a poll', async () => {
     const steps: string[] = [];
     let waited = Infinity;
     const next = new Step();
@@ -211,7 +211,7 @@ describe("release: 'afterCommit'", () => {
     expect(waited).toBeLessThan(4_500);
   });
 
-  test('afterCommit keeps the lock of a method when its stream ends before the transaction', async () => {
+  test('`afterCommit` keeps the lock of a method that returns a stream when the stream ends before the transaction', async () => {
     await database.run(async () => {
       await expect(text(await orders.print())).resolves.toBe('ab');
       expect(await isHeld()).toBe(true);
@@ -219,7 +219,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('afterCommit releases the lock at the end of the method when the transaction ends earlier', async () => {
+  test('`afterCommit` releases the lock at the end of the method when the transaction ends earlier', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -232,7 +232,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('afterCommit releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
+  test('`afterCommit` releases the lock at the end of the method when the transaction ends during the wait for the lock', async () => {
     const other = await locks.acquire('order');
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -244,7 +244,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test("the commit does not release the next holder's lock after a loss", async () => {
+  test('after a lock is lost, the commit does not release the lock of the next holder', async () => {
     const outside = AsyncLocalStorage.snapshot();
     const next = await database.run(async () => {
       const lock = await orders.pay();
@@ -265,7 +265,7 @@ describe("release: 'afterCommit'", () => {
     await expect(paid).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('a kept lock is lost after maxHold when the transaction does not end', async () => {
+  test('a lock with `afterCommit` is lost after `maxHold` when the transaction does not end', async () => {
     await database.run(async () => {
       const lock = await orders.payBriefly();
       await until(() => lock.state === 'lost');
@@ -278,7 +278,7 @@ describe("release: 'afterCommit'", () => {
 describe('calls of one transaction', () => {
   beforeEach(() => start());
 
-  test('a later call joins the kept lock with `reentrant`', async () => {
+  test('a later `reentrant` call joins the lock that its transaction keeps', async () => {
     await database.run(async () => {
       const [first, second] = [await orders.add(), await orders.add()];
       expect(second.fencingToken).toBe(first.fencingToken);
@@ -300,7 +300,7 @@ describe('calls of one transaction', () => {
     expect(second.fencingToken).toBeGreaterThan(first.fencingToken);
   });
 
-  test('a call does not join the lock of a concurrent call', async () => {
+  test('a call does not join the lock of a concurrent call in the same transaction', async () => {
     const [running, goOn] = [new Step(), new Step()];
     await database.run(async () => {
       const first = orders.add(() => (running.done(), goOn.reached));
@@ -312,7 +312,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('a later call gets an error whose heldByCaller is true when `reentrant` is not set', async () => {
+  test('a later call in the same transaction is refused with `heldByCaller: true` when `reentrant` is not set', async () => {
     await database.run(async () => {
       await orders.pay();
       const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
@@ -320,7 +320,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('a concurrent call gets an error whose heldByCaller is true when `reentrant` is not set', async () => {
+  test('a concurrent call in the same transaction is refused with `heldByCaller: true` when `reentrant` is not set', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
         locks.withLock('order', { ...kept, retry: { timeout: 2_000 } }, () => undefined);
@@ -330,14 +330,14 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('a later call cannot upgrade the kept shared lock', async () => {
+  test('a later call cannot upgrade the shared lock that its transaction keeps', async () => {
     await database.run(async () => {
       await orders.read();
       await expect(orders.pay()).rejects.toMatchObject({ code: 'LOCK_UPGRADE' });
     });
   });
 
-  test('a call that joins a lost lock rejects with LockLostError', async () => {
+  test('a call that tries to join a lost lock rejects with LockLostError', async () => {
     await database.run(async () => {
       await orders.add();
       await locks.forceRelease('order');
@@ -383,7 +383,7 @@ describe('a shutdown', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('a shutdown does not wait longer than shutdownTimeout for a transaction, and leaves the lock to its ttl', async () => {
+  test('a shutdown does not wait longer than `shutdownTimeout` for a transaction, and leaves the lock to its ttl', async () => {
     await start({ shutdownTimeout: 50 });
     await database.run(async () => {
       const { signal } = await orders.pay();
@@ -449,7 +449,7 @@ describe('a lock with transaction hooks', () => {
     ]);
   });
 
-  test('a lock calls `inTransaction` when it is acquired, and not when it is joined', async () => {
+  test('`inTransaction` is called when a lock is acquired, and not when a nested call joins the lock', async () => {
     await startWithoutEnds();
     await database.run(async () => undefined);
     expect(database.asked).toBe(0);
@@ -516,7 +516,7 @@ test.each([
 });
 
 describe('when `inTransaction` returns only true or false', () => {
-  test('a lock is kept until the commit, and a later call of the transaction does not join it', async () => {
+  test('with a boolean `inTransaction` a lock is kept until the commit, but a later call cannot join the lock', async () => {
     const fake = new FakeTransactions();
     await start({
       inTransaction: () => fake.hooks.inTransaction() !== undefined,
@@ -533,7 +533,7 @@ describe('when `inTransaction` returns only true or false', () => {
 });
 
 describe("`release: 'afterCommit'` in the defaults of the module", () => {
-  test('`afterCommit` in the defaults applies to methods and tasks, and not to handles', async () => {
+  test('`afterCommit` in the defaults applies to locked methods, and not to handles from `acquire`', async () => {
     await start({ defaults: { release: 'afterCommit' } });
     await database.run(async () => {
       await plain.run();
@@ -547,7 +547,7 @@ describe("`release: 'afterCommit'` in the defaults of the module", () => {
   });
 });
 
-test('a call in a transaction that has already ended releases its lock at its own end, and one warning is logged', async () => {
+test('a call in an ended transaction releases its lock when the call ends, and only one warning is logged', async () => {
   const ends: (() => void)[] = [];
   const transaction = {};
   await start({ inTransaction: () => transaction, afterTransaction: (callback) => void ends.push(callback) });
@@ -571,14 +571,14 @@ test('a call in a transaction that has already ended releases its lock at its ow
 const NEEDS = "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`";
 
 describe('without a transaction hook', () => {
-  test("a method with `release: 'afterCommit'` is refused at start-up, also in a base class", async () => {
+  test("start-up refuses `release: 'afterCommit'` without transaction hooks, also on a method of a base class", async () => {
     class MoreOrders extends Orders {}
     for (const provider of [Orders, { provide: MoreOrders, useFactory: () => new MoreOrders() }])
       await expect(startWith([provider, Plain], {})).rejects.toThrow(`@WithLock of Orders.pay: ${NEEDS}`);
     await startWithoutEnds();
   });
 
-  test('a method of another module instance is checked against the hooks of that instance', async () => {
+  test("a method with `instance: 'other'` is checked against the transaction hooks of that module instance", async () => {
     class Elsewhere {
       @WithLock('order', { release: 'afterCommit', instance: 'other' })
       async pay(): Promise<void> {}
@@ -591,7 +591,7 @@ describe('without a transaction hook', () => {
     await expect(app.get(Elsewhere).pay()).resolves.toBeUndefined();
   });
 
-  test("withLock with `release: 'afterCommit'` is refused when it is called", async () => {
+  test("`withLock` with `release: 'afterCommit'` rejects when the module has no `afterTransaction`", async () => {
     await startWithoutEnds();
     await expect(locks.withLock('order', kept, () => undefined)).rejects.toThrow(
       new RegExp(`^${escaped(NEEDS)}`),

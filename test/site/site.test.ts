@@ -15,12 +15,12 @@ describe('hrefOf', () => {
     ['docs/observability.md', 'grafana-dashboard.json', '/grafana-dashboard.json'],
     ['docs/cron.md', '#details', '#details'],
     ['docs/cron.md', 'https://redis.io', 'https://redis.io'],
-  ])('hrefOf converts, for the page %s, the link %s into %s', (page, target, href) => {
+  ])('on the page %s, `hrefOf` converts the link %s into %s', (page, target, href) => {
     expect(hrefOf(page, target)).toBe(href);
   });
 
   test.each(['missing.md', '../lib/index.ts', '../test/docs.test.ts'])(
-    'hrefOf throws for a link to %s, which is not in the site',
+    '`hrefOf` throws for a link to %s, which is not in the site',
     (target) => {
       expect(() => hrefOf('docs/cron.md', target)).toThrow(`docs/cron.md links to ${target}`);
     },

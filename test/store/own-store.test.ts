@@ -55,7 +55,7 @@ describe('a third-party store on a database table', () => {
 
   storeContract({ describe, test }, 'a table', { modes: ['exclusive'], store: () => store });
 
-  test('a third-party store lets two applications exclude each other, wait for locks, and show and release them', async () => {
+  test('two applications over a third-party store exclude each other, wait for locks, and show and force-release locks', async () => {
     const [one, another] = (await Promise.all(
       ['one', 'another'].map(async (owner) => {
         const app = await startApp(
@@ -97,7 +97,7 @@ describe('the contract suite for a third-party store', () => {
       runCommand(process.execPath, ['--test', '--test-reporter=tap', 'store.test.mjs'], { cwd }),
   };
 
-  test('the contract suite passes in Vitest and in node:test', async () => {
+  test('the contract suite for stores passes in Vitest and in node:test', async () => {
     const [vitest, node] = await Promise.all([
       specFor('vitest').then(runs.vitest),
       specFor('node:test').then(runs['node:test']),
@@ -106,7 +106,7 @@ describe('the contract suite for a third-party store', () => {
     expect(node).toMatch(/# pass 2\d\n# fail 0/);
   });
 
-  test('the contract suite fails in both runners for a store with a bug, and names the failed test', async () => {
+  test('the contract suite for stores fails in Vitest and in node:test for a store with a bug, and names the failed test', async () => {
     // The broken store answers that it has extended lapsed leases.
     const breaking = (source: string): string =>
       source.replace(

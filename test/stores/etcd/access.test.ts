@@ -230,7 +230,7 @@ ifEtcd('an etcd store with a user and a password', () => {
       { username: NAME, password: () => Promise.reject(new Error('no vault')) },
       /`password` failed: no vault\. Correct the function that you gave as `password`/,
     ],
-  ])('an etcd store fails to connect and reports the state unfit with %s', async (_, options, message) => {
+  ])('with %s, an etcd store fails to connect and reports the state `unfit`', async (_, options, message) => {
     const store = newStore({ endpoints: server.url, ...options });
     const error: unknown = await store.connect().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(UnfitStoreError);
@@ -242,7 +242,7 @@ ifEtcd('an etcd store with a user and a password', () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('an etcd store rejects locks while its password is wrong, and recovers with the right password', async () => {
+  test('an etcd store rejects acquires while its password is wrong, and recovers with the right password', async () => {
     const redlock = redlockOver([await openStore(login())], PATIENT);
     await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({

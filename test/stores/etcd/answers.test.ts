@@ -29,7 +29,7 @@ const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: 
 
 const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
 
-test('a server that answers without JSON is refused, and the error asks for the gRPC gateway', async () => {
+test('a server whose answers are not JSON is refused as an etcd endpoint, and the error asks for the gRPC gateway', async () => {
   const other = createServer((_, response) => response.end('<html>'));
   await new Promise<void>((listening) => other.listen(0, '127.0.0.1', listening));
   cleanUpAfterTests(async () => void other.close());

@@ -76,7 +76,7 @@ const waiting: AcquireOptions = {
     });
   }
 
-  test('a cluster keeps a lock when the leader that granted it is killed, and continues with larger tokens', async () => {
+  test('an etcd cluster keeps a lock when the leader that granted it is killed, and continues with larger tokens', async () => {
     const first = await leader();
     const redlock = await newProcess(from(first));
     const [kept, freed] = [freshKey(), freshKey()];
@@ -93,7 +93,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('a cluster grants a held lock to another caller only after its validity has passed, even if the leader is paused', async () => {
+  test("an etcd cluster grants a lock to the next caller only after the holder's validity has passed, even if the leader is paused", async () => {
     const first = await leader();
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();
@@ -113,7 +113,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('a store renews a lock through another member when the member in use cannot be reached', async () => {
+  test('an etcd store renews a lock through another member when the member in use cannot be reached', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 12_000 });
@@ -125,7 +125,7 @@ const waiting: AcquireOptions = {
     await proxy.close();
   });
 
-  test('a member without a majority grants and renews no lock, and callers get LOCK_UNAVAILABLE', async () => {
+  test('an etcd member without a majority grants and renews no lock, and callers get LOCK_UNAVAILABLE', async () => {
     const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);
@@ -141,7 +141,7 @@ const waiting: AcquireOptions = {
     await redlock.close();
   });
 
-  test('a store whose endpoints belong to two clusters is refused at start-up', async () => {
+  test('an etcd store whose endpoints belong to two clusters is refused at start-up', async () => {
     const another = await startEtcd();
     const store = new EtcdStore({ endpoints: [servers[0]!.url, another.url] }, newTerms());
     await expect(store.connect()).rejects.toThrow('its endpoints belong to different clusters');

@@ -134,7 +134,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     test.each([true, false])(
-      'a store stores nothing when an acquire arrives after its release (S16, renew: %p)',
+      'etcd stores nothing when an acquire arrives after its release (S16, renew: %p)',
       async (renew) => {
         const late = await startLateGateway(server);
         const other = await startFakeGateway(server);
@@ -259,7 +259,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('an etcd lease keeps no unrenewed lock beyond its ttl, even if another lock renews the lease that they share', async () => {
+    test('an unrenewed lock expires after its ttl, even if another lock renews the etcd lease that they share', async () => {
       const store = await openStore(server);
       const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
@@ -278,7 +278,7 @@ async function startLateGateway(server: EtcdServer) {
       await releaseOn(store, leases[1]!);
     });
 
-    test('an etcd lease expires when nobody renews it: a waiter is notified, and acquires the lock', async () => {
+    test('a waiter is notified and acquires the lock when nobody renews the etcd lease of the holder', async () => {
       const [dying, store] = [await openStore(server), await openStore(server)];
       const keys = [freshKey()];
       const waiter = { keys, mode: 'exclusive', process: 'f'.repeat(16), number: 1, owner: 'you' } as const;
@@ -320,7 +320,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('etcd lets a lock expire whose release failed during an outage, though its process acquires other locks', async () => {
+    test('a lock expires after its release failed during an etcd outage, even while its process acquires other locks', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const ttl = 4_000;
@@ -361,7 +361,7 @@ async function startLateGateway(server: EtcdServer) {
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('a restored older copy of the data', () => {
     test.each(['an acquire', 'a release'])(
-      'a restored copy lacks the newer locks, but gives larger tokens, when the first request is %s',
+      'etcd restored from an older copy lacks newer locks, but gives larger tokens, when the first request is %s',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
@@ -393,7 +393,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('after a copy is restored as a new cluster, a running process gets no locks, and a new process gets larger tokens', async () => {
+    test('after a copy of etcd is restored as a new cluster, a running process gets no locks, and a new process gets larger tokens', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const copy = await mine.copy();
@@ -467,7 +467,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     // This test shows that the tests above can fail: `contend` reports overlaps when the server forgets locks.
-    test('contend reports overlaps when the keys of a held lock are deleted (control)', async () => {
+    test('`contend` reports overlaps when the keys of a held lock are deleted (control)', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
       // Each hold is long, so that another process acquires during it even on a busy machine.

@@ -91,7 +91,7 @@ describe('an error of a connection', () => {
     expect(error.message.startsWith(message)).toBe(true);
   });
 
-  test('an error of a connection stays unchanged when it includes advice or is temporary', () => {
+  test('an error of a connection stays unchanged when it already includes advice, or is temporary', () => {
     const unfit = new UnfitStoreError('cannot be used for locks: no answer');
     const starting = Object.assign(new Error('the database system is starting up'), { code: '57P03' });
     expect(withAdvice(unfit)).toBe(unfit);

@@ -89,7 +89,7 @@ async function newProcess({ address }: Pair, nodeTimeout: number = PATIENT.nodeT
 }
 
 describe('a fail-over to a synchronous standby (synchronous_standby_names)', () => {
-  test('a synchronous standby keeps every lock with its holder, refuses it to others, and continues with larger tokens', async () => {
+  test('after a fail-over, a synchronous standby keeps every lock, refuses held locks to other callers, and gives larger tokens', async () => {
     const both = await startPair('synchronous');
     const [alice, bob] = [await newProcess(both), await newProcess(both)];
     const lock = await alice.acquire(['kept'], once);

@@ -153,7 +153,7 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('a store releases a lapsed lease late, without effect on the next holder (S7)', async () => {
+  test('a late release of a lapsed lease has no effect on the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -190,7 +190,7 @@ describe('a store over a broken connection', () => {
 });
 
 describe('a server', () => {
-  test('a server keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
+  test('PostgreSQL keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('a server stores no lock for an acquire that came while it hung, and its locks end in time', async () => {
+  test('PostgreSQL stores no lock for an acquire that came while the server hung, and held locks end in time', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -246,7 +246,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('a server is refused when it is a standby', async () => {
+  test('a PostgreSQL server is refused when it is a standby', async () => {
     const primary = await startPostgresServer();
     await primary.shutDown();
     const standby = await startPostgresServer({ copyOf: primary, standby: true });
@@ -259,7 +259,7 @@ describe('a server', () => {
     await Promise.all([primary.stop(), standby.stop()]);
   });
 
-  test('a server is not used while it is read-only, and acquires fail with the reason', async () => {
+  test('a PostgreSQL server is not used while it is read-only, and acquires fail with the reason', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -390,7 +390,7 @@ describe('many contenders', () => {
   );
 
   // This test shows that the tests above can fail: `contendOver` reports overlaps when the server forgets locks.
-  test('contendOver reports overlaps when the server forgets its locks (control)', async () => {
+  test('`contendOver` reports overlaps when the server forgets its locks (control)', async () => {
     const mine = await startPostgresServer();
     const { overlaps } = await contendOver(
       () => newProcess(mine),

@@ -19,7 +19,7 @@ afterEach(() => messages?.close());
 // The store sends a test message to itself. If the message does not arrive, waiters poll: a pooler in transaction mode
 // delivers no messages.
 
-test('a test message counts as delivered if it arrives while the thread is blocked', async () => {
+test('a test message from the store to itself counts as delivered if it arrives while the thread is blocked', async () => {
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
@@ -39,7 +39,7 @@ test('a test message counts as delivered if it arrives while the thread is block
   expect(messages.ready).toBe(true);
 });
 
-test('a test message that does not arrive is reported as undelivered', async () => {
+test('a test message from the store to itself that does not arrive is reported as undelivered', async () => {
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },

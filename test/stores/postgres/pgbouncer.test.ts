@@ -83,7 +83,7 @@ function throughPgBouncer(): void {
       await redlock.close();
     });
 
-    test('PgBouncer does not stop messages over a `listenConnectionString` that bypasses PgBouncer', async () => {
+    test('messages wake waiters behind PgBouncer when `listenConnectionString` bypasses PgBouncer', async () => {
       const [a, b] = await Promise.all([
         open({ listenConnectionString: server.url }),
         open({ listenConnectionString: server.url }),
@@ -117,7 +117,7 @@ function throughPgBouncer(): void {
       expect(await ask(direct, 'select pg_try_advisory_lock(42)')).toBe(false);
     });
 
-    test('PgBouncer does not affect locks that are rows: they are exclusive, and end with their ttl', async () => {
+    test('through PgBouncer, locks that are table rows are exclusive, and end with their ttl', async () => {
       const [a, b] = await Promise.all([open(), open()]);
       const often = { ...waiting, retry: { ...waiting.retry, delay: 10 } };
       const lock = await a.redlock.acquire(['row'], { ...often, ttl: 3_000, renew: false });

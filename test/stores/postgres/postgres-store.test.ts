@@ -115,7 +115,7 @@ describe('the store', () => {
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
-  test('the store sends one statement at a time, so that `pg` 8 does not warn and `pg` 9 does not refuse it', async () => {
+  test('the store sends one statement at a time, so that `pg` 8 logs no warning and `pg` 9 refuses no statement', async () => {
     const store = await openStore();
     const query = Client.prototype.query as unknown as (
       this: Client,
@@ -143,14 +143,14 @@ describe('the store', () => {
     expect(most).toBe(1);
   });
 
-  test('the store opens two connections with its application name', async () => {
+  test('the store opens two connections with the given `applicationName`', async () => {
     await openStore({ applicationName: 'the two' });
     expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
   });
 });
 
 describe('fencing tokens', () => {
-  test('tokens follow the clock at the same scale as in every other store', async () => {
+  test('fencing tokens follow the clock at a scale that is the same in every store', async () => {
     const store = await openStore();
     const { token } = grantOf(await acquireOn(store, leaseOn([freshKey()])));
     expect(Math.abs(token / 2 ** 20 - Date.now() / 1_000)).toBeLessThan(60);
@@ -182,7 +182,7 @@ describe('fencing tokens', () => {
 });
 
 describe('a request', () => {
-  test('a request gets the same token when it is sent twice, and fails after its lock is released', async () => {
+  test('an acquire that is sent twice gets the same token, and fails after its lock is released', async () => {
     const store = await openStore();
     for (const kind of [undefined, SHARED, PERMITS]) {
       const lease = leaseOn([freshKey()], kind);
@@ -226,7 +226,7 @@ describe('a request', () => {
     expect(await count(`redlock.locks where key = 'lock:${key}' and state <> 'free'`)).toBe(0);
   });
 
-  test('a request fails when its caller gives up before it is sent (S15)', async () => {
+  test('a request fails when its caller gives up before the store sends the request (S15)', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey()]);
     const first = acquireOn(store, leaseOn([freshKey()]));
@@ -284,7 +284,7 @@ describe('shared locks', () => {
     expect(await extendOn(store, long, TTL)).toBe(true);
   });
 
-  test('a shared lock is refused to new readers while a waiting writer holds them back with holdBack (S22)', async () => {
+  test('a shared lock is refused to new readers while a waiting writer holds readers back with `holdBack` (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -299,7 +299,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('holdBack of a second writer returns without the row lock while a first writer holds readers back (S22)', async () => {
+  test('`holdBack` for a second writer does not wait for the row lock while a first writer holds readers back (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -358,7 +358,7 @@ describe('permits', () => {
     });
   });
 
-  test('permits for several keys take a slot of each key, or no slot at all', async () => {
+  test('an acquire of permits on several keys takes a slot of each key, or no slot at all', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await acquireOn(store, leaseOn([a], PERMITS));
@@ -367,7 +367,7 @@ describe('permits', () => {
     expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
   });
 
-  test('a permit takes another slot if the preferred slot is held, but none if the required slot is held', async () => {
+  test('a request for a permit gets a different slot if its preferred slot is held, but is refused if its required slot is held', async () => {
     const store = await openStore();
     const key = freshKey();
     const wish = { slots: [1], exactly: false };
@@ -445,7 +445,7 @@ describe('waiters', () => {
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });
 
-  test('adjacent waiting readers acquire together, while a reader behind a writer waits', async () => {
+  test('waiting readers that are adjacent in the queue acquire together, while a reader behind a writer waits', async () => {
     const redlock = await newProcess('a');
     const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
     const key = freshKey();
@@ -464,7 +464,7 @@ describe('waiters', () => {
     await (await late).release();
   });
 
-  test('waiters acquire before the entry of a dead process in the queue has expired', async () => {
+  test('a waiter behind a dead process acquires before the queue entry of that process expires', async () => {
     const [alive, redlock] = await Promise.all([newProcess('alive'), newProcess('holder')]);
     const key = freshKey();
     const held = await redlock.acquire([key], options);
@@ -557,7 +557,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ version: SCHEMA_VERSION }]);
   });
 
-  test('the tables keep locks during a migration, and are never changed to an older version', async () => {
+  test('a migration keeps the locks in the tables, and start-up never changes the tables to an older version', async () => {
     const connectionString = await database('upgraded');
     const client = await server.client(connectionString);
     const store = await openStore({ connectionString });
@@ -575,7 +575,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ version: 99 }]);
   });
 
-  test('the tables serve a role that has only the rights from the migration, and refuse other roles', async () => {
+  test('a role with only the rights from the migration can use locks, and a role without these rights is refused', async () => {
     const connectionString = await database('rights');
     const owner = await server.client(connectionString);
     await owner.query(
@@ -641,7 +641,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ early: true, everybody: false, pg_get_function_result: 'boolean' }]);
   });
 
-  test('missing tables cause an error with the way to create them when the role may not create tables', async () => {
+  test('when tables are missing and the role may not create them, the error says how to create the tables', async () => {
     const connectionString = await database('bare');
     await looker.query('create role poor login');
     const terms = newTerms();
@@ -729,7 +729,7 @@ describe('the tables of the store', () => {
 });
 
 describe('a server', () => {
-  test('a server is reported as voting, without warnings, when it is fit', async () => {
+  test('`check` reports a fit PostgreSQL server as voting, without warnings', async () => {
     await expect((await openStore()).check()).resolves.toEqual({ state: 'voting', warnings: [] });
   });
 
@@ -771,7 +771,7 @@ describe('a server', () => {
     });
   });
 
-  test('a store has a name without user and password', () => {
+  test('the name of a store contains neither user nor password', () => {
     const store = newStore({ connectionString: 'postgres://app:secret@db:5432/app?sslmode=require' });
     expect(store.name).toBe('PostgreSQL at db:5432/app');
   });

@@ -80,7 +80,7 @@ describe('start-up (S17)', () => {
     ['5', Cluster],
     ['6', Cluster6 as unknown as typeof Cluster],
   ])(
-    'start-up fails when one Cluster is given as several clients of ioredis %s',
+    'start-up fails when one Redis Cluster is given several times, through different clients of ioredis %s',
     async (_version, Client) => {
       const [a, b] = masters as [RedisServer, RedisServer];
       const nodes = await Promise.all([[a], [b], [a]].map((start) => clientOf(start, {}, Client)));
@@ -90,12 +90,12 @@ describe('start-up (S17)', () => {
     },
   );
 
-  test('start-up fails when a Cluster and one of its masters are given', async () => {
+  test('start-up fails when a Redis Cluster and one of its masters are given', async () => {
     const nodes = [await clientOf(masters), evicting.url, durable.url];
     await expect(startApp({}, { nodes })).rejects.toThrow('it is a node of a Redis Cluster');
   });
 
-  test('start-up fails when a Cluster of Valkey and one of its masters are given', async () => {
+  test('start-up fails when a Valkey Cluster and one of its masters are given', async () => {
     const cluster = await clientOf(masters);
     for (const master of cluster.nodes('master')) likeValkey(master);
     const plain = evicting.client();
@@ -107,7 +107,7 @@ describe('start-up (S17)', () => {
   });
 });
 
-test('the log and checkNodes name each master that weakens the locks of a Cluster (S13, S14)', async () => {
+test('the log and `checkNodes` name each master that weakens the locks of a Cluster (S13, S14)', async () => {
   const weak = await startMasters([], EVICTING);
   const fleet = newFleet();
   await nodeOf(await clientOf(weak), fleet);
@@ -129,7 +129,7 @@ test('the log and checkNodes name each master that weakens the locks of a Cluste
   expect(nodes[0]!.warnings).toHaveLength(2);
 });
 
-test('a Cluster grants locks even if its user may not run INFO, and the store warns once', async () => {
+test('a Cluster grants locks even if the Redis user may not run INFO, and the store warns once', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-info');
   }

@@ -73,7 +73,7 @@ test('locks on a Cluster can be inspected, listed and released by force', async 
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('list and inspect reject when the Cluster cannot be reached', async () => {
+test('`list` and `inspect` reject when the Cluster cannot be reached', async () => {
   const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
   nobody.on('error', () => undefined);
   const nodes = [new RedisStore(nobody, false, newFleet())];
