@@ -21,7 +21,7 @@ function listenersOf(client: EventEmitter): Record<string, number> {
 }
 
 test.each(Object.entries(CLIENTS))(
-  'an application that cannot start leaves no listener on a passed-in client: %s',
+  'an application that cannot start leaves no listener on a passed-in client (%s)',
   async (_, open) => {
     const client = open();
     const before = listenersOf(client);

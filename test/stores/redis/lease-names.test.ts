@@ -30,7 +30,7 @@ test('LeaseNames lists only the keys of the present request, whatever the reques
   expect(named('lock:')).toBe('');
 });
 
-test('LeaseNames builds the name of each Redis key once, not for each of five nodes', () => {
+test('LeaseNames builds the name of each Redis key only once for five nodes', () => {
   const nameOf = jest.fn(recordKey);
   const names = new LeaseNames([nameOf]);
   const leases = [requestOf('a'), requestOf('b')];

@@ -57,7 +57,7 @@ async function attempt(redlock: Redlock): Promise<string> {
   }
 }
 
-test('a store reports that its server is LOADING, not that it is disconnected', async () => {
+test('a store reports that its server is LOADING, not that the server is disconnected', async () => {
   for (const node of nodes) {
     const redlock = redlockOver([node], PATIENT);
     await until(async () => (await attempt(redlock)).includes(': LOADING '));
@@ -65,7 +65,7 @@ test('a store reports that its server is LOADING, not that it is disconnected', 
   }
 });
 
-test('a store votes on its existing connection when the server has loaded its data', async () => {
+test('a store votes over its existing connection after the server has loaded its data', async () => {
   await restarted;
   for (const node of nodes) {
     const redlock = redlockOver([node], PATIENT);

@@ -53,7 +53,7 @@ test("records, queues, ticks and the node's marker have different Redis keys", (
   }
 });
 
-test('a process receives messages on one channel for all keys, and on a Cluster on one channel for each key', () => {
+test('a process receives messages on one channel for all keys, but on a Cluster on one channel per key', () => {
   const process = '0123456789abcdef';
   expect(wakeChannel('lock:', false, 'a', process)).toBe(`${channelBase('lock:')}${process}`);
   expect(wakeChannel('lock:', false, 'b', process)).toBe(wakeChannel('lock:', false, 'a', process));
@@ -65,7 +65,7 @@ test.each([
   ['', '', '{*}'],
   ['a*b?', '[x]', String.raw`a\*b\?{\[x\]*}`],
   ['back\\slash', '', String.raw`back\\slash{*}`],
-])('the prefix %p and the start %p of a key give the escaped pattern %p', (prefix, start, pattern) => {
+])('the prefix %p and keys that begin with %p give the escaped pattern %p', (prefix, start, pattern) => {
   expect(lockPattern(prefix, start)).toBe(pattern);
 });
 

@@ -58,7 +58,7 @@ async function calls(client: Redis, command: string): Promise<number> {
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
 }
 
-test('a list finds 10,000 locks among as many other keys, with few SCAN commands', async () => {
+test('`list` finds 10,000 locks among as many other keys with few SCAN commands', async () => {
   const id = (index: number): string => index.toString(16).padStart(32, '0');
   const fill = looker.pipeline();
   for (let index = 0; index < 10_000; index++) {
@@ -132,7 +132,7 @@ describe('a lock with many readers', () => {
     return state.holders.map(({ id }) => id);
   }
 
-  test('a read of many holders shows each of 10,000 readers once, and reads about 1,000 of them with each command', async () => {
+  test('each of 10,000 readers of a key is shown once, and one command returns about 1,000 readers', async () => {
     const { node, inspection } = await nodeAndOther(() => Promise.resolve());
     const leases = Array.from({ length: 10_000 }, () => reader());
     for (let at = 0; at < leases.length; at += 500) await acquireAll(node, leases.slice(at, at + 500));
@@ -145,7 +145,7 @@ describe('a lock with many readers', () => {
     }
   });
 
-  test('a read of many holders shows every reader that keeps its lock exactly once while other readers acquire, release and renew', async () => {
+  test('each reader that stays is shown exactly once while other readers acquire, release and renew', async () => {
     const staying = Array.from({ length: 3_000 }, () => reader());
     const leaving = Array.from({ length: 1_000 }, () => reader());
     const coming: Lease[] = [];
@@ -187,7 +187,7 @@ describe('a lock with many readers', () => {
     expect(found.filter((id) => !mayBe.has(id))).toEqual([]);
   });
 
-  test('a read of many holders shows the writer alone when all readers release and a writer acquires during the read', async () => {
+  test('only the writer is shown when, during the read of many holders, all readers release and a writer acquires', async () => {
     const leases = Array.from({ length: 1_500 }, () => reader());
     const writer = new Lease(['k'], 'me', TTL);
     const { node, other } = await nodeAndOther(async (others, page) => {
@@ -199,7 +199,7 @@ describe('a lock with many readers', () => {
     await expect(idsAt(node)).resolves.toEqual([writer.id]);
   });
 
-  test('a read of many holders shows each lock with its own readers when one command reads several locks', async () => {
+  test('each lock is shown with its own readers when one command reads several locks', async () => {
     const { node } = await nodeAndOther(() => Promise.resolve());
     const keys = ['free', 'k1', 'k2', 'written', 'k3', 'k4'];
     const leases = keys.map((key) => {
@@ -218,7 +218,7 @@ describe('a lock with many readers', () => {
 
 describe('a client with a keyPrefix', () => {
   test.each(['app:', 'a*[b]?\\', 'lock:'])(
-    'inspects, lists and releases locks under the prefix %p',
+    'a client with the keyPrefix %p can inspect, list and force the release of locks under that prefix',
     async (keyPrefix) => {
       const client = server.client({ keyPrefix });
       const inspection = await over(client);
@@ -233,7 +233,7 @@ describe('a client with a keyPrefix', () => {
   );
 });
 
-test('inspect and forceRelease work with a client that returns numbers as strings', async () => {
+test('`inspect` and `forceRelease` work with a client that returns numbers as strings', async () => {
   const stringNumbers: RedisOptions = { stringNumbers: true };
   const inspection = await over(server.client(stringNumbers));
   const lock = await redlockOver(nodes, PATIENT).acquire(['k'], once);
@@ -243,7 +243,7 @@ test('inspect and forceRelease work with a client that returns numbers as string
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('inspect and forceRelease fail on a value that is not a lock, and keep it (S19)', async () => {
+test('`inspect` and `forceRelease` fail on a value that is not a lock, and keep that value (S19)', async () => {
   const inspection = await over(server.client());
   await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
   await expect(inspection.inspect('k')).rejects.toThrow(
@@ -254,7 +254,7 @@ test('inspect and forceRelease fail on a value that is not a lock, and keep it (
   await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
 });
 
-test('inspect and forceRelease fail on a key of another type, which a list leaves out (S19)', async () => {
+test('`inspect` and `forceRelease` fail on a key of another type, and `list` leaves out that key (S19)', async () => {
   const inspection = await over(server.client());
   await looker.rpush('lock:{list}', 'not a lock');
   await redlockOver(nodes, PATIENT).acquire(['k'], once);
@@ -264,7 +264,7 @@ test('inspect and forceRelease fail on a key of another type, which a list leave
   expect((await listed(inspection)).map(({ key }) => key)).toEqual(['k']);
 });
 
-test('inspect, list and forceRelease work after SCRIPT FLUSH', async () => {
+test('`inspect`, `list` and `forceRelease` work after SCRIPT FLUSH', async () => {
   const inspection = await over(server.client());
   await redlockOver(nodes, PATIENT).acquire(['k'], once);
   await looker.script('FLUSH');
@@ -275,7 +275,7 @@ test('inspect, list and forceRelease work after SCRIPT FLUSH', async () => {
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('a forced release keeps the last token of the key', async () => {
+test('a forced release keeps the last fencing token of the key', async () => {
   const inspection = await over(server.client());
   const { fencingToken } = await redlockOver(nodes, PATIENT).acquire(['k'], once);
   await inspection.forceRelease('k');
@@ -299,7 +299,7 @@ test('a server that hangs gives no answer to an inspection, and gets no more req
   await hanging.stop();
 });
 
-test('inspect, forceRelease and list reject when two of three nodes are killed, and the error names both nodes', async () => {
+test('`inspect`, `forceRelease` and `list` reject when two of three nodes are killed, and the error names both nodes', async () => {
   const servers = await startRedisNodes(3);
   nodes = nodesTo(servers.map(({ url }) => url));
   const inspection = await overNodes();

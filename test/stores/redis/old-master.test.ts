@@ -62,7 +62,7 @@ test('an answer of a master does not count after a Sentinel has replaced that ma
   expect(await heldKeys(server.client())).toEqual(expect.arrayContaining(['lock:{held}', 'lock:{other}']));
 });
 
-test('a store uses a passed-in client again when its Sentinels, which announce host names, report its master again', async () => {
+test('a store uses a passed-in client again when Sentinels that announce host names report the old master again', async () => {
   const server = await startRedis();
   const sentinel = await startRedis({
     args: ['--sentinel'],

@@ -312,7 +312,7 @@ test.each(Object.entries({ ACQUIRE_PERMITS, RAISE_PERMITS, EXTEND_PERMITS, RELEA
 );
 
 describe('the ACQUIRE_PERMITS script', () => {
-  test('grants one slot to each of n holders, the lowest slot first, and refuses the next caller', async () => {
+  test('`ACQUIRE_PERMITS` grants each of n holders one slot, the lowest slot first, and refuses the next caller', async () => {
     const leases = Array.from({ length: 3 }, () => leaseFor());
     const slots = [];
     for (const lease of leases) slots.push((await granted(lease)).slot);
@@ -327,14 +327,14 @@ describe('the ACQUIRE_PERMITS script', () => {
     }
   });
 
-  test('grants slot 0 if n is 1, and stores the holder in the record alone', async () => {
+  test('`ACQUIRE_PERMITS` grants slot 0 if a key has one permit, and stores the holder only in the record', async () => {
     const lease = await hold('k', { permits: 1, owner: 'host:1' });
     const { holder } = await refused(leaseFor('k', { permits: 1 }));
     expect(holder).toMatchObject({ id: lease.id, owner: 'host:1', slot: 0, mode: 'permits' });
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('stores one holder in the record alone, and stores several holders also in a set and a hash until the last release', async () => {
+  test('`ACQUIRE_PERMITS` stores one holder only in the record, and several holders also in a set and a hash until the last release', async () => {
     const a = await hold();
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
     await expect(takenOf()).resolves.toBe('100');
@@ -352,7 +352,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expectNothingAfterLinger();
   });
 
-  test('names at most ten holders in a refusal, sorted by the time at which they expire', async () => {
+  test('`ACQUIRE_PERMITS` names in a refusal at most ten holders, in the order in which they expire', async () => {
     const leases = [];
     for (let index = 0; index < 12; index++)
       leases.push(await hold('k', { permits: 12, ttl: TTL + (12 - index) * 1_000 }));
@@ -366,7 +366,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     );
   });
 
-  test('refuses a permit during an exclusive lock, and an exclusive lock during permits', async () => {
+  test('a permit is refused during an exclusive lock, and an exclusive lock is refused while permits are held', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const { holder } = await refused(leaseFor());
@@ -387,7 +387,7 @@ describe('the ACQUIRE_PERMITS script', () => {
   test.each([
     ['kept for minHold', 'K'],
     ['held by readers', 'S'],
-  ])('refuses a permit while the key is %s', async (_name, state) => {
+  ])('`ACQUIRE_PERMITS` refuses a permit while the key is %s', async (_name, state) => {
     const record = `${state}-${'1'.padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', TTL + LINGER_MS);
     expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
@@ -395,7 +395,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await granted(leaseFor());
   });
 
-  test('grants the slot of a lease again after the ttl of that lease, and shortens no other lease (S23)', async () => {
+  test('`ACQUIRE_PERMITS` grants the slot of a lease again after the ttl of that lease, and shortens no other lease (S23)', async () => {
     const permits = 2;
     const long = await hold('k', { permits });
     const began = Date.now();
@@ -417,7 +417,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await refused(leaseFor('k', { permits }));
   });
 
-  test('keeps the slot of a held lease while other leases are granted and released', async () => {
+  test('`ACQUIRE_PERMITS` keeps the slot of a held lease while other leases are granted and released', async () => {
     const keeper = leaseFor('k', { permits: 5 });
     const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
     const { slot, token } = await granted(keeper);
@@ -429,7 +429,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     }
   });
 
-  test('grants the preferred slot or the next free slot after it, cyclically', async () => {
+  test('`ACQUIRE_PERMITS` grants the preferred slot, or the next free slot in cyclic order', async () => {
     const permits = 5;
     expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 3 });
     expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 4 });
@@ -439,7 +439,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await refused(leaseFor('k', { permits }), from(2));
   });
 
-  test('grants exactly the required slot, or names the holder of that slot', async () => {
+  test('`ACQUIRE_PERMITS` grants exactly the required slot, or names the holder of that slot', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
     // While `a` is the only holder there is no set of holders, so the record names `a`. Later the set names both.
@@ -451,7 +451,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('frees the present slot of a lease that requires another slot, even if the required slot is held', async () => {
+  test('`ACQUIRE_PERMITS` frees the present slot of a lease that requires a different slot, even if that slot is held', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
@@ -474,7 +474,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
 
-  test('grants one slot of each of several keys, or no slot', async () => {
+  test('`ACQUIRE_PERMITS` grants one slot of each of several keys, or no slot at all', async () => {
     const keys = ['a', 'b', 'c'];
     await hold('b');
     expect(await granted(leaseFor(keys))).toMatchObject({ slots: [0, 1, 0] });
@@ -490,7 +490,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(takenOf('a')).resolves.toBe('110');
   });
 
-  test('grants each request a slot below its own n when requests have different n', async () => {
+  test('`ACQUIRE_PERMITS` grants each request a slot below its own number of permits when these numbers differ', async () => {
     const few = () => leaseFor('k', { permits: 2 });
     const many = () => leaseFor('k', { permits: 4 });
     const slots = [];
@@ -501,7 +501,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await refused(many());
   });
 
-  test('refuses a request when all slots below its n are taken, even if a higher slot is free', async () => {
+  test('`ACQUIRE_PERMITS` refuses a request when all slots below its number of permits are taken, even if a higher slot is free', async () => {
     const leases = [];
     for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
     await release(leases[3]!);
@@ -512,7 +512,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect((await recordOf())!.slice(70, 74)).toBe('0004');
   });
 
-  test('adds slots for a request with a larger n, and grants the preferred slot first', async () => {
+  test('`ACQUIRE_PERMITS` adds slots for a request with a larger number of permits, and grants the preferred slot first', async () => {
     await hold('k', { permits: 1 });
     await refused(leaseFor('k', { permits: 1 }));
     expect(await granted(leaseFor('k', { permits: 4 }), from(2))).toMatchObject({ slot: 2 });
@@ -523,7 +523,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(takenOf()).resolves.toBe('111111');
   });
 
-  test('grants the same token and slot again when it runs twice for a lease, and changes nothing', async () => {
+  test('`ACQUIRE_PERMITS` grants the same token and slot again when it runs twice for one lease, and changes nothing', async () => {
     const [first, second] = [leaseFor(['a', 'b']), leaseFor(['a', 'b'])];
     for (const lease of [first, second]) {
       const given = await granted(lease);
@@ -535,7 +535,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'a'))).resolves.toBe(2);
   });
 
-  test('fails when it runs again for a lease that was released, is kept for minHold or has lapsed', async () => {
+  test('`ACQUIRE_PERMITS` fails when it runs again for a lease that was released, is kept for minHold or has lapsed', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const [released, kept, lapsed] = ['a', 'b', 'c'].map((key) => leaseFor(key)) as [Lease, Lease, Lease];
@@ -555,7 +555,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     }
   });
 
-  test('does not grant a lease again when one of its keys is gone', async () => {
+  test('`ACQUIRE_PERMITS` does not grant a lease again when one of its keys is gone', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -563,7 +563,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(recordOf('b')).resolves.toBeNull();
   });
 
-  test('does nothing when it arrives after its deadline on the server clock (S16)', async () => {
+  test('`ACQUIRE_PERMITS` does nothing when it arrives after its deadline on the server clock (S16)', async () => {
     const reply = await acquire(leaseFor(), { deadline: -300 });
     expect(reply).toBeInstanceOf(NoTimeError);
     await expect(redis.dbsize()).resolves.toBe(0);
@@ -573,7 +573,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('refuses while the data is younger than the restart guard, and returns the remaining time (S12)', async () => {
+  test('`ACQUIRE_PERMITS` refuses requests while the data is younger than the restart guard, and returns the remaining time (S12)', async () => {
     const wait = tooYoungFor(await ask(leaseFor(), { guard: TTL }))!;
     expect(wait).toBeGreaterThan(TTL - PATIENCE);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
@@ -586,12 +586,15 @@ describe('the ACQUIRE_PERMITS script', () => {
       'like a record of permits without its slots',
       `P-${'1'.repeat(16)}:${'e'.repeat(32)}:1700000000000:0000`,
     ],
-  ])('fails on a value that is not a lock (%s), and overwrites nothing (S19)', async (_name, value) => {
-    await redis.set('lock:{b}', value, 'PX', LINGER_MS);
-    await expect(ask(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
-    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
-    await expect(redis.get('lock:{b}')).resolves.toBe(value);
-  });
+  ])(
+    '`ACQUIRE_PERMITS` fails on a value that is not a lock (%s), and overwrites nothing (S19)',
+    async (_name, value) => {
+      await redis.set('lock:{b}', value, 'PX', LINGER_MS);
+      await expect(ask(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
+      await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+      await expect(redis.get('lock:{b}')).resolves.toBe(value);
+    },
+  );
 
   test.each([
     ['the record', recordKey(PREFIX, 'k'), 0],
@@ -601,7 +604,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     ['the set of holders, when a third holder asks', holdersKey(PREFIX, 'k'), 2],
     ['the hash of holders, for the third holder', detailsKey(PREFIX, 'k'), 2],
   ])(
-    'fails on a key of another type in place of %s, and overwrites nothing (S19)',
+    '`ACQUIRE_PERMITS` fails on a key of another type in place of %s, and overwrites nothing (S19)',
     async (_name, key, held) => {
       for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
       await redis.del(key);
@@ -615,12 +618,12 @@ describe('the ACQUIRE_PERMITS script', () => {
     },
   );
 
-  test('fails if the Redis key for the mark of a waiter has a value that is not a mark', async () => {
+  test('`ACQUIRE_PERMITS` fails if the Redis key for the mark of a waiter has a value that is not a mark', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');
     await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
   });
 
-  test('stores nothing when Redis is out of memory (S9)', async () => {
+  test('`ACQUIRE_PERMITS` stores nothing when Redis is out of memory (S9)', async () => {
     await hold('b');
     await hold('c');
     await hold('c');
@@ -635,7 +638,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
   });
 
-  test('grants no slot that the record shows as taken, even if the set and the hash of holders are gone', async () => {
+  test('`ACQUIRE_PERMITS` grants no slot that the record shows as taken, even if the set and the hash of holders are gone', async () => {
     await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
     await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
     await refused(leaseFor('k', { permits: 2 }));
@@ -645,7 +648,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: 0 });
   });
 
-  test('answers each of several leases separately', async () => {
+  test('`ACQUIRE_PERMITS` answers each of several leases separately', async () => {
     const waiter = waiterOf('a', 'p', 'full');
     await hold('full', { permits: 1 });
     await redis.rpush('lock:{list}', 'not a lock');
@@ -671,7 +674,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'F-', 'F-']);
   });
 
-  test('fails as a whole with READONLY on a replica, so that the client can reconnect', async () => {
+  test('`ACQUIRE_PERMITS` fails as a whole with READONLY on a replica, so that the client can reconnect', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;
@@ -833,7 +836,7 @@ describe('the fencing tokens of permits', () => {
 
 describe('the RAISE_PERMITS script', () => {
   test.each([false, true])(
-    'raises the token of the slot and of the record (several holders: %p)',
+    '`RAISE_PERMITS` raises the token of the slot and of the record (several holders: %p)',
     async (many) => {
       const lease = leaseFor(['a', 'b']);
       const { token } = await granted(lease);
@@ -846,7 +849,7 @@ describe('the RAISE_PERMITS script', () => {
     },
   );
 
-  test('raises the token of a slot even if another slot has a larger token, and does not change the larger token', async () => {
+  test('`RAISE_PERMITS` raises the token of a slot even if another slot has a larger token, and does not change the larger token', async () => {
     const [a, b] = [await hold(), await hold()];
     const { token } = await granted(a);
     const far = tokenAhead();
@@ -857,7 +860,7 @@ describe('the RAISE_PERMITS script', () => {
     await expect(tokenOf()).resolves.toBe(far);
   });
 
-  test('changes nothing for a lease that is released, kept for minHold, lapsed, in another slot or not held', async () => {
+  test('`RAISE_PERMITS` changes nothing for a lease that was released, is kept for minHold, has lapsed, expects a slot that it does not hold, or was never granted', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcde') await hold(key, { ttl: 2 * TTL });
@@ -885,7 +888,7 @@ describe('the RAISE_PERMITS script', () => {
     }
   });
 
-  test("raises a token far beyond the clock only if it raises the node's marker, too", async () => {
+  test("`RAISE_PERMITS` raises a token far beyond the clock only if it also raises the node's marker", async () => {
     const lease = await hold();
     const far = tokenAhead();
     await expect(raise(lease, far)).resolves.toBe(0);
@@ -899,7 +902,7 @@ describe('the RAISE_PERMITS script', () => {
 });
 
 describe('the EXTEND_PERMITS script', () => {
-  test('extends only the given lease, whether or not the key has other holders (S23)', async () => {
+  test('`EXTEND_PERMITS` extends only the given lease, whether or not the key has other holders (S23)', async () => {
     const a = await hold();
     await expect(extend(2 * TTL, a)).resolves.toBe('1');
     await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
@@ -918,7 +921,7 @@ describe('the EXTEND_PERMITS script', () => {
     expect(await remainingOf(a)).toBeGreaterThan(2 * TTL - PATIENCE);
   });
 
-  test('revives no lease that was released, is kept for minHold, has lapsed, or has another permit slot', async () => {
+  test('`EXTEND_PERMITS` revives no lease that was released, is kept for minHold, has lapsed, or expects a slot that it does not hold', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcd') await hold(key, { ttl: 2 * TTL });
@@ -941,7 +944,7 @@ describe('the EXTEND_PERMITS script', () => {
     }
   });
 
-  test('extends a lease that still has its slots, and refuses a lease that was never granted', async () => {
+  test('`EXTEND_PERMITS` extends a lease that still has its slots, and refuses a lease that was never granted', async () => {
     const lease = leaseFor(['a', 'b']);
     lease.slots = (await granted(lease)).slots;
     await hold('b');
@@ -949,7 +952,7 @@ describe('the EXTEND_PERMITS script', () => {
     for (const key of 'ab') await expectLife(recordKey(PREFIX, key), 2 * TTL + LINGER_MS);
   });
 
-  test('extends nothing when one key of the lease is missing or has another type', async () => {
+  test('`EXTEND_PERMITS` extends nothing when one key of the lease is missing or has another type', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -959,7 +962,7 @@ describe('the EXTEND_PERMITS script', () => {
     await expectLife(recordKey(PREFIX, 'a'), TTL + LINGER_MS);
   });
 
-  test('extends a single holder, or one of several, when Redis is out of memory (S9)', async () => {
+  test('`EXTEND_PERMITS` extends a single holder, or one of several holders, when Redis is out of memory (S9)', async () => {
     const single = await hold('a');
     const [b, c] = [await hold('k', { ttl: 10 * TTL }), await hold()];
     await withoutMemory(async () => {
@@ -975,7 +978,7 @@ describe('the EXTEND_PERMITS script', () => {
     await expect(acquireAlone(alone())).resolves.toMatchObject({ holder: { id: c.id } });
   });
 
-  test('restores the expiry of a record that has lost it', async () => {
+  test('`EXTEND_PERMITS` gives a record that has lost its expiry a new expiry', async () => {
     const [a, b] = [await hold('a'), await hold('k', { ttl: 5 * TTL })];
     const c = await hold();
     for (const key of ['a', 'k']) await redis.persist(recordKey(PREFIX, key));
@@ -988,7 +991,7 @@ describe('the EXTEND_PERMITS script', () => {
 });
 
 describe('the RELEASE_PERMITS script', () => {
-  test('frees only the slot of its lease, and has no effect a second time (S7)', async () => {
+  test('`RELEASE_PERMITS` frees only the slot of its lease, and has no effect a second time (S7)', async () => {
     const [a, b, c] = [await hold(), await hold(), await hold()];
     await expect(release(b)).resolves.toBe(0);
     await expect(takenOf()).resolves.toBe('101');
@@ -1001,7 +1004,7 @@ describe('the RELEASE_PERMITS script', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('frees a lapsed lease, and does not affect later holders in any mode', async () => {
+  test('`RELEASE_PERMITS` frees a lapsed lease, and does not affect later holders in any mode', async () => {
     const [a, b] = [await hold('k', { ttl: 2 * TTL }), await hold()];
     await lapse(b);
     await release(b);
@@ -1020,7 +1023,7 @@ describe('the RELEASE_PERMITS script', () => {
     await expect(takenOf()).resolves.toBe('110');
   });
 
-  test('keeps the slot for minHold, and no later call extends or frees it', async () => {
+  test('`RELEASE_PERMITS` keeps the slot for minHold, and no later call extends or frees that slot', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const others = many ? [await hold('k', { permits: 2, ttl: 10_000 })] : [];
@@ -1047,7 +1050,7 @@ describe('the RELEASE_PERMITS script', () => {
     }
   });
 
-  test('keeps the slot only for minHold when the ttl is longer', async () => {
+  test('`RELEASE_PERMITS` keeps the slot only for minHold when the ttl is longer', async () => {
     const [a, b] = [await hold('a', { ttl: 9 * TTL }), await hold('b', { ttl: 9 * TTL })];
     const other = await hold('b', { ttl: 2 * TTL });
     for (const lease of [a, b]) lease.acquired(performance.now(), TTL);
@@ -1057,7 +1060,7 @@ describe('the RELEASE_PERMITS script', () => {
     await expect(acquireAlone(alone('b'))).resolves.toMatchObject({ holder: { id: other.id } });
   });
 
-  test('frees slots, or keeps them for minHold, when Redis is out of memory (S9)', async () => {
+  test('`RELEASE_PERMITS` frees slots, or keeps them for minHold, when Redis is out of memory (S9)', async () => {
     const single = await hold('a');
     const [b, c, d] = [await hold(), await hold(), await hold()];
     const kept = await hold('kept');
@@ -1073,7 +1076,7 @@ describe('the RELEASE_PERMITS script', () => {
     await expect(extend(9 * TTL, single, b, c, d, kept)).resolves.toBe('00000');
   });
 
-  test('does not change a value that is not a lock, and fails on a key of another type', async () => {
+  test('`RELEASE_PERMITS` does not change a value that is not a lock, and fails on a key of another type', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     const lease = leaseFor(['a', 'b', 'c']);
@@ -1278,7 +1281,7 @@ describe('the queue of a key with permits', () => {
 
   const fill = () => Promise.all([hold(), hold(), hold()]);
 
-  test('contains refused callers in order of arrival, and sets the flag `w` in the record', async () => {
+  test('the queue contains refused callers in the order in which they began to wait, and the record gets the flag `w`', async () => {
     await fill();
     const [late, early] = [waiterOf('a'), waiterOf('b')];
     expect(showsWaiters(await wait(late, 10))).toBe(true);
@@ -1289,7 +1292,7 @@ describe('the queue of a key with permits', () => {
     await expect(takenOf()).resolves.toBe('111');
   });
 
-  test('notifies the first waiter when a permit is freed, and the next waiter at the next release', async () => {
+  test('the first waiter is notified when a permit is freed, and the next waiter at the next release', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1306,7 +1309,7 @@ describe('the queue of a key with permits', () => {
     await expect(queue()).resolves.toEqual([]);
   });
 
-  test('notifies n waiters one after the other when n permits are freed at once', async () => {
+  test('n waiters are notified one after the other when n permits are freed at once', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const held = await fill();
     const waited = (index: number): number => 900 - index * 100;
@@ -1328,7 +1331,7 @@ describe('the queue of a key with permits', () => {
     await expect(queue()).resolves.toEqual([all[3]!.name]);
   });
 
-  test('grants a caller a permit only if the free slots outnumber the waiters in front of it', async () => {
+  test('a caller gets a permit only if the free slots outnumber the waiters in front of that caller', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1345,7 +1348,7 @@ describe('the queue of a key with permits', () => {
     expect(readAcquirePermitsReply(await wait(a.waiter, 1_000))).toMatchObject({ granted: true });
   });
 
-  test('drops waiters of dead processes, and waiters that miss their turn', async () => {
+  test('waiters of dead processes and waiters that miss their turn are removed from the queue', async () => {
     const [hung, next] = [await listener('a'), await listener('b')];
     const [x] = await fill();
     await wait(waiterOf('9'), 1_500);
@@ -1358,7 +1361,7 @@ describe('the queue of a key with permits', () => {
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
   });
 
-  test('notifies the first waiter at the next request after a holder has lapsed', async () => {
+  test('the first waiter is notified at the next request after a holder has lapsed', async () => {
     const first = await listener('a');
     const [x] = await fill();
     await wait(first.waiter, 900);
@@ -1371,7 +1374,7 @@ describe('the queue of a key with permits', () => {
     });
   });
 
-  test('lets a waiting writer acquire before later callers while its mark is set (S22)', async () => {
+  test('later callers for a permit are refused while the mark of a waiting writer is set (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');
     const came = Date.now() - 500_000;
@@ -1395,7 +1398,7 @@ describe('the queue of a key with permits', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('refuses callers of a free key that has the mark of an earlier writer, and grants the other keys of the command', async () => {
+  test('a free key with the mark of an earlier writer is refused, and the other keys of the command are granted', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1415,7 +1418,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('stores the last token of the earlier record in the record of the first permit', async () => {
+  test('the record of the first permit contains the last token of the earlier record', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1426,7 +1429,7 @@ describe('the queue of a key with permits', () => {
     }
   });
 
-  test('respects a mark even if the Redis user may not run EXISTS', async () => {
+  test('the mark of a waiting writer has its effect even if the Redis user may not run EXISTS', async () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');
@@ -1442,13 +1445,13 @@ describe('the queue of a key with permits', () => {
     await redis.call('ACL', 'DELUSER', 'few');
   });
 
-  test('grants permits while the mark of a waiter for permits is set', async () => {
+  test('permits are granted while the mark of a waiter for permits is set', async () => {
     await hold();
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
     await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
   });
 
-  test('lets no caller pass a waiting writer on a free key, and notifies the writer', async () => {
+  test('no caller passes a waiting writer on a free key, and the writer is notified', async () => {
     const writer = await listener('x', 'x');
     const held = await fill();
     await waitAlone(writer.waiter, 900);
@@ -1464,7 +1467,7 @@ describe('the queue of a key with permits', () => {
     await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
   });
 
-  test('sets the mark of a waiting writer when the first permit is granted', async () => {
+  test('the mark of a waiting writer is set when the first permit is granted', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1476,7 +1479,7 @@ describe('the queue of a key with permits', () => {
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('refuses the remaining requests of a command if its first grant has set the mark of a writer', async () => {
+  test('the remaining requests of a command are refused if the first grant of the command has set the mark of a writer', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1489,7 +1492,7 @@ describe('the queue of a key with permits', () => {
     expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('notifies the first waiter when a lease that requires another slot frees its present slot', async () => {
+  test('the first waiter is notified when a lease that requires a different slot frees its present slot', async () => {
     const first = await listener('a');
     const [x, y] = await fill();
     await wait(first.waiter, 900);
@@ -1498,7 +1501,7 @@ describe('the queue of a key with permits', () => {
     expect(x.ended).toBe(false);
   });
 
-  test('queues the next waiter of a process when the waiter before it is granted', async () => {
+  test('the next waiter of a process is queued when the previous waiter of that process gets a permit', async () => {
     const me = await listener('a');
     const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
@@ -1508,7 +1511,7 @@ describe('the queue of a key with permits', () => {
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 
-  test('tells the first waiter to try again when minHold ends', async () => {
+  test('the first waiter is told to try again at the end of minHold', async () => {
     const first = await listener('a');
     const lease = await hold('k', { permits: 1 });
     await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });
@@ -1518,7 +1521,7 @@ describe('the queue of a key with permits', () => {
     expect(Number(text.split(' ')[0])).toBeGreaterThan(TTL - PATIENCE);
   });
 
-  test('leaves only a record that expires within LINGER_MS after the last release', async () => {
+  test('only a record that expires within LINGER_MS remains after the last release', async () => {
     const all = await Promise.all(['a', 'b'].map((letter) => listener(letter)));
     const held = await Promise.all([hold('k', { ttl: 9 * TTL }), hold(), hold()]);
     const leases = [leaseFor(), leaseFor('k', { ttl: 20 * TTL })];
@@ -1534,7 +1537,7 @@ describe('the queue of a key with permits', () => {
   });
 });
 
-test('readAcquirePermitsReply accepts numbers as strings, as some clients return them', () => {
+test('`readAcquirePermitsReply` accepts numbers that a client returns as strings', () => {
   const details = `0000000000000005:0002:1700000000000:them`;
   expect(readAcquirePermitsReply(['0', '000000000000000700010003', '2'])).toEqual({
     granted: true,
@@ -1559,7 +1562,7 @@ test('readAcquirePermitsReply accepts numbers as strings, as some clients return
 });
 
 test.each(['no number', '', null, undefined, 0, -1, '0'.repeat(20), '0000000000000007', '9'.repeat(20)])(
-  'readAcquirePermitsReply rejects %p as a fencing token with a slot',
+  '`readAcquirePermitsReply` rejects %p as a fencing token with a slot',
   (reply) => {
     expect(readAcquirePermitsReply(reply)).toBeInstanceOf(Error);
     expect(readAcquirePermitsReply([0, reply, 1])).toBeInstanceOf(Error);

@@ -37,7 +37,7 @@ test.each(OWNERS)('a record contains the token, the id, the start time and the o
   }
 });
 
-test('a record has every field before the owner at the offset that the scripts read', () => {
+test('every field of a record, up to the owner, is at the offset that the scripts read', () => {
   const lease = new Lease(['k'], '', 100);
   const record = recordOf(lease, Date.now(), 1_782_579_200_000_000);
   // Positions in Lua begin with 1, and a range includes its last position.

@@ -69,7 +69,7 @@ async function commandCounts(): Promise<Record<string, number>> {
 }
 
 describe('a store of one Redis', () => {
-  test('sends one command for an uncontended acquire, and one for its release', async () => {
+  test('a store sends one command for an uncontended acquire, and one command for its release', async () => {
     const node = await openNode();
     await (await redlockOn(node).acquire(['warm'], once)).release();
     await looker.config('RESETSTAT');
@@ -84,7 +84,7 @@ describe('a store of one Redis', () => {
     });
   });
 
-  test('sends the text of each script only once', async () => {
+  test('a store sends the text of each script only once', async () => {
     const node = await openNode();
     await looker.config('RESETSTAT');
     for (let round = 0; round < 3; round++) await (await redlockOn(node).acquire(['k'], once)).release();
@@ -103,7 +103,7 @@ test('a permit has the slot that the sent command names, even if the request obj
 });
 
 describe('a store whose server has lost its scripts (SCRIPT FLUSH)', () => {
-  test('still acquires, extends and releases', async () => {
+  test('a store still acquires, extends and releases locks after SCRIPT FLUSH', async () => {
     const redlock = redlockOn(await openNode());
     for (let round = 0; round < 20; round++) {
       await looker.script('FLUSH');
@@ -116,7 +116,7 @@ describe('a store whose server has lost its scripts (SCRIPT FLUSH)', () => {
     }
   });
 
-  test('does not resend the script of an acquire whose caller has given up (S15)', async () => {
+  test('a store does not resend the script of an acquire whose caller has given up (S15)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode(proxy.url);
@@ -146,7 +146,7 @@ describe('no lock stays held', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('an acquire whose reply was lost with the connection leaves no lock: the store retries its release (S6)', async () => {
+  test('an acquire whose reply was lost with the connection leaves no lock, because the store retries the release (S6)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode(proxy.url);
@@ -177,7 +177,7 @@ describe('no lock stays held', () => {
   test.each([
     ['the node confirmed the longer ttl', false],
     ['the confirmation of the longer ttl was lost', true],
-  ])('a late release frees an extended lock, even after the original ttl: %s (S6)', async (_what, lost) => {
+  ])('a late release frees an extended lock even after the original ttl if %s (S6)', async (_what, lost) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     // With so short a ttl a node has little time to answer, so one attempt may not be enough.
@@ -239,7 +239,7 @@ describe('no lock stays held', () => {
     },
   );
 
-  test('a release without a connection stores that its schedule tick has run, once the node is connected again, even after the ttl', async () => {
+  test('a release without a connection stores after the reconnection that its schedule tick has run, even after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
@@ -338,7 +338,7 @@ test('a store works with a client that returns numbers as strings', async () => 
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('a grant does not count if a passed-in client reconnected before the answer (S12, S17)', async () => {
+test('a grant does not count if a passed-in client reconnected before the answer arrived (S12, S17)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -360,7 +360,7 @@ async function commandCountOf(command: string): Promise<number> {
 }
 
 describe('a store', () => {
-  test('grants locks again after its server has restarted', async () => {
+  test('a store grants locks again after its server has restarted', async () => {
     const node = await openNode();
     const redlock = redlockOn(node);
     await server.kill();
@@ -384,7 +384,7 @@ describe('a store', () => {
   test.each([
     ['a dead connection', {}],
     ['a dead connection with a commandTimeout', { commandTimeout: 3_000 }],
-  ])('replaces %s, on which no packets arrive any more', async (_what, options) => {
+  ])('a store replaces %s, on which no packets arrive any more', async (_what, options) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode({ host: proxy.host, port: proxy.port, ...options });
@@ -409,7 +409,7 @@ describe('a store', () => {
     );
   });
 
-  test('rejects pending and later calls of connect() over a passed-in client when the store is closed', async () => {
+  test('a closed store rejects pending and later calls of `connect()` over a passed-in client', async () => {
     const client = new Redis({ host: '127.0.0.1', port: 1, retryStrategy: () => 20 });
     client.on('error', () => undefined);
     ends.push(() => client.disconnect());
@@ -421,7 +421,7 @@ describe('a store', () => {
     await expect(node.connect()).rejects.toMatchObject(closed);
   });
 
-  test('adds no listeners to a passed-in client after the store was closed', async () => {
+  test('a closed store adds no listeners to a passed-in client', async () => {
     const client = server.client();
     const listeners = client.listenerCount('ready');
     const node = new RedisStore(client, false, newFleet());
@@ -430,7 +430,7 @@ describe('a store', () => {
     expect(client.listenerCount('ready')).toBe(listeners);
   });
 
-  test('rejects pending and later calls of connect() over its own connection when the store is closed', async () => {
+  test('a closed store rejects pending and later calls of `connect()` over its own connection', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     proxy.blackHole();
@@ -441,7 +441,7 @@ describe('a store', () => {
     await expect(node.connect()).rejects.toMatchObject({ name: 'ClosedStoreError' });
   });
 
-  test('uses a client that is passed in, and never closes it', async () => {
+  test('a store uses a client that is passed in, and never closes it', async () => {
     const client = server.client();
     const node = await borrowNode(client);
     const listeners = client.listenerCount('ready');
@@ -452,14 +452,14 @@ describe('a store', () => {
     expect(client.listenerCount('error')).toBe(1);
   });
 
-  test('connects a lazy client that is passed in', async () => {
+  test('a store connects a lazy client that is passed in', async () => {
     const node = await borrowNode(new Redis(server.url, { lazyConnect: true }));
     const lock = await redlockOn(node).acquire(['k'], once);
     expect(lock.isHeld()).toBe(true);
     await lock.release();
   });
 
-  test('works with a client of ioredis 6', async () => {
+  test('a store works with a client of ioredis 6', async () => {
     const client = new Redis6(server.url);
     const node = await borrowNode(client as unknown as Redis);
     const lock = await redlockOn(node).acquire(['k'], once);
@@ -474,7 +474,7 @@ describe('a store', () => {
     [{ host: 'h', port: 1, password: 'secret' }, 'h:1'],
     [{ path: '/tmp/redis.sock' }, '/tmp/redis.sock'],
     [{ sentinels: [{ host: 's', port: 2 }], name: 'main' }, 'sentinel:main via s:2'],
-  ])('has a name without credentials: %j gives %s', (target, name) => {
+  ])('a store has a name without credentials: %j gives %s', (target, name) => {
     expect(new RedisStore(openClient(target), true, newFleet()).name).toBe(name);
   });
 
@@ -482,12 +482,12 @@ describe('a store', () => {
     [['redis://user:secret@a:7000', 'redis://b:7001'], 'cluster a:7000'],
     [[{ host: 'a', port: 7000, password: 'secret' }], 'cluster a:7000'],
     [[7000], 'cluster localhost:7000'],
-  ])('has a name without credentials for a Cluster: %j gives %s', (startupNodes, name) => {
+  ])('a store of a Cluster has a name without credentials: %j gives %s', (startupNodes, name) => {
     const cluster = new Cluster(startupNodes, { lazyConnect: true });
     expect(new RedisStore(cluster, false, newFleet()).name).toBe(name);
   });
 
-  test('has a unique name, even if several nodes have the same address', () => {
+  test('each store has a unique name, even if several stores have the same address', () => {
     const group = { sentinels: [{ host: 's' }], name: 'main' };
     const nodes = [group, group, 'redis://h', 'redis://h', 'redis://h'];
     const fleet = newFleet();

@@ -137,7 +137,7 @@ describe('many locks on three servers', () => {
     await release(locks);
   });
 
-  test('all locks are renewed when one server is stopped (SIGSTOP) (S9)', async () => {
+  test('all locks are renewed when one of three servers is stopped (SIGSTOP) (S9)', async () => {
     const locks = await acquireMany(nodes, 100, 'minority');
     servers[2]!.pause();
     try {
@@ -179,7 +179,7 @@ describe('many locks on three servers', () => {
   });
 });
 
-test('a store renews each lock with its own command on a Cluster, and the loss of one lock affects no other', async () => {
+test('on a Cluster, a store renews each lock with a separate command, and the loss of one lock affects no other lock', async () => {
   const server = await startRedis({
     args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });

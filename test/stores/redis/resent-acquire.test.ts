@@ -122,7 +122,7 @@ describe.each<[string, () => Promise<Setup>]>([
   const wasStored = async (key: string): Promise<boolean> =>
     (await setup.looker.exists(`lock:{${key}}`)) === 1;
 
-  test('keeps no lock when the caller aborts before the client sends the acquire again', async () => {
+  test('no lock stays stored if the caller aborts before the client sends the acquire again', async () => {
     const { client, lost } = await setup.connect();
     const node = new RedisStore(client, false, newFleet());
     await node.connect();
@@ -145,7 +145,7 @@ describe.each<[string, () => Promise<Setup>]>([
     client.disconnect();
   });
 
-  test('keeps no lock after the application has shut down', async () => {
+  test('no lock stays stored if the application shuts down while an acquire is unanswered', async () => {
     const { client, lost } = await setup.connect();
     const app = await startApp({}, { nodes: client });
     const locks = app.get(LockService);
@@ -190,7 +190,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     return Number(/errorstat_READONLY:count=(\d+)/.exec(await looker.info('errorstats'))?.[1] ?? 0);
   }
 
-  test('keeps no lock when the caller aborts before node-redis sends the acquire again', async () => {
+  test('no lock stays stored if the caller aborts before node-redis sends the acquire again', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
     const redlock = redlockOver([store], PATIENT);
@@ -207,7 +207,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     await redlock.close();
   });
 
-  test('stores nothing when node-redis sends an acquire again after its time limit (S16)', async () => {
+  test('no lock is stored when node-redis sends an acquire again after the time limit of that acquire (S16)', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
     // The time limit is much longer than the client takes to send the command again.
@@ -232,7 +232,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     expect(await wasStored('late')).toBe(false);
   });
 
-  test('keeps no lock after the application has shut down', async () => {
+  test('no lock stays stored if the application shuts down while an acquire is unanswered', async () => {
     const app = await startApp({}, { nodes: client });
     const locks = app.get(LockService);
     await (await locks.acquire('third')).release();

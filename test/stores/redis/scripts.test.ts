@@ -259,7 +259,7 @@ test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, 
 );
 
 describe('the ACQUIRE script', () => {
-  test('stores one record that expires after the ttl plus LINGER_MS', async () => {
+  test('`ACQUIRE` stores one record that expires after the ttl plus LINGER_MS', async () => {
     const lease = leaseFor('k', { owner: 'host:1' });
     const request = requestFor(lease);
     const [token] = await acquireAll([request]);
@@ -274,7 +274,7 @@ describe('the ACQUIRE script', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('stores nothing if a key is held, and returns the key, its holder and its remaining ttl', async () => {
+  test('`ACQUIRE` stores nothing if a key is held, and returns the key, its holder and its remaining ttl', async () => {
     const theirs = leaseFor('b', { owner: 'them' });
     await granted(theirs);
     const answer = await acquire(leaseFor(['a', 'b', 'c']));
@@ -299,7 +299,7 @@ describe('the ACQUIRE script', () => {
     ['is free, however late it expires', { state: 'F', life: LINGER_MS + PATIENCE }, true],
     ['is free and has no expiry', { state: 'F', life: Infinity }, true],
   ])(
-    'grants a key only if its record is free or has lapsed: a record that %s',
+    '`ACQUIRE` grants a key only if its record is free or has lapsed (here: a record that %s)',
     async (_name, record, isTaken) => {
       await write('k', record);
       const reply = readAcquireReply(await acquire(leaseFor('k')));
@@ -308,7 +308,7 @@ describe('the ACQUIRE script', () => {
     },
   );
 
-  test('reports a record without an expiry as held for ever', async () => {
+  test('`ACQUIRE` reports a record without an expiry as held for ever', async () => {
     await write('k', { life: Infinity });
     expect(readAcquireReply(await acquire(leaseFor('k')))).toMatchObject({
       granted: false,
@@ -323,7 +323,7 @@ describe('the ACQUIRE script', () => {
     });
   });
 
-  test('grants the same token again when it runs twice for a lease: a client may resend the command', async () => {
+  test('`ACQUIRE` grants the same token again when it runs twice for one lease, because a client may resend the command', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const records = await redis.mget('lock:{a}', 'lock:{b}');
@@ -332,14 +332,14 @@ describe('the ACQUIRE script', () => {
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(records);
   });
 
-  test('returns the raised token when it runs again for a lease whose token was raised', async () => {
+  test('`ACQUIRE` returns the raised token when it runs again for a lease whose token was raised', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await raise(lease, token + 7);
     await expect(acquire(lease)).resolves.toBe(token + 7);
   });
 
-  test('fails when it runs again for a lease that was released, is kept for minHold or has lapsed', async () => {
+  test('`ACQUIRE` fails when it runs again for a lease that was released, is kept for minHold or has lapsed', async () => {
     const [released, kept, lapsed] = [leaseFor('released'), leaseFor('kept'), leaseFor('lapsed')];
     for (const lease of [released, kept, lapsed]) await granted(lease);
     kept.acquired(performance.now(), TTL);
@@ -354,7 +354,7 @@ describe('the ACQUIRE script', () => {
     await expect(acquire(leaseFor('released'))).resolves.toEqual(expect.any(Number));
   });
 
-  test('does not grant a lease again when one of its keys is gone', async () => {
+  test('`ACQUIRE` does not grant a lease again when one of its keys is gone', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -373,21 +373,24 @@ describe('the ACQUIRE script', () => {
     ['like a free record, but cut short', `F-${'1'.repeat(16)}:${THEIRS}:170000000000`],
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
-  ])('fails on a value that is not a lock (%s), and keeps it (S19)', async (_name, value) => {
-    // ACQUIRE would overwrite a record with this expiry, because a record that expires within `LINGER_MS` has lapsed.
-    await redis.set('lock:{b}', value, 'PX', LINGER_MS);
-    for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
-    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
-    await expect(recordOf('b')).resolves.toBe(value);
-  });
+  ])(
+    '`ACQUIRE` fails on a value that is not a lock (%s), and keeps that value (S19)',
+    async (_name, value) => {
+      // ACQUIRE would overwrite a record with this expiry, because a record that expires within `LINGER_MS` has lapsed.
+      await redis.set('lock:{b}', value, 'PX', LINGER_MS);
+      for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
+      await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+      await expect(recordOf('b')).resolves.toBe(value);
+    },
+  );
 
-  test('fails with WRONGTYPE on a key of another type (S19)', async () => {
+  test('`ACQUIRE` fails with WRONGTYPE on a key of another type (S19)', async () => {
     await redis.rpush('lock:{b}', 'not a lock');
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow('WRONGTYPE');
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
   });
 
-  test('stores nothing when Redis is out of memory (S9)', async () => {
+  test('`ACQUIRE` stores nothing when Redis is out of memory (S9)', async () => {
     await withoutMemory(async () => {
       await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow('OOM');
       await expect(acquire(leaseFor('a'), { marked: true })).rejects.toThrow('OOM');
@@ -395,7 +398,7 @@ describe('the ACQUIRE script', () => {
     });
   });
 
-  test('does nothing when it arrives after its deadline on the server clock (S16)', async () => {
+  test('`ACQUIRE` does nothing when it arrives after its deadline on the server clock (S16)', async () => {
     const answer = await acquire(leaseFor('k'), { deadline: -300 });
     expect(answer).toEqual([-1, expect.any(Number)]);
     expect((answer as number[])[1]).toBeGreaterThanOrEqual(299);
@@ -404,7 +407,7 @@ describe('the ACQUIRE script', () => {
     await granted(leaseFor('k'), { deadline: PATIENCE });
   });
 
-  test('refuses while the data is younger than the restart guard, and returns the remaining time (S12)', async () => {
+  test('`ACQUIRE` refuses requests while the data is younger than the restart guard, and returns the remaining time (S12)', async () => {
     await redis.config('RESETSTAT');
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
     expect(wait).toBeGreaterThan(TTL - PATIENCE);
@@ -416,7 +419,7 @@ describe('the ACQUIRE script', () => {
     await expect(readMarker()).resolves.toEqual({ born: born - TTL - 1, high: 0 });
   });
 
-  test('names the holder of a held key, and grants a repeated request, while the data is younger than the restart guard', async () => {
+  test('`ACQUIRE` names the holder of a held key, and grants a repeated request, while the data is younger than the restart guard', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(acquire(lease, { guard: TTL })).resolves.toBe(token);
@@ -427,7 +430,7 @@ describe('the ACQUIRE script', () => {
     ]);
   });
 
-  test("restarts the guard if the time in the node's marker is in the future (S12)", async () => {
+  test("`ACQUIRE` restarts the restart guard if the time in the node's marker is in the future (S12)", async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() + 3_600_000, high);
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
@@ -439,7 +442,7 @@ describe('the ACQUIRE script', () => {
 });
 
 describe('the fencing token that ACQUIRE gives', () => {
-  test('follows the clock when no token is stored, so that tokens increase after a loss of data', async () => {
+  test('the fencing token follows the clock when no token is stored, so that tokens increase after a loss of data', async () => {
     const before = Date.now();
     const token = await granted(leaseFor('k'));
     expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
@@ -451,7 +454,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was kept for minHold', { state: 'K', life: LINGER_MS }],
   ])(
-    'is the last token plus one if the clock is behind that token, for a key that %s',
+    'the next fencing token of a key that %s is the last token plus one if the clock is behind the last token',
     async (_name, record) => {
       const last = tokenAhead();
       await write('k', { ...record, token: last });
@@ -460,20 +463,20 @@ describe('the fencing token that ACQUIRE gives', () => {
     },
   );
 
-  test('follows the clock when the clock is ahead of the last token', async () => {
+  test('the fencing token follows the clock when the clock is ahead of the last token', async () => {
     const last = tokenAhead(-3_600_000);
     await write('k', { state: 'F', token: last });
     expect(await granted(leaseFor('k'))).toBeGreaterThan(tokenAhead(-PATIENCE));
   });
 
-  test('increases with each of many pipelined locks and releases of a key', async () => {
+  test('the fencing token increases with each of many pipelined locks and releases of a key', async () => {
     const leases = Array.from({ length: 200 }, () => leaseFor('k'));
     const answers = await together(() => leases.flatMap((lease) => [acquire(lease), release(lease)]));
     const tokens = answers.filter((_, index) => index % 2 === 0).map(Number);
     for (const [index, token] of tokens.entries()) expect(token).toBeGreaterThan(tokens[index - 1] ?? 0);
   });
 
-  test('is larger than the last token of each of its keys, and is stored at all of them', async () => {
+  test('the fencing token of a lock is larger than the last token of each of its keys, and is stored at all these keys', async () => {
     const last = tokenAhead();
     await write('a', { state: 'F', token: last - 5 });
     await write('b', { state: 'F', token: last });
@@ -482,7 +485,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     for (const key of 'abcd') await expect(tokenOf(key)).resolves.toBe(last + 1);
   });
 
-  test('is the proposed token, but never behind the clock or more than LEAD_MS ahead of it', async () => {
+  test('the fencing token is the proposed token, but never behind the clock, and never more than LEAD_MS ahead of the clock', async () => {
     const soon = tokenAhead(LEAD_MS - 100);
     await expect(acquire(leaseFor('a'), { proposal: soon })).resolves.toBe(soon);
     const behind = await granted(leaseFor('b'), { proposal: 5 });
@@ -494,19 +497,19 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(ahead).toBeLessThanOrEqual(tokenAt(Date.now() + 1 + LEAD_MS));
   });
 
-  test('is larger than the last token, even if a smaller token is proposed', async () => {
+  test('the fencing token is larger than the last token, even if a smaller token is proposed', async () => {
     const last = tokenAhead();
     await write('k', { state: 'F', token: last });
     await expect(acquire(leaseFor('k'), { proposal: last - 1_000 })).resolves.toBe(last + 1);
   });
 
-  test('is stored with 16 digits, not in the default format of Lua', async () => {
+  test('the fencing token is stored with 16 digits, not in the default format of Lua', async () => {
     await write('k', { state: 'F', token: 9007199254740000 });
     await expect(acquire(leaseFor('k'))).resolves.toBe(9007199254740001);
     expect((await recordOf('k'))!.slice(2, 19)).toBe('9007199254740001:');
   });
 
-  test('never exceeds Number.MAX_SAFE_INTEGER', async () => {
+  test('the fencing token never exceeds Number.MAX_SAFE_INTEGER', async () => {
     await write('k', { state: 'F', token: Number.MAX_SAFE_INTEGER });
     const record = await recordOf('k');
     await expect(acquire(leaseFor(['a', 'k']), { marked: true })).rejects.toThrow(
@@ -517,7 +520,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect((await readMarker()).high).toBe(0);
   });
 
-  test("is larger than the token in the node's marker, for every key", async () => {
+  test("the fencing token of every key is larger than the token in the node's marker", async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(high + 1);
@@ -527,7 +530,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(await granted(leaseFor('c'), { marked: true })).toBeGreaterThan(high);
   });
 
-  test("raises the node's marker when the token is more than LEAD_MS ahead of the clock", async () => {
+  test("a fencing token more than LEAD_MS ahead of the clock raises the token in the node's marker", async () => {
     const born = Date.now() - TTL;
     const last = tokenAhead();
     await writeMarker(born);
@@ -539,7 +542,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: last + 2 });
   });
 
-  test("does not change the node's marker when the token is less than LEAD_MS ahead of the clock", async () => {
+  test("a fencing token less than LEAD_MS ahead of the clock does not change the node's marker", async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const soon = tokenAhead(LEAD_MS - 100);
@@ -547,7 +550,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test("is not granted to any lease of a command when Redis has no memory to raise the node's marker", async () => {
+  test("no lease of a command gets a fencing token when Redis has no memory to raise the node's marker", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     await write('a', { state: 'F', token: last });
@@ -561,7 +564,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     });
   });
 
-  test("does not exceed the token in the node's marker even if the marker could not be raised for an earlier lease of the command", async () => {
+  test("a fencing token does not exceed the token in the node's marker even if the marker could not be raised for an earlier lease of the command", async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -596,7 +599,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
 
-  test('refuses a tick that has run and every tick before it, and returns the owner that ran the later tick', async () => {
+  test('`ACQUIRE` refuses a tick that has run and all earlier ticks, and returns the owner that ran the stored tick', async () => {
     await ran(AT);
     for (const at of [AT, AT - 1]) {
       const reply = readAcquireReply(await acquire(ticking(at)));
@@ -607,13 +610,13 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     await granted(ticking(AT + 1, ['k', 'l']));
   });
 
-  test('refuses a tick of an interval, which has no planned time, while any tick of the schedule is remembered', async () => {
+  test('`ACQUIRE` refuses a tick of an interval, which has no planned time, while any tick of the schedule is remembered', async () => {
     await granted(ticking(0, 'other'));
     await ran(0);
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
   });
 
-  test('fails for a lease if the Redis key for its last tick has another type, and grants the other leases of the command', async () => {
+  test('`ACQUIRE` fails for a lease if the Redis key for its last tick has another type, and grants the other leases of the command', async () => {
     await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
     const [first, refused, last] = await acquireAll(
       [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
@@ -625,7 +628,7 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
 });
 
 describe('the BIRTH script', () => {
-  test("stores the node's marker only once, and returns the time of the server (S12, S16)", async () => {
+  test("`BIRTH` stores the node's marker only once, and returns the time of the server (S12, S16)", async () => {
     const [micros, born] = (await run(BIRTH, [1, MARKER])) as [number, number];
     expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(PATIENCE);
     expect(born).toBe(Math.floor(micros / 1_000));
@@ -637,18 +640,18 @@ describe('the BIRTH script', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 0 });
   });
 
-  test('keeps an existing marker and the token in it', async () => {
+  test('`BIRTH` keeps an existing marker and the token in it', async () => {
     await writeMarker(1_700_000_000_000, 77);
     await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
     await expect(readMarker()).resolves.toEqual({ born: 1_700_000_000_000, high: 77 });
   });
 
-  test('returns only the time of the server when the node has no marker', async () => {
+  test('`BIRTH` returns only the time of the server when the node has no marker', async () => {
     await expect(run(BIRTH, [0])).resolves.toEqual([expect.any(Number), -1]);
     await expect(redis.dbsize()).resolves.toBe(0);
   });
 
-  test('finds an existing marker even when Redis is out of memory', async () => {
+  test('`BIRTH` finds an existing marker even when Redis is out of memory', async () => {
     await writeMarker(1_700_000_000_000);
     await withoutMemory(async () => {
       await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
@@ -657,7 +660,7 @@ describe('the BIRTH script', () => {
 });
 
 describe('the RAISE script', () => {
-  test('raises the token in all records of a lease, and changes nothing else', async () => {
+  test('`RAISE` raises the token in all records of a lease, and changes nothing else', async () => {
     const lease = leaseFor(['a', 'b'], { owner: 'ünïcode' });
     const token = await granted(lease);
     const record = (await recordOf('a'))!;
@@ -669,7 +672,7 @@ describe('the RAISE script', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('changes nothing when a record has a larger token, holds another lease or is missing', async () => {
+  test('`RAISE` changes nothing when a record has a larger token, holds another lease or is missing', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const unchanged = async (): Promise<void> => {
@@ -691,7 +694,7 @@ describe('the RAISE script', () => {
     ['was released', { state: 'F', life: TTL + LINGER_MS }],
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
-  ])('changes nothing when a record %s', async (_name, record) => {
+  ])('`RAISE` changes nothing when a record %s', async (_name, record) => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     await write('b', { ...record, id: lease.id, token });
@@ -700,14 +703,14 @@ describe('the RAISE script', () => {
     await expect(tokenOf('b')).resolves.toBe(token);
   });
 
-  test('raises the token of a record without an expiry', async () => {
+  test('`RAISE` raises the token of a record without an expiry', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await redis.persist('lock:{k}');
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test("raises the token in the node's marker, and keeps the time in it, when the token is more than LEAD_MS ahead of the clock", async () => {
+  test("`RAISE` raises the token in the node's marker, and keeps the time in it, when the token is more than LEAD_MS ahead of the clock", async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -723,7 +726,7 @@ describe('the RAISE script', () => {
     expect(far).toBeGreaterThan(token);
   });
 
-  test("never lowers the token in the node's marker", async () => {
+  test("`RAISE` never lowers the token in the node's marker", async () => {
     const born = Date.now() - TTL;
     const lease = leaseFor('k');
     await granted(lease);
@@ -733,7 +736,7 @@ describe('the RAISE script', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: farther });
   });
 
-  test('creates a missing marker with the present time, so that the guard restarts', async () => {
+  test('`RAISE` creates a missing node marker with the present time, so that the restart guard restarts', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     const far = tokenAhead();
@@ -743,7 +746,7 @@ describe('the RAISE script', () => {
     expect(Math.abs(born - Date.now())).toBeLessThan(PATIENCE);
   });
 
-  test('refuses a token more than LEAD_MS ahead of the clock when the node has no marker', async () => {
+  test('`RAISE` refuses a token more than LEAD_MS ahead of the clock when the node has no marker', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(raise(lease, tokenAhead())).resolves.toBe(0);
@@ -753,7 +756,7 @@ describe('the RAISE script', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test("raises no token when Redis has no memory to raise the node's marker", async () => {
+  test("`RAISE` raises no token when Redis has no memory to raise the node's marker", async () => {
     await writeMarker(Date.now() - TTL);
     const lease = leaseFor('k');
     const token = await granted(lease);
@@ -765,7 +768,7 @@ describe('the RAISE script', () => {
 });
 
 describe('the EXTEND script', () => {
-  test('sets the expiry of all records of a lease to the ttl plus LINGER_MS', async () => {
+  test('`EXTEND` sets the expiry of all records of a lease to the ttl plus LINGER_MS', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     const record = await recordOf('a');
@@ -774,7 +777,7 @@ describe('the EXTEND script', () => {
     await expect(recordOf('a')).resolves.toBe(record);
   });
 
-  test('changes nothing when one record is missing or holds another lease (S9)', async () => {
+  test('`EXTEND` changes nothing when one record is missing or holds another lease (S9)', async () => {
     const [theirs, gone] = [leaseFor(['a', 'b']), leaseFor(['a', 'gone'])];
     await write('b');
     for (const lease of [theirs, gone]) {
@@ -785,7 +788,7 @@ describe('the EXTEND script', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('never shortens the expiry of a record, even of one record among several', async () => {
+  test('`EXTEND` never shortens the expiry of a record, even of one record among several', async () => {
     const lease = leaseFor(['a', 'b']);
     await write('a', { id: lease.id, life: 9 * TTL + LINGER_MS });
     await write('b', { id: lease.id, life: PATIENCE + LINGER_MS });
@@ -803,7 +806,7 @@ describe('the EXTEND script', () => {
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was released long ago', { state: 'F', life: PATIENCE }],
-  ])('does not revive a record that %s', async (_name, record) => {
+  ])('`EXTEND` does not revive a record that %s', async (_name, record) => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'k'])];
     for (const lease of [alone, several]) {
       await write('a', { id: lease.id });
@@ -815,7 +818,7 @@ describe('the EXTEND script', () => {
     }
   });
 
-  test('restores the expiry of a record that has lost it', async () => {
+  test('`EXTEND` gives a record that has lost its expiry a new expiry', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await redis.persist('lock:{k}');
@@ -823,7 +826,7 @@ describe('the EXTEND script', () => {
     await expectLife('k', TTL + LINGER_MS);
   });
 
-  test('extends a lease when Redis is out of memory (S9)', async () => {
+  test('`EXTEND` extends a lease when Redis is out of memory (S9)', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await withoutMemory(async () => {
@@ -832,7 +835,7 @@ describe('the EXTEND script', () => {
     });
   });
 
-  test('decides about each of several leases separately (S9)', async () => {
+  test('`EXTEND` extends or refuses each of several leases separately (S9)', async () => {
     const [first, second, third, fourth, fifth] = [
       leaseFor(['a', 'b']),
       leaseFor('c'),
@@ -847,7 +850,7 @@ describe('the EXTEND script', () => {
     await expectLife('c', TTL + LINGER_MS);
   });
 
-  test('treats a key of another type as not held, and extends the other leases', async () => {
+  test('`EXTEND` treats a key of another type as not held, and extends the other leases', async () => {
     await redis.rpush('lock:{a}', 'not a lock');
     await redis.set('lock:{c}', 'somebody');
     const mine = leaseFor('b');
@@ -858,7 +861,7 @@ describe('the EXTEND script', () => {
 });
 
 describe('the RELEASE script', () => {
-  test('frees only the records that hold the lease (S7)', async () => {
+  test('`RELEASE` frees only the records that hold the lease (S7)', async () => {
     const lease = leaseFor(['a', 'b', 'gone']);
     await granted(lease);
     await write('b');
@@ -876,7 +879,7 @@ describe('the RELEASE script', () => {
     await expectLife('b', TTL + LINGER_MS);
   });
 
-  test('keeps the last token for LINGER_MS after the release', async () => {
+  test('`RELEASE` keeps the last token for LINGER_MS after the release', async () => {
     const [long, short] = [leaseFor('long', { ttl: 3_600_000 }), leaseFor('short', { ttl: 10 })];
     await granted(long);
     await granted(short);
@@ -887,7 +890,7 @@ describe('the RELEASE script', () => {
     }
   });
 
-  test('changes neither a freed record nor the record of the next holder when it runs again', async () => {
+  test('`RELEASE` changes neither a freed record nor the record of the next holder when it runs again', async () => {
     const [first, second] = [leaseFor('k'), leaseFor('k')];
     await granted(first);
     await release(first);
@@ -900,7 +903,7 @@ describe('the RELEASE script', () => {
     await expect(recordOf('k')).resolves.toBe(record);
   });
 
-  test('frees a record that has lapsed', async () => {
+  test('`RELEASE` frees a record that has lapsed', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await lapse('k');
@@ -908,7 +911,7 @@ describe('the RELEASE script', () => {
     await expect(stateOf('k')).resolves.toBe('F-');
   });
 
-  test('frees records when Redis is out of memory, and these records stay free even if their expiry is extended later (S9)', async () => {
+  test('`RELEASE` frees records when Redis is out of memory, and these records stay free even if their expiry is extended later (S9)', async () => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
     await granted(alone);
     await granted(several);
@@ -923,7 +926,7 @@ describe('the RELEASE script', () => {
     await granted(leaseFor(['k', 'a', 'b']));
   });
 
-  test('keeps records for the rest of minHold, whether the ttl is longer or shorter', async () => {
+  test('`RELEASE` keeps records for the rest of minHold, whether the ttl is longer or shorter', async () => {
     const [long, short] = [
       leaseFor('long', { ttl: 3_600_000 }),
       leaseFor(['short', 'b', 'gone'], { ttl: 10_000 }),
@@ -942,7 +945,7 @@ describe('the RELEASE script', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('keeps a record for minHold: no call can extend or free it, and it lapses by itself', async () => {
+  test('`RELEASE` keeps a record for minHold: no call can extend or free the record, and the record lapses by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -961,7 +964,7 @@ describe('the RELEASE script', () => {
     expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
   });
 
-  test('keeps a record for minHold even when Redis is out of memory', async () => {
+  test('`RELEASE` keeps a record for minHold even when Redis is out of memory', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     lease.acquired(performance.now(), 2 * TTL);
@@ -973,7 +976,7 @@ describe('the RELEASE script', () => {
     });
   });
 
-  test('does not change a value that is not a lock, and fails on a key of another type', async () => {
+  test('`RELEASE` does not change a value that is not a lock, and fails on a key of another type', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     const lease = leaseFor(['a', 'b', 'c']);
@@ -983,7 +986,7 @@ describe('the RELEASE script', () => {
     await expect(stateOf('c')).resolves.toBe('F-');
   });
 
-  test('stores the tick that ran unless a later tick is stored (oncePerTick)', async () => {
+  test('`RELEASE` stores the tick that ran unless a later tick is stored (oncePerTick)', async () => {
     const tickAt = (at: number, owner: string): Lease => {
       const lease = leaseFor('k', { owner, tick: { schedule: 'nightly', at, life: TTL, from: 'release' } });
       lease.acquired(performance.now(), 0);
@@ -1012,7 +1015,7 @@ describe('the RELEASE script', () => {
 });
 
 describe('the FORCE_RELEASE script', () => {
-  test('frees a record with one of the given ids, and keeps its last token', async () => {
+  test('`FORCE_RELEASE` frees a record with one of the given ids, and keeps its last token', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     const record = (await recordOf('k'))!;
@@ -1022,7 +1025,7 @@ describe('the FORCE_RELEASE script', () => {
     expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
   });
 
-  test('frees a record that is kept for minHold, or has no expiry', async () => {
+  test('`FORCE_RELEASE` frees a record that is kept for minHold, or has no expiry', async () => {
     for (const record of [{ state: 'K' }, { life: Infinity }] as const) {
       await write('k', record);
       await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
@@ -1031,7 +1034,7 @@ describe('the FORCE_RELEASE script', () => {
     }
   });
 
-  test('changes neither a free record, nor a record with another id, nor a missing key', async () => {
+  test('`FORCE_RELEASE` changes neither a free record, nor a record with another id, nor a missing key', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     const record = await recordOf('k');
@@ -1043,7 +1046,7 @@ describe('the FORCE_RELEASE script', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('never overwrites a value that is not a lock (S19)', async () => {
+  test('`FORCE_RELEASE` never overwrites a value that is not a lock (S19)', async () => {
     await redis.set('lock:{k}', 'somebody');
     await expect(forceRelease('k', 'somebody', THEIRS)).resolves.toEqual([]);
     await expect(recordOf('k')).resolves.toBe('somebody');
@@ -1051,7 +1054,7 @@ describe('the FORCE_RELEASE script', () => {
     await expect(forceRelease('list', THEIRS)).rejects.toThrow('WRONGTYPE');
   });
 
-  test('frees a record when Redis is out of memory, and the record stays free even if its expiry is extended later', async () => {
+  test('`FORCE_RELEASE` frees a record when Redis is out of memory, and the record stays free even if its expiry is extended later', async () => {
     await write('k');
     await withoutMemory(async () => {
       await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
@@ -1063,7 +1066,7 @@ describe('the FORCE_RELEASE script', () => {
 });
 
 describe('the READ script', () => {
-  test('returns held records with their remaining time, and no free or lapsed records', async () => {
+  test('`READ` returns held records with their remaining time, and no free or lapsed records', async () => {
     const lease = leaseFor('held');
     await granted(lease);
     await write('kept', { state: 'K' });
@@ -1095,7 +1098,7 @@ describe('the READ script', () => {
     }
   });
 
-  test('reports values that are not locks, and still returns other locks (S19)', async () => {
+  test('`READ` reports values that are not locks, and still returns other locks (S19)', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     await redis.set('lock:{c}', '1'.repeat(80), 'PX', LINGER_MS);
@@ -1108,7 +1111,7 @@ describe('the READ script', () => {
     ]);
   });
 
-  test('changes no data', async () => {
+  test('`READ` changes no data', async () => {
     await write('k', { life: LINGER_MS });
     const before = [await recordOf('k'), await redis.dbsize()];
     await read('k', 'none');
@@ -1178,7 +1181,7 @@ describe('the queue of a key', () => {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
-  test('contains refused callers in order of arrival, even if they ask in another order', async () => {
+  test('the queue orders refused callers by the time at which they began to wait, not by the order of their requests', async () => {
     await holding();
     const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
     const answer = await wait(late, 10);
@@ -1191,7 +1194,7 @@ describe('the queue of a key', () => {
     expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
   });
 
-  test('sets the flag `w` in the record from the first waiter until nobody waits', async () => {
+  test('the record of a key has the flag `w` from the first waiter until nobody waits', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await acquire(leaseFor('k'), { ordered: true });
@@ -1221,7 +1224,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('keeps the flag `w` in the record when a caller whose queue is on another node acquires the lock', async () => {
+  test('the record keeps the flag `w` when a caller whose queue is on another node acquires the lock', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1235,7 +1238,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies waiters of a release in order: the first asks at once, the next two a little later (stand-bys)', async () => {
+  test('a release notifies waiters in order: the first asks at once, the next two a little later (stand-bys)', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const holder = await holding();
     for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
@@ -1252,7 +1255,7 @@ describe('the queue of a key', () => {
     for (const { stop } of all) stop();
   });
 
-  test('does not notify a waiter as a stand-by twice within a short time, and notifies the next waiter instead', async () => {
+  test('a waiter is not notified as a stand-by twice within a short time, and the next waiter is notified instead', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const [a, b, c, d] = all as [Listener, Listener, Listener, Listener];
     const serverTime = async (): Promise<number> => {
@@ -1305,7 +1308,7 @@ describe('the queue of a key', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('drops a waiter of a dead process, and notifies the next waiter at once', async () => {
+  test('a waiter of a dead process is removed from the queue, and the next waiter is notified at once', async () => {
     const alive = await listener('b');
     const holder = await holding();
     await wait(waiterOf('9'), 900);
@@ -1316,7 +1319,7 @@ describe('the queue of a key', () => {
     alive.stop();
   });
 
-  test('protects the turn of a waiter for a short time, and then drops that waiter', async () => {
+  test('the turn of a waiter is protected for a short time, and then that waiter is removed from the queue', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1337,7 +1340,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('grants the lock to a caller that came before the first waiter', async () => {
+  test('a caller that came before the first waiter gets the lock', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1347,7 +1350,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('grants the lock to the waiter whose turn it is, and then drops that waiter', async () => {
+  test('a waiter gets the lock during its turn, and is then removed from the queue', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1362,7 +1365,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies the first waiter at the next request after the holder has lapsed', async () => {
+  test('the first waiter is notified at the next request after the holder has lapsed', async () => {
     const first = await listener('a');
     await holding();
     await wait(first.waiter, 900);
@@ -1380,7 +1383,7 @@ describe('the queue of a key', () => {
     ['it is out of memory', 'maxmemory', '1', '0', 'OOM'],
     ['it has too few replicas', 'min-replicas-to-write', '1', '0', 'NOREPLICAS'],
   ])(
-    'does not block the server when the server cannot store a turn because %s',
+    'the queue does not block the server when the server cannot store a turn because %s',
     async (_name, setting, short, plenty, error) => {
       // A server of its own: a script that does not end blocks its server for ever.
       const own = await startRedis();
@@ -1408,7 +1411,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('queues the next waiter of a process when the waiter before it is granted', async () => {
+  test('the next waiter of a process is queued when the previous waiter of that process gets the lock', async () => {
     const [me, other] = [waiterOf('a'), waiterOf('b')];
     const lease = leaseFor('k');
     const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });
@@ -1424,7 +1427,7 @@ describe('the queue of a key', () => {
     await expect(stateOf('k')).resolves.toBe('Hw');
   });
 
-  test('notifies the next waiter when the first waiter leaves during its turn', async () => {
+  test('the next waiter is notified when the first waiter leaves during its own turn', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1445,7 +1448,7 @@ describe('the queue of a key', () => {
     ['a record that is kept for minHold', { state: 'K' }, false],
     ['a record that is held for ever', { life: Infinity }, false],
   ])(
-    'notifies the next waiter when a waiter leaves, but only if the lock is free: %s',
+    'the next waiter is notified when a waiter leaves, but only if the lock is free (here: %s)',
     async (_name, record, isTold) => {
       const [first, second] = [await listener('a'), await listener('b')];
       await holding();
@@ -1462,7 +1465,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('contains a waiter for several keys at only one of its keys at a time, and gives it no turn at the others', async () => {
+  test('a waiter for several keys is in the queue of only one key at a time, and gets no turn at the other keys', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1485,7 +1488,7 @@ describe('the queue of a key', () => {
     other.stop();
   });
 
-  test('drops a granted waiter at all of its keys, and keeps the flag `w` for other waiters', async () => {
+  test('a waiter that gets its lock is removed from the queues of all its keys, and the flag `w` stays for other waiters', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1506,14 +1509,14 @@ describe('the queue of a key', () => {
     other.stop();
   });
 
-  test('does not contain a caller whose request arrived too late (S16)', async () => {
+  test('a caller whose request arrives too late is not put into the queue (S16)', async () => {
     await holding();
     await acquire(leaseFor('k'), { deadline: -100, waiter: waiterOf('a') });
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
     await expect(stateOf('k')).resolves.toBe('H-');
   });
 
-  test('tells the first waiter to try again when minHold ends', async () => {
+  test('the first waiter is told to try again at the end of minHold', async () => {
     const first = await listener('a');
     const lease = await holding();
     await wait(first.waiter, 900);
@@ -1527,7 +1530,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('tells the first waiter to try again after the pause that a release requests', async () => {
+  test('the first waiter is told to try again after the pause that a release requests', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1536,7 +1539,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies the first waiter of a forced release', async () => {
+  test('a forced release notifies the first waiter', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1546,7 +1549,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('notifies the first waiter of a release when Redis is out of memory', async () => {
+  test('a release notifies the first waiter even when Redis is out of memory', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1557,7 +1560,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('does not prevent a release by a Redis user without the right to publish (S7)', async () => {
+  test('a release by a Redis user without the right to publish succeeds even if a caller waits (S7)', async () => {
     await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const mute = server.client({ username: 'mute', password: 'secret' });
     const holder = await holding();
@@ -1582,7 +1585,7 @@ describe('the Lua text for a token', () => {
     9_007_199_199_999_999,
     9_007_199_200_000_000,
     Number.MAX_SAFE_INTEGER,
-  ])('writes %d with 16 digits', async (token) => {
+  ])('the Lua text for a token writes %d with 16 digits', async (token) => {
     const lua = `local token = tonumber(ARGV[1]) return ${digitsOf('token')}`;
     await expect(redis.eval(lua, 0, token)).resolves.toBe(String(token).padStart(16, '0'));
   });
@@ -1830,7 +1833,7 @@ describe('several leases in one command', () => {
   });
 });
 
-test('readAcquireReply accepts numbers as strings, as some clients return them', () => {
+test('`readAcquireReply` accepts numbers that a client returns as strings', () => {
   expect(readAcquireReply('1700000000000000')).toEqual({ granted: true, token: 1_700_000_000_000_000 });
   expect(readAcquireReply(['0', '5', '2'])).toEqual({ granted: true, token: 5, nextIsFirst: true });
   expect(tooYoungFor(['-2', '700'])).toBe(700);
@@ -1848,7 +1851,7 @@ test('readAcquireReply accepts numbers as strings, as some clients return them',
 });
 
 test.each(['no number', '', null, undefined, 0, -1, 0.5, 2 ** 53])(
-  'readAcquireReply rejects %p as a fencing token',
+  '`readAcquireReply` rejects %p as a fencing token',
   (reply) => {
     expect(readAcquireReply(reply)).toBeInstanceOf(Error);
   },

@@ -85,7 +85,7 @@ describe.each([
     ['the client connects by itself', { lazyConnect: false }],
     ['the store connects the client', { lazyConnect: true }],
   ])(
-    'a connecting Cluster client gets locks on the other masters, and no answer from the hanging master, if %s',
+    'if %s, a connecting Cluster client gets locks on masters that answer, and no answer from a master that hangs',
     async (_who, options) => {
       const [here, there] = [await keyOn(answering), await keyOn(hanging)];
       hang();
@@ -99,7 +99,7 @@ describe.each([
     },
   );
 
-  test('a Cluster client that was connecting before the store received it gets a lock on a master that answers', async () => {
+  test('a store that receives a Cluster client while that client connects gets a lock on a master that answers', async () => {
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);

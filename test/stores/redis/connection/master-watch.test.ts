@@ -68,7 +68,7 @@ test('a MasterWatch reports each new master that a Sentinel names, and ignores d
   expect(told.map(({ port }) => port)).toEqual([7_003, 7_004, 7_004]);
 });
 
-test('a MasterWatch that finds a new master while its client connects reports it once the client is ready, not earlier', async () => {
+test('a MasterWatch that finds a new master while its client connects reports that master only when the client is ready', async () => {
   const sentinel = await startSentinel(7_001);
   const [connecting, ready] = [await watchOver([sentinel]), await watchOver([sentinel])];
   connecting.client.status = 'connecting';
@@ -88,13 +88,16 @@ test.each([
     'a function',
     (address: string) => (address === '127.0.0.1:7002' ? { host: '10.0.0.1', port: 6_379 } : null),
   ],
-])('a MasterWatch reports the address of the master from the natMap, which is %s', async (_what, natMap) => {
-  const sentinel = await startSentinel(7_001);
-  const { told } = await watchOver([sentinel], { natMap });
-  await change(sentinel, 7_002);
-  await until(() => told.length > 0);
-  expect(told).toEqual([{ ips: ['10.0.0.1'], port: 6_379 }]);
-});
+])(
+  'a MasterWatch reports the address that the natMap gives for the master if the natMap is %s',
+  async (_what, natMap) => {
+    const sentinel = await startSentinel(7_001);
+    const { told } = await watchOver([sentinel], { natMap });
+    await change(sentinel, 7_002);
+    await until(() => told.length > 0);
+    expect(told).toEqual([{ ips: ['10.0.0.1'], port: 6_379 }]);
+  },
+);
 
 test('a MasterWatch connects to Sentinels that need a password', async () => {
   const sentinel = await startSentinel(7_001, 'requirepass secret');

@@ -36,7 +36,7 @@ test('a StallDetector counts from the oldest command that has no answer yet', ()
   expect(ended).toBe(1);
 });
 
-test('a StallDetector gives the first command no more time when another command follows', () => {
+test('a StallDetector does not extend the time of the first command when another command follows', () => {
   silence.asked();
   jest.advanceTimersByTime(4_000);
   silence.asked();
@@ -96,7 +96,7 @@ test('a StallDetector ends a dead connection even if its commands time out in th
   expect(ended).toBe(1);
 });
 
-test('a StallDetector reports no silence if an answer arrived while the thread was blocked, but is read after the timer', () => {
+test('a StallDetector reports no silence if an answer arrived while the thread was blocked, but is read only after the timer has fired', () => {
   silence.asked();
   // The timer is late: the event loop runs timers before it reads sockets.
   jest.advanceTimersByTime(1_000);

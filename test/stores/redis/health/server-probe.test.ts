@@ -100,7 +100,7 @@ async function answerOf(redlock: Redlock): Promise<string> {
 }
 
 describe('an unfit server (S17)', () => {
-  test('a server is refused with the reason when it is listed twice, even under two names', async () => {
+  test('a server that is listed twice, even under two names, is refused, and the error says why', async () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
@@ -108,14 +108,14 @@ describe('an unfit server (S17)', () => {
     await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
   });
 
-  test('a server is refused with the reason when it is a replica', async () => {
+  test('a server that is a replica is refused, and the error says why', async () => {
     const master = await newServer(DURABLE);
     const replica = await newServer({ args: ['--replicaof', '127.0.0.1', String(master.port)] });
     const { failures } = await connect([replica.url]);
     expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
   });
 
-  test('a server is refused with the reason when it has become a replica, until it is a master again', async () => {
+  test('a server that has become a replica is refused, with the reason, until it is a master again', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     const { nodes, warnings } = await connect([other.url]);
     const redlock = locksOver(nodes);
@@ -139,7 +139,7 @@ describe('an unfit server (S17)', () => {
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
-  test('a server is refused with the reason when it has no database with the number in the URL', async () => {
+  test('a server without a database of the number in the URL is refused, and the error says why', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
     const { nodes, failures } = await connect([`${server.url}/2`]);
     expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
@@ -147,19 +147,19 @@ describe('an unfit server (S17)', () => {
     await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
   });
 
-  test('a server is refused with the reason when it is a Sentinel', async () => {
+  test('a server that is a Sentinel is refused, and the error says why', async () => {
     const server = await newServer({ args: ['--sentinel'], config: '\n' });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('it is a Sentinel, which keeps no keys')]);
   });
 
-  test('a server is refused with the reason when it is a node of a Redis Cluster', async () => {
+  test('a server that is a node of a Redis Cluster is refused, and the error asks for an ioredis `Cluster`', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
   });
 
-  test('a server is refused with the reason when it is a node of a Valkey Cluster', async () => {
+  test('a server that is a node of a Valkey Cluster is refused, and the error asks for an ioredis `Cluster`', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const connected = connectOver(likeValkey(await readyClientOf(server)));
     await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
@@ -410,12 +410,8 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    [
-      'a key that is kept for minHold keeps its lock when one of three nodes loses its data',
-      1,
-      'is held by alice',
-    ],
-    ['a key that is kept for minHold is free when two of three nodes lose their data', 2, 'acquired'],
+    ['a key stays locked for minHold when one of three nodes loses its data', 1, 'is held by alice'],
+    ['a key is free before minHold ends when two of three nodes lose their data', 2, 'acquired'],
   ])('%s', async (_what, wiped, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const { nodes } = await connect(

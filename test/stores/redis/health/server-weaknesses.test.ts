@@ -11,7 +11,7 @@ const sound: ServerReport = {
   appendOnly: true,
 };
 
-test('parseInfo reads the answer to INFO', () => {
+test('`parseInfo` reads the answer to INFO', () => {
   const info = [
     '# Server',
     'redis_mode:cluster',
@@ -42,7 +42,7 @@ test.each([
   ['server_mode:another\r\ncluster_enabled:1', 'cluster'],
   ['server_mode:another', undefined],
   ['', undefined],
-])('parseInfo reads %j as the mode %s', (info, mode) => {
+])('`parseInfo` reads %j as the server mode %s', (info, mode) => {
   expect(parseInfo(info).mode).toBe(mode);
 });
 
@@ -51,7 +51,7 @@ test.each([
   ['role:slave', 'slave'],
   ['role:replica', 'slave'],
   ['', undefined],
-])('parseInfo reads %j as the role %s', (info, role) => {
+])('`parseInfo` reads %j as the server role %s', (info, role) => {
   expect(parseInfo(info).role).toBe(role);
 });
 
@@ -61,9 +61,12 @@ test.each([
   ['a node of a Cluster', { mode: 'cluster' }, undefined, 'give an ioredis `Cluster` instead'],
   ['a Sentinel', { mode: 'sentinel' }, undefined, 'it is a Sentinel'],
   ['a server that is listed twice', {}, 'localhost:6379', 'it is the same server as localhost:6379'],
-] as const)('unsafeBecause decides if %s can be used for locks (S17)', (_what, change, twin, reason) => {
-  expect(String(unsafeBecause({ ...sound, ...change }, twin))).toContain(reason);
-});
+] as const)(
+  '`unsafeBecause` decides whether %s can be used for locks (S17)',
+  (_what, change, twin, reason) => {
+    expect(String(unsafeBecause({ ...sound, ...change }, twin))).toContain(reason);
+  },
+);
 
 test.each([
   ['nothing on a sound server', {}, 'always', false, []],
@@ -96,7 +99,7 @@ test.each([
     [],
   ],
   ['nothing when appendfsync cannot be read', {}, undefined, false, []],
-] as const)('weakBecause warns of %s', (_what, change, appendfsync, guarded, warnings) => {
+] as const)('`weakBecause` warns of %s', (_what, change, appendfsync, guarded, warnings) => {
   expect(weakBecause({ ...sound, ...change }, appendfsync, guarded)).toEqual(
     warnings.map((text) => expect.stringContaining(text)),
   );

@@ -9,7 +9,7 @@ import { until } from '../../../support/until.js';
 const WAITER = { keys: ['k'], mode: 'exclusive', process: '0'.repeat(16), number: 1, owner: 'me' } as const;
 const CHANNEL = `lock:wake:${WAITER.process}`;
 
-test('after a cut, a client of createSentinel counts as subscribed once the server answers on the new connection', async () => {
+test('a `createSentinel` client whose connection was cut counts as subscribed only when the server answers on a new connection', async () => {
   const master = await startRedis();
   const proxy = await startTcpProxy(master);
   const port = await startSentinel(master, 'locks');

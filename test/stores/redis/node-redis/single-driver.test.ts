@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 
 describe('a node-redis client that is passed in', () => {
-  test('serves locks only while it is open; otherwise the error says that it is not open', async () => {
+  test('a node-redis client serves locks only while it is open, and otherwise the error says that the client is not open', async () => {
     const client = createClient({ url: server.url });
     client.on('error', () => undefined);
     const locks = (await startApp({}, { nodes: client }, { logger: SILENT })).get(LockService);
@@ -39,7 +39,7 @@ describe('a node-redis client that is passed in', () => {
     await expect(locks.acquire('l', once)).rejects.toThrow('the client in `nodes` is not open');
   });
 
-  test('stays open, without listeners of the library, when the module shuts down', async () => {
+  test('a passed-in node-redis client stays open when the module shuts down, and keeps no listeners of the library', async () => {
     const client = nodeRedis(server.url);
     await until(() => client.isReady);
     const before = client.eventNames().map((name) => client.listenerCount(name));
@@ -66,7 +66,7 @@ describe('a node-redis client that is passed in', () => {
     ['no offline queue', { disableOfflineQueue: true }],
     ['a keyPrefix', { keyPrefix: 'own:' }],
   ])(
-    'reads, lists and waits for locks with %s, and warns that a restart of the server can lose locks',
+    'a store reads, lists and waits for locks over node-redis with %s, and warns that a server restart can lose locks',
     async (what, options) => {
       const fleet = newFleet();
       const node = storeOver(nodeRedis(server.url, options), fleet);
@@ -96,7 +96,7 @@ describe('a node-redis client that is passed in', () => {
     },
   );
 
-  test('needs no rights except those in docs/choosing-nodes.md', async () => {
+  test('a node-redis client needs no Redis rights except the rights in docs/choosing-nodes.md', async () => {
     await looker.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>secret', ...RIGHTS, ...NODE_REDIS_RIGHTS);
     await looker.call('ACL', 'LOG', 'RESET');
     const client = nodeRedis(server.url, { username: 'few', password: 'secret' });
@@ -111,7 +111,7 @@ describe('a node-redis client that is passed in', () => {
     await expect(looker.call('ACL', 'LOG')).resolves.toEqual([]);
   });
 
-  test('makes an acquire reject with the OOM error of the server, and still extends a held lock', async () => {
+  test('over node-redis, an acquire rejects with the OOM error of the server, and a held lock can still be extended', async () => {
     const fleet = newFleet();
     const node = storeOver(nodeRedis(server.url), fleet);
     await node.connect();
@@ -131,7 +131,7 @@ describe('a node-redis client that is passed in', () => {
 });
 
 describe('an acquire in the queue of the client', () => {
-  test('stores nothing when the client sends it after its time limit (S16)', async () => {
+  test('an acquire that waits in the queue of the client past its time limit stores nothing (S16)', async () => {
     const client = nodeRedis(server.url);
     const node = storeOver(client, newFleet());
     await until(() => client.isReady);
@@ -153,7 +153,7 @@ describe('an acquire in the queue of the client', () => {
   });
 });
 
-test('the module refuses a pool of clients, and names the clients that work', async () => {
+test('the module refuses a pool of node-redis clients, and the error names the clients that work', async () => {
   const { createClientPool } = await import('redis');
   const pool = createClientPool({ url: server.url });
   cleanUpAfterTests(async () => pool.destroy());

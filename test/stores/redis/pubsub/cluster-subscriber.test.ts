@@ -78,11 +78,11 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
     Cluster,
   ],
 ])('a Cluster client with a keyPrefix %s', (_where, options, Client) => {
-  test('wakes waiters by a message', async () => {
+  test('a message wakes waiters over a Cluster client with a keyPrefix', async () => {
     expect(await slowestHandOver(await nodeWith(options, Client))).toBeLessThan(BY_MESSAGE_MS);
   });
 
-  test('lists locks by their keys', async () => {
+  test('locks of a Cluster client with a keyPrefix are listed by their keys, without the prefix', async () => {
     const node = await nodeWith(options, Client);
     const redlock = redlockOver([node], PATIENT);
     const keys = ['a', 'b', 'c', 'd'];
@@ -141,7 +141,7 @@ describe('a Cluster whose servers announce unreachable addresses', () => {
   test.each([
     ['an object', map],
     ['a function', (address: string) => map[address] ?? null],
-  ])('wakes waiters by a message if the client has a natMap that is %s', async (_what, natMap) => {
+  ])('a message wakes waiters if the Cluster client has a natMap that is %s', async (_what, natMap) => {
     expect(await slowestHandOver(await nodeWith({ natMap }))).toBeLessThan(BY_MESSAGE_MS);
   });
 });
