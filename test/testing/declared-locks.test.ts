@@ -65,7 +65,7 @@ test('`TestLocks.hold` takes one permit of a declared lock', async () => {
   await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
 });
 
-test('the options `strict` and `overrides` of an application also apply with TestLocks', async () => {
+test('the options `strict` and `overrides` of an application also apply with `TestLocks`', async () => {
   const builder = Test.createTestingModule({ imports: [AppModule] });
   const module = await (await held.override(builder).compile()).init();
   await module.get(Orders).settle(1);

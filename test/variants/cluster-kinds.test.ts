@@ -199,7 +199,7 @@ describe('every master of a Cluster', () => {
   });
 });
 
-test('a Cluster keeps renewed readers and permits beyond their ttl, and drops unrenewed ones', async () => {
+test('a Cluster keeps renewed readers and permits beyond their ttl, and drops readers and permits without renewal', async () => {
   // With this ttl a stall of three seconds delays a renewal, but does not end the lock.
   const ttl = 5_000;
   const short = { ...once, ttl };

@@ -84,7 +84,7 @@ describe('one node, whose waiters acquire again and again', () => {
     },
   );
 
-  test(`six waiters in 3 processes hand the lock over ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
+  test(`six waiters in 3 processes hand the lock over ${HAND_OVERS} times without a long gap, even if the connections for messages are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');

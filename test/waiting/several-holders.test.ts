@@ -151,7 +151,7 @@ describe('calls of one process that wait for permits', () => {
   });
 });
 
-test('a single attempt for a permit is refused during the turn of a waiter, though a permit is free', async () => {
+test('a single attempt for a permit is refused during the turn of a waiter, even if a permit is free', async () => {
   const [holder, trying] = [await newProcess('holder'), await newProcess('trying')];
   const [store] = nodesTo([server.url]) as [RedisStore];
   await store.connect();

@@ -299,7 +299,7 @@ describe('the calls of one process', () => {
     return performance.now() - start;
   }
 
-  test('the calls of one process follow each other without messages when the Redis user may not publish', async () => {
+  test('calls of one process acquire one after another without messages when the Redis user may not publish', async () => {
     await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
     const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
     await Promise.all(nodes.map((node) => node.connect()));
@@ -459,7 +459,7 @@ describe('the connection for messages', () => {
   });
 });
 
-test('five thousand waiters take little memory and one queue entry, and cause no leak warning', async () => {
+test('five thousand waiters of one process need little memory and only one queue entry, and cause no leak warning', async () => {
   const warnings: Error[] = [];
   const warn = (warning: Error): void => void warnings.push(warning);
   process.on('warning', warn);

@@ -175,7 +175,7 @@ test('`forceRelease` ends the leases with the given ids, and returns the ids of 
   await expect(store.read(['k'])).resolves.toEqual([undefined]);
 });
 
-test('a list of locks contains a lock with several readers only once', async () => {
+test('a lock with several readers appears only once in a list of locks', async () => {
   for (let index = 0; index < 3; index++) await acquireOn(store, leaseOf('shared', 'listed'));
   const keys: string[] = [];
   for await (const page of store.scan('')) keys.push(...page);

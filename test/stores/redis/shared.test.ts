@@ -290,7 +290,7 @@ describe('readers', () => {
     await expect(idsOf()).resolves.toEqual(expect.arrayContaining([first, ...others].map(({ id }) => id)));
   });
 
-  test('readers are stored in one record, one set and one hash, all with an expiry', async () => {
+  test('all readers of a lock are stored in one record, one sorted set and one hash, each with an expiry', async () => {
     await granted(reader(), {});
     await granted(reader(), {});
     const keys = (await redis.keys('*')).toSorted();
@@ -342,7 +342,7 @@ describe('readers', () => {
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
-  test('readers get the same token when they repeat a request, and nothing in Redis changes', async () => {
+  test('a repeated request of a reader gets the same token, and changes nothing in Redis', async () => {
     const [lease, late] = [reader(['a', 'b'], { ttl: SHORT }), reader(['a', 'b'])];
     const token = await granted(lease);
     await granted(late);
@@ -419,7 +419,7 @@ describe('readers', () => {
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test("readers get a larger token than the node's marker contains, and raise the marker", async () => {
+  test("a reader gets a larger token than the token in the node's marker, and the marker is raised to the larger token", async () => {
     const high = tokenAt(Date.now() + 3_600_000);
     await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
     await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
@@ -521,7 +521,7 @@ describe('the expiry of a reader', () => {
     await granted(writer());
   });
 
-  test('a reader that expires leaves an entry; each later reader removes about 500 of these entries', async () => {
+  test('expired readers leave entries in Redis, and each later reader removes about 500 of these entries', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
     await granted(reader());
@@ -765,7 +765,7 @@ describe('the token of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test("the token of a reader can be raised far beyond the clock only together with the node's marker", async () => {
+  test("the token of a reader can be raised far ahead of the clock only if the node's marker is raised, too", async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
