@@ -46,7 +46,7 @@ test.each([
     /no dependencies/,
   ],
   ['an unknown context', 'on: push\njobs: { a: { runs-on: x, steps: [{ run: "${{ foo.bar }}" }] } }', /foo/],
-])('the parser of GitHub reports %s', async (_name, content, message) => {
+])('the parser of GitHub reports %s in a workflow', async (_name, content, message) => {
   const file = join(folder, 'broken.yml');
   await writeFile(file, content);
   await expect(complaintsAbout(file)).resolves.toContainEqual(expect.stringMatching(message));
@@ -75,7 +75,7 @@ describe('.github/check-release.mjs', () => {
   const ready = { version: '1.2.3', repository: 'github:owner/name' };
   const changelog = '# Changelog\n\n## 1.2.3 (2026-01-31)\n\n- New.\n';
 
-  test('accepts a version with its tag, changelog and repository', async () => {
+  test('.github/check-release.mjs accepts a version with a matching tag, a changelog entry and a repository', async () => {
     await expect(check('v1.2.3', ready, changelog)).resolves.toBe('');
   });
 
@@ -83,7 +83,7 @@ describe('.github/check-release.mjs', () => {
     ['another tag', 'v1.2.4', ready, changelog, /tag v1\.2\.3/],
     ['an unreleased changelog', 'v1.2.3', ready, '## 1.2.3 (unreleased)\n', /1\.2\.3 \(YYYY-MM-DD\)/],
     ['no repository', 'v1.2.3', { version: '1.2.3' }, changelog, /no `repository`/],
-  ])('refuses a release with %s', async (_name, tag, json, text, message) => {
+  ])('.github/check-release.mjs refuses a release with %s', async (_name, tag, json, text, message) => {
     await expect(check(tag, json, text)).rejects.toThrow(message);
   });
 });

@@ -26,7 +26,7 @@ async function testServers(aptGet: string, ...names: string[]): Promise<{ code: 
   });
 }
 
-test('test:servers skips a server that cannot be downloaded, prints the reason and leaves no files', async () => {
+test('`npm run test:servers` skips a server that cannot be downloaded, prints the reason and leaves no files', async () => {
   const away =
     'case "$*" in *indextargets*) echo http://127.0.0.1:1/;; *) echo "E: no such suite" >&2; exit 100;; esac';
   const { code, output } = await testServers(away, 'redis@trixie', 'valkey@trixie');
@@ -38,7 +38,7 @@ test('test:servers skips a server that cannot be downloaded, prints the reason a
   await expect(readdir(join(folder, 'cache', 'nestjs-redlock', 'servers'))).resolves.toEqual([]);
 });
 
-test('test:servers refuses an unknown server, and lists the known servers', async () => {
+test('`npm run test:servers` refuses an unknown server, and lists the known servers', async () => {
   const { code, output } = await testServers('exit 1', 'redis@sarge');
   expect(code).toBe(1);
   expect(output).toMatch(/there is no server "redis@sarge"; there are: redis@bookworm, /);

@@ -24,7 +24,7 @@ describe('the ports of the Jest workers', () => {
       expect(first).toBeGreaterThanOrEqual(ranges[index]![1]);
   });
 
-  test('no Jest worker gets a port of outgoing connections or of a Redis Cluster bus', () => {
+  test('no Jest worker gets a port that outgoing connections or the bus of a Redis Cluster may use', () => {
     const ports = workers.map(portsOf);
     const [first, end] = [Math.min(...ports.flat()), Math.max(...ports.flat())];
     expect(end + CLUSTER_BUS).toBeLessThan(FIRST_OUTGOING);
@@ -32,7 +32,7 @@ describe('the ports of the Jest workers', () => {
   });
 });
 
-test('freePort returns each port of its worker only once', async () => {
+test('`freePort` returns only ports of its Jest worker, and never the same port twice', async () => {
   const ports = await Promise.all(Array.from({ length: 20 }, () => freePort()));
   const [first, end] = portsOf(Number(process.env['JEST_WORKER_ID']));
   expect(new Set(ports).size).toBe(ports.length);

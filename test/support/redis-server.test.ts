@@ -8,7 +8,7 @@ import { ping } from './redis-ping.js';
 import { startRedis, startRedisNodes } from './redis-server.js';
 
 describe('startRedis', () => {
-  test('resolves when the server answers, and stop() ends the process and removes its directory', async () => {
+  test('`startRedis` resolves when the server answers, and `stop()` ends the server and removes its working directory', async () => {
     const redis = await startRedis();
     const { pid, workingDirectory } = redis;
     await expect(redis.client().ping()).resolves.toBe('PONG');
@@ -21,7 +21,7 @@ describe('startRedis', () => {
     await redis.stop();
   });
 
-  test('keeps nothing on disk by default, so that a restart loses data', async () => {
+  test('a server of `startRedis` keeps nothing on disk by default, so a restart loses its data', async () => {
     const redis = await startRedis();
     const client = redis.client();
     await client.set('key', 'value');
@@ -34,7 +34,7 @@ describe('startRedis', () => {
     await expect(client.get('key')).resolves.toBeNull();
   });
 
-  test('keeps its data over a kill and a restart if it was started with persistence', async () => {
+  test('a server that `startRedis` starts with persistence keeps its data over a kill and a restart', async () => {
     const redis = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     await redis.client().set('key', 'value');
 
@@ -45,7 +45,7 @@ describe('startRedis', () => {
     await expect(redis.client().get('key')).resolves.toBe('value');
   });
 
-  test('pause() stops all answers, and resume() executes the pending commands', async () => {
+  test('`pause()` stops all answers of a server, and after `resume()` the server executes the pending commands', async () => {
     const redis = await startRedis();
     const client = redis.client();
     await client.ping();
@@ -60,7 +60,7 @@ describe('startRedis', () => {
     await expect(reply).resolves.toBe('OK');
   });
 
-  test('stop() ends a paused server', async () => {
+  test('`stop()` ends a paused server', async () => {
     const redis = await startRedis();
     const { pid } = redis;
     redis.pause();
@@ -68,11 +68,11 @@ describe('startRedis', () => {
     await expect(processGone(pid)).resolves.toBeUndefined();
   });
 
-  test('rejects with the output of redis-server when the server does not start', async () => {
+  test('`startRedis` rejects with the output of redis-server when the server does not start', async () => {
     await expect(startRedis({ args: ['--no-such-option', '1'] })).rejects.toThrow(/no-such-option/);
   });
 
-  test('rejects when another server listens on its port', async () => {
+  test('`startRedis` rejects when another server listens on the given port', async () => {
     const other = await startRedis();
     await expect(startRedis({ port: other.port })).rejects.toThrow(`port ${other.port} is taken`);
 
@@ -83,7 +83,7 @@ describe('startRedis', () => {
     silent.close();
   });
 
-  test('starts several independent nodes', async () => {
+  test('`startRedisNodes` starts several independent servers', async () => {
     const nodes = await startRedisNodes(3);
     await nodes[0]!.client().set('key', 'value');
     await expect(nodes[1]!.client().get('key')).resolves.toBeNull();

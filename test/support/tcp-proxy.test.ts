@@ -63,13 +63,13 @@ async function settledWithin(work: Promise<unknown>, ms: number): Promise<boolea
 const DELAYED = 2_998;
 
 describe('a TCP proxy', () => {
-  test('forwards all data unchanged, also large values in both directions', async () => {
+  test('a TCP proxy forwards all data unchanged, also large values in both directions', async () => {
     const value = 'x'.repeat(3_000_000);
     await client.set('key', value);
     await expect(client.get('key')).resolves.toBe(value);
   });
 
-  test('delays replies: the server executes a request long before its reply arrives', async () => {
+  test('after `delayReplies()`, the server executes a request long before the reply arrives', async () => {
     proxy.delayReplies(3_000);
     const start = performance.now();
     let known = false;
@@ -82,7 +82,7 @@ describe('a TCP proxy', () => {
     expect(performance.now() - start).toBeGreaterThanOrEqual(DELAYED);
   });
 
-  test('delays requests: the server executes a request after the delay', async () => {
+  test('after `delayRequests()`, the server executes a request only after the delay', async () => {
     proxy.delayRequests(3_000);
     const start = performance.now();
     const reply = client.set('key', 'value');
@@ -95,7 +95,7 @@ describe('a TCP proxy', () => {
     expect(performance.now() - start).toBeGreaterThanOrEqual(DELAYED);
   });
 
-  test('delays each message from its own arrival, until the delay is set to 0', async () => {
+  test('the delay of each message starts when that message arrives, and ends early if the delay is set to 0', async () => {
     proxy.delayReplies(200);
     const together = await elapsed(Promise.all(Array.from({ length: 100 }, () => client.ping())));
     expect(together).toBeGreaterThanOrEqual(198);
@@ -108,7 +108,7 @@ describe('a TCP proxy', () => {
     expect(await elapsed((proxy.delayReplies(0), late))).toBeLessThan(50_000);
   });
 
-  test('keeps the order of replies when the delay becomes shorter', async () => {
+  test('a TCP proxy keeps the order of replies when their delay becomes shorter', async () => {
     proxy.delayReplies(300);
     const first = client.incr('n');
     await sleep(20);
@@ -117,7 +117,7 @@ describe('a TCP proxy', () => {
     await expect(Promise.all([first, second])).resolves.toEqual([1, 2]);
   });
 
-  test('drops replies: the server executes the request, and the client gets no reply', async () => {
+  test('after `dropReplies()`, the server executes a request, and the client gets no reply', async () => {
     proxy.dropReplies();
     const reply = client.set('key', 'value');
     await until(async () => (await direct.get('key')) === 'value' && proxy.hasLostBytes);
@@ -127,7 +127,7 @@ describe('a TCP proxy', () => {
     await expect(reply).rejects.toThrow(/closed|reset|max retries/i);
   });
 
-  test('drops requests: the server never executes a dropped request', async () => {
+  test('after `dropRequests()`, the server never executes a request', async () => {
     proxy.dropRequests();
     const reply = client.set('key', 'value');
     await until(() => proxy.hasLostBytes);
@@ -138,7 +138,7 @@ describe('a TCP proxy', () => {
     await expect(direct.get('key')).resolves.toBeNull();
   });
 
-  test('holds requests, and delivers them after heal() on the same connection', async () => {
+  test('a TCP proxy holds requests after `holdRequests()`, and delivers them on the same connection after `heal()`', async () => {
     proxy.holdRequests();
     const reply = client.set('key', 'value');
     expect(await settledWithin(reply, 200)).toBe(false);
@@ -148,7 +148,7 @@ describe('a TCP proxy', () => {
     await expect(reply).resolves.toBe('OK');
   });
 
-  test('accepts connections and answers nothing after blackHole()', async () => {
+  test('a TCP proxy accepts connections and answers nothing after `blackHole()`', async () => {
     proxy.blackHole();
     const newcomer = connectTo(proxy);
     expect(await settledWithin(client.set('key', 'value'), 200)).toBe(false);
@@ -157,7 +157,7 @@ describe('a TCP proxy', () => {
     newcomer.disconnect();
   });
 
-  test('cut() resets open connections, and new connections work', async () => {
+  test('`cut()` resets open connections, and new connections work after `heal()`', async () => {
     proxy.delayReplies(5_000);
     const socket = createConnection(proxy.port, proxy.host);
     const failure = new Promise((resolve) => socket.once('error', resolve));
@@ -173,7 +173,7 @@ describe('a TCP proxy', () => {
     newcomer.disconnect();
   });
 
-  test('refuse() refuses new connections until heal(), while open connections continue', async () => {
+  test('`refuse()` refuses new connections until `heal()`, while open connections continue', async () => {
     proxy.refuse();
     const refused = createConnection(proxy.port, proxy.host);
     const failure = await new Promise((resolve) => refused.once('error', resolve));
@@ -186,7 +186,7 @@ describe('a TCP proxy', () => {
     newcomer.disconnect();
   });
 
-  test('ends the connection of a client when the server dies', async () => {
+  test('a TCP proxy ends the connection of a client when the server dies', async () => {
     const mortal = await startRedis();
     const inFront = await startTcpProxy(mortal);
     const connection = connectTo(inFront);

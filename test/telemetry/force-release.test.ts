@@ -36,7 +36,7 @@ afterEach(async () => {
 });
 
 describe('forceRelease without a quorum', () => {
-  test('rejects, and publishes that it ended a holder on the node that answered', async () => {
+  test('`forceRelease` rejects without a quorum, and publishes that a holder was ended on the node that answered', async () => {
     const lock = await locks.acquire('k');
     for (const node of nodes.slice(1)) node.fate.forceRelease = away;
     const options = { id: lock.id, actor: 'ann' };
@@ -46,7 +46,7 @@ describe('forceRelease without a quorum', () => {
     expect(heard).toEqual([{ type: 'force-released', ...published[0] }]);
   });
 
-  test('rejects, and publishes that it ended no holder, when most nodes cannot be read', async () => {
+  test('`forceRelease` rejects when most nodes cannot be read, and publishes that no holder was ended', async () => {
     await locks.acquire('k');
     for (const node of nodes.slice(1)) node.fate.read = away;
     const error = await locks.forceRelease('k').catch((thrown: unknown) => thrown);
@@ -55,7 +55,7 @@ describe('forceRelease without a quorum', () => {
   });
 });
 
-test('forceRelease with a quorum publishes no error', async () => {
+test('`forceRelease` with a quorum publishes no error', async () => {
   await locks.acquire('k');
   nodes[2]!.fate.forceRelease = away;
   await expect(locks.forceRelease('k')).resolves.toBe(true);

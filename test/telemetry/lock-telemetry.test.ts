@@ -82,7 +82,7 @@ function trace<Event extends object>(name: string): [point: string, event: Event
 describe('the diagnostics channels', () => {
   beforeEach(() => start());
 
-  test('a channel publishes one event object from the start to the end of an acquisition', async () => {
+  test('a diagnostics channel publishes the same event object from the start to the end of an acquisition', async () => {
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await module.get(Orders).settle(7);
     expect(told.map(([point]) => point)).toEqual(['start', 'end', 'asyncStart', 'asyncEnd']);
@@ -99,7 +99,7 @@ describe('the diagnostics channels', () => {
     expect(event).not.toHaveProperty('instance');
   });
 
-  test('a channel publishes the error of a failed acquisition', async () => {
+  test('a diagnostics channel publishes the error of a failed acquisition', async () => {
     await locks.hold('order:7');
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await expect(module.get(Orders).settle(7)).rejects.toBeInstanceOf(LockHeldError);
@@ -107,7 +107,7 @@ describe('the diagnostics channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockHeldError), waited: expect.any(Number) });
   });
 
-  test('a channel publishes a hold from the acquisition to the release, also for a lock of LockService', async () => {
+  test('a diagnostics channel traces a lock of `LockService` from its acquisition to its release', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a', { label: 'import', ttl: 3_000 });
     expect(told.map(([point]) => point)).toEqual(['start', 'end']);
@@ -119,7 +119,7 @@ describe('the diagnostics channels', () => {
     expect(before).toBeGreaterThanOrEqual(0);
   });
 
-  test('a channel publishes the error of a lost lock, and the end of its hold only once', async () => {
+  test('a diagnostics channel publishes the error of a lost lock, and publishes the end of the lock only once', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     locks.lose('a');
@@ -128,7 +128,7 @@ describe('the diagnostics channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockLostError) });
   });
 
-  test('the channels publish the slots of permits, and the mode of readers', async () => {
+  test('the diagnostics channels publish the slots of permits and the mode of shared locks', async () => {
     const acquired = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     const held = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const released = trace<LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
@@ -159,7 +159,7 @@ describe('the diagnostics channels', () => {
     expect(states.slice(begun).map(pick)).toEqual([one, two, shared]);
   });
 
-  test('the channels publish a lock only once when a reentrant method joins it', async () => {
+  test('the diagnostics channels publish a lock only once when a reentrant method joins the lock', async () => {
     const acquired = trace(LOCK_ACQUIRE_CHANNEL);
     const held = trace(LOCK_HOLD_CHANNEL);
     await module.get(Orders).outer();
@@ -168,7 +168,7 @@ describe('the diagnostics channels', () => {
     ]);
   });
 
-  test('a channel publishes a release from its start to its confirmation', async () => {
+  test('a diagnostics channel publishes a release from its start to its confirmation', async () => {
     const told = trace(LOCK_RELEASE_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     const { id, fencingToken } = lock;
@@ -194,7 +194,7 @@ describe('the diagnostics channels', () => {
     expect(inside).toEqual([LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]);
   });
 
-  test('a channel publishes the error of a node that gives no answer', async () => {
+  test('a diagnostics channel publishes the error of a node that gives no answer', async () => {
     const errors: unknown[] = [];
     const keep = (event: unknown): void => void errors.push(event);
     subscribe(NODE_ERROR_CHANNEL, keep);
@@ -207,7 +207,7 @@ describe('the diagnostics channels', () => {
     expect(errors).toContainEqual({ node: 'memory', error: expect.objectContaining({ message: 'down' }) });
   });
 
-  test('a channel has no internal subscribers after the release of the lock', async () => {
+  test('the library subscribes to the channel of lock states only until the lock is released', async () => {
     const hold = trace(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     expect(channel(LOCK_STATE_CHANNEL).hasSubscribers).toBe(true);
@@ -218,7 +218,7 @@ describe('the diagnostics channels', () => {
 });
 
 describe('onEvent', () => {
-  test('receives the events of the locks of its own module, and of no other module', async () => {
+  test('`onEvent` receives the events of locks of its own module, and of no other module', async () => {
     const events: LockEvent[] = [];
     await start({ onEvent: (event) => events.push(event), name: 'billing' });
     const other = new TestLocks();
@@ -259,7 +259,7 @@ describe('onEvent', () => {
     ]);
   });
 
-  test('receives skips and failed renewals', async () => {
+  test('`onEvent` receives skipped calls and failed renewals', async () => {
     const events: LockEvent[] = [];
     await start({ onEvent: (event) => events.push(event) });
     const skipped: unknown[] = [];
@@ -298,7 +298,7 @@ describe('onEvent', () => {
       },
     ],
     ['rejects', () => Promise.reject(new Error('broken'))],
-  ])('does not disturb the locked method when onEvent %s, and the error is logged', async (_how, onEvent) => {
+  ])('a locked method still succeeds when `onEvent` %s, and the error is logged', async (_how, onEvent) => {
     await start({ onEvent });
     await expect(module.get(Orders).settle(7)).resolves.toEqual(expect.any(String));
     // Jest fails the test when a rejection stays unhandled for a turn of the event loop.
@@ -309,7 +309,7 @@ describe('onEvent', () => {
     ]);
   });
 
-  test('onEvent must be a function', async () => {
+  test('`onEvent` must be a function', async () => {
     await start();
     const onEvent = 'log' as never;
     expect(() => RedlockTestingModule.forRoot({ onEvent })).toThrow(

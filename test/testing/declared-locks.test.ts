@@ -43,7 +43,7 @@ async function compile(options: object = {}): Promise<TestingModule> {
 }
 
 test.each([[{}], [{ declared: locks, strict: true }]])(
-  'hold and expectLocked accept declared locks with the options %j',
+  '`TestLocks.hold` and `expectLocked` accept declared locks when the module has the options %j',
   async (options) => {
     const module = await compile(options);
     const orders = module.get(Orders);
@@ -57,7 +57,7 @@ test.each([[{}], [{ declared: locks, strict: true }]])(
   },
 );
 
-test('TestLocks.hold takes one permit of a declared lock', async () => {
+test('`TestLocks.hold` takes one permit of a declared lock', async () => {
   const service = (await compile()).get(LockService);
   await held.hold(locks['tenant:report'].for('acme'));
   await using lock = await service.acquire(locks['tenant:report'], 'acme');
@@ -65,7 +65,7 @@ test('TestLocks.hold takes one permit of a declared lock', async () => {
   await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
 });
 
-test('the options `strict` and `overrides` of an application also apply with TestLocks', async () => {
+test('the options `strict` and `overrides` of an application also apply with `TestLocks`', async () => {
   const builder = Test.createTestingModule({ imports: [AppModule] });
   const module = await (await held.override(builder).compile()).init();
   await module.get(Orders).settle(1);

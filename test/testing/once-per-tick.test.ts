@@ -17,7 +17,7 @@ class Reports {
 let module: TestingModule;
 afterEach(() => module.close());
 
-test('a @Cron method with oncePerTick runs at each call without ScheduleModule, unless its key is held', async () => {
+test('without `ScheduleModule`, a `@Cron` method with `oncePerTick` runs at each call, unless its key is held', async () => {
   const locks = new TestLocks({ wait: false });
   module = await Test.createTestingModule({
     imports: [RedlockTestingModule.forRoot({ locks })],

@@ -45,13 +45,13 @@ describe('Orders', () => {
     locks.reset();
   });
 
-  it('settles under a lock of the order', async () => {
+  it('settle() holds a lock of the order', async () => {
     await orders.settle({ id: 7 });
     const { fencingToken } = expectLocked(locks, 'order:7', { method: 'Orders.settle', ttl: 9_000 });
     expect(fencingToken).toBeGreaterThan(0);
   });
 
-  it('does not pay while another process settles the order', async () => {
+  it('settle() does not pay while another process settles the order', async () => {
     const other = await locks.hold('order:7', { owner: 'instance-2' });
     await expect(orders.settle({ id: 7 })).rejects.toBeInstanceOf(LockHeldError);
     expect(bank.pay).not.toHaveBeenCalled();
@@ -59,7 +59,7 @@ describe('Orders', () => {
     await expect(orders.settle({ id: 7 })).resolves.toBe('settled');
   });
 
-  it('does not pay while Redis is down', async () => {
+  it('settle() does not pay while Redis is down', async () => {
     const back = locks.fail();
     await expect(orders.settle({ id: 7 })).rejects.toBeInstanceOf(LockUnavailableError);
     expect(bank.pay).not.toHaveBeenCalled();
@@ -67,12 +67,12 @@ describe('Orders', () => {
     await expect(orders.settle({ id: 7 })).resolves.toBe('settled');
   });
 
-  it('notices that its lock was lost while the bank was slow', async () => {
+  it('settle() rejects if its lock was lost while the bank was slow', async () => {
     bank.pay.mockImplementation(async () => locks.lose('order:7'));
     await expect(orders.settle({ id: 7 })).rejects.toBeInstanceOf(LockLostError);
   });
 
-  it('keeps the lock for as long as the bank takes', async () => {
+  it('settle() keeps the lock for as long as the bank takes', async () => {
     jest.useFakeTimers();
     bank.pay.mockImplementation(() => new Promise((resolve) => setTimeout(resolve, 60_000)));
     const settled = orders.settle({ id: 7 });
@@ -82,7 +82,7 @@ describe('Orders', () => {
     await expect(settled).resolves.toBe('settled');
   });
 
-  it('settles an order on only one of two instances at a time', async () => {
+  it('settle() of an order runs on only one of two instances at a time', async () => {
     const second = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks })],
       providers: [Orders, { provide: Bank, useValue: bank }],

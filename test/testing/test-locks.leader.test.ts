@@ -30,7 +30,7 @@ class Consumer {
   }
 }
 
-describe('with TestLocks an application', () => {
+describe('the leadership of an application with TestLocks', () => {
   let locks: TestLocks;
   let module: TestingModule;
   let consumer: Consumer;
@@ -58,7 +58,7 @@ describe('with TestLocks an application', () => {
     return values.map(({ value, labels }) => ({ ...labels, value }));
   };
 
-  test('leads after its start, and again after a loss', async () => {
+  test('with `TestLocks`, an application leads after its start, and leads again after a loss of the leadership', async () => {
     await module.init();
     await until(() => leadership.isLeader());
     expect(await isLeader()).toEqual([{ leader: 'consumer', module: 'default', value: 1 }]);
@@ -68,7 +68,7 @@ describe('with TestLocks an application', () => {
     expect(consumer.ends).toEqual([expect.any(LockLostError)]);
   });
 
-  test('does not lead while another process leads', async () => {
+  test('with `TestLocks`, an application does not lead while another process leads', async () => {
     const other = await locks.lead('consumer', { owner: 'instance-2' });
     await module.init();
     expect(await leadership.current()).toMatchObject({ owner: 'instance-2' });
@@ -79,7 +79,7 @@ describe('with TestLocks an application', () => {
     expect(await consumer.sweep()).toBe('swept');
   });
 
-  test('stops leading when another process becomes the leader', async () => {
+  test('with `TestLocks`, an application stops leading when another process becomes the leader', async () => {
     await module.init();
     await until(() => leadership.isLeader());
     const other = await locks.lead('consumer');
@@ -95,7 +95,7 @@ describe('with TestLocks an application', () => {
   test.each([
     [() => locks.lead(''), "Expected `name` to be a string that is not empty, got ''"],
     [() => locks.lead('a', { permits: 2 } as never), 'Unknown option `permits` in `lead`'],
-  ])('gets an error from `TestLocks.lead` for invalid arguments (case %#)', async (call, message) => {
+  ])('`TestLocks.lead` rejects invalid arguments (case %#)', async (call, message) => {
     await expect(call()).rejects.toThrow(message);
   });
 });

@@ -43,7 +43,7 @@ describe('TestLocks', () => {
     service = await serviceOn({ locks });
   });
 
-  test('makes locks that exclude each other within one application and between two', async () => {
+  test('locks of `TestLocks` exclude each other within one application and between two applications', async () => {
     const second = await serviceOn({ locks, owner: 'second' });
     const lock = await second.acquire('a');
     await expect(service.acquire('a')).rejects.toMatchObject({ code: 'LOCK_HELD', owner: 'second' });
@@ -52,7 +52,7 @@ describe('TestLocks', () => {
     await (await service.acquire('a')).release();
   });
 
-  test('lets a caller wait for a held lock by default', async () => {
+  test('`TestLocks` lets a caller wait for a held lock by default', async () => {
     const patient = new TestLocks();
     const waiting = await serviceOn({ locks: patient });
     const other = await patient.hold('a');
@@ -61,7 +61,7 @@ describe('TestLocks', () => {
     await expect(acquired).resolves.toMatchObject({ state: 'held' });
   });
 
-  test("accepts `release: 'afterCommit'` without transaction hooks, and releases when the method ends", async () => {
+  test("`TestLocks` accepts `release: 'afterCommit'` without transaction hooks, and releases the lock when the method ends", async () => {
     class Orders {
       @WithLock('order', { release: 'afterCommit' })
       async pay(): Promise<void> {}
@@ -75,7 +75,7 @@ describe('TestLocks', () => {
     await (await service.acquire('order')).release();
   });
 
-  test('ends a lock that is not renewed when its ttl has passed in fake time', async () => {
+  test('with fake timers, a lock without renewal ends when its ttl has passed', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000, renew: false });
     await jest.advanceTimersByTimeAsync(9_000);
@@ -85,7 +85,7 @@ describe('TestLocks', () => {
     await (await service.acquire('a')).release();
   });
 
-  test('renews a lock in fake time', async () => {
+  test('with fake timers, a lock is renewed beyond its ttl', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000 });
     await jest.advanceTimersByTimeAsync(300_000);
@@ -95,7 +95,7 @@ describe('TestLocks', () => {
   });
 
   describe('hold', () => {
-    test('holds a lock as another process, until it is released', async () => {
+    test('`hold` takes a lock as another process, until the lock is released', async () => {
       jest.useFakeTimers();
       const other = await locks.hold(['a', 'b'], { owner: 'instance-2' });
       await jest.advanceTimersByTimeAsync(60_000);
@@ -106,7 +106,7 @@ describe('TestLocks', () => {
       expect(locks.history.map(({ keys }) => keys)).toEqual([['a']]);
     });
 
-    test('holds a lock with a ttl until the ttl has passed', async () => {
+    test('`hold` with a ttl holds a lock only until the ttl has passed', async () => {
       jest.useFakeTimers();
       await locks.hold('a', { ttl: 4_000 });
       await expect(service.acquire('a')).rejects.toMatchObject({ retryAfter: expect.closeTo(4_000, -2) });
@@ -114,14 +114,14 @@ describe('TestLocks', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('rejects with LockHeldError for a held key', async () => {
+    test('`hold` rejects with `LockHeldError` for a held key', async () => {
       await service.acquire('a');
       await expect(locks.hold('a')).rejects.toBeInstanceOf(LockHeldError);
     });
   });
 
   describe('fail', () => {
-    test('simulates that Redis is down', async () => {
+    test('`fail` simulates that Redis is down', async () => {
       const back = locks.fail({ error: new Error('ECONNREFUSED') });
       const refusal = await service.acquire('a').catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(LockUnavailableError);
@@ -130,13 +130,13 @@ describe('TestLocks', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('affects only locks on the given key', async () => {
+    test('`fail` with a key affects only locks on that key', async () => {
       locks.fail({ key: 'a' });
       await expect(service.acquire(['a', 'b'])).rejects.toBeInstanceOf(LockUnavailableError);
       await (await service.acquire('b')).release();
     });
 
-    test('makes a lock unconfirmed when its renewals fail, and lost at the end of its validity', async () => {
+    test('a lock becomes unconfirmed when its renewals fail, and is lost at the end of its validity', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 9_000 });
       locks.fail({ on: 'extend' });
@@ -147,7 +147,7 @@ describe('TestLocks', () => {
       expect(lock.signal.reason).toBeInstanceOf(LockLostError);
     });
 
-    test('leaves a key locked until its ttl has passed when the release fails', async () => {
+    test('when the release fails, a key stays locked until the ttl has passed', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 5_000 });
       locks.fail({ on: 'release' });
@@ -159,7 +159,7 @@ describe('TestLocks', () => {
   });
 
   describe('delay', () => {
-    test('delays the reply to acquire', async () => {
+    test('`delay` delays the reply to `acquire`', async () => {
       jest.useFakeTimers();
       locks.delay(200, { on: 'acquire' });
       const before = Date.now();
@@ -169,7 +169,7 @@ describe('TestLocks', () => {
       expect(Date.now() - before).toBe(200);
     });
 
-    test('makes acquire reject if the delay exceeds the time limit of a node, and leaves no key', async () => {
+    test('`acquire` rejects if the delay exceeds the time limit of a node, and no key stays locked', async () => {
       jest.useFakeTimers();
       const end = locks.delay(2_000);
       const refusal = service.acquire('a', { ttl: 10_000 }).catch((error: unknown) => error);
@@ -181,7 +181,7 @@ describe('TestLocks', () => {
   });
 
   test.each(['expire', 'lose'] as const)(
-    '%s notifies the holder, and frees all keys of its lock',
+    '`%s` notifies the holder of a lock, and frees all keys of the lock',
     async (end) => {
       const lock = await service.acquire(['a', 'b']);
       const { signal } = lock;
@@ -196,24 +196,24 @@ describe('TestLocks', () => {
     },
   );
 
-  test('expire ends a lock that hold has taken', async () => {
+  test('`expire` ends a lock that `hold` has taken', async () => {
     await locks.hold('a');
     locks.expire('a');
     await expect(service.acquire('a')).resolves.toMatchObject({ state: 'held' });
   });
 
-  test('expire frees a key that minHold keeps after the release', async () => {
+  test('`expire` frees a key that `minHold` keeps locked after the release', async () => {
     await (await service.acquire('a', { minHold: 60_000 })).release();
     await expect(service.acquire('a')).rejects.toBeInstanceOf(LockHeldError);
     locks.expire('a');
     await (await service.acquire('a')).release();
   });
 
-  test('withLock rejects with LockLostError when its lock is lost', async () => {
+  test('`withLock` rejects with `LockLostError` when its lock is lost', async () => {
     await expect(service.withLock('a', async () => locks.lose('a'))).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('expire and lose end only the holder with the given id', async () => {
+  test('`expire` and `lose` end only the holder with the given id', async () => {
     const other = await locks.hold('a');
     for (const end of ['expire', 'lose'] as const) {
       expect(() => locks[end]('a', { id: 'another' })).toThrow(
@@ -226,7 +226,7 @@ describe('TestLocks', () => {
     expect(lock.isHeld()).toBe(false);
   });
 
-  test('`hold` takes permits, `expire` ends one of them by its id, and `lose` ends all', async () => {
+  test('`hold` takes permits, `expire` ends one permit by its id, and `lose` ends all permits', async () => {
     const others = [1, 2, 3].map(() => locks.hold('stripe', { permits: 5 }));
     const [first] = await Promise.all(others);
     for (let count = 0; count < 2; count++) await locks.hold('stripe', { permits: 5 });
@@ -238,7 +238,7 @@ describe('TestLocks', () => {
     await (await service.acquire('stripe')).release();
   });
 
-  test('hold takes a shared lock, which excludes writers', async () => {
+  test('`hold` can take a shared lock, which excludes writers', async () => {
     const reading = await locks.hold('catalog', { mode: 'shared' });
     await locks.hold('catalog', { mode: 'shared' });
     await expect(service.acquire('catalog')).rejects.toBeInstanceOf(LockHeldError);
@@ -248,13 +248,13 @@ describe('TestLocks', () => {
     await (await service.acquire('catalog')).release();
   });
 
-  test('expire and lose throw for a free key', async () => {
+  test('`expire` and `lose` throw for a free key', async () => {
     expect(() => locks.expire('a')).toThrow('Nobody holds "a", so there is no lock to end. Held keys: none');
     await service.acquire('b');
     expect(() => locks.lose('a')).toThrow('Held keys: "b"');
   });
 
-  test('reset clears faults, holds, locks and history', async () => {
+  test('`reset` ends all locks and faults, and clears the history', async () => {
     const lock = await service.acquire('a');
     await locks.hold('b');
     locks.fail();
@@ -264,7 +264,7 @@ describe('TestLocks', () => {
     await (await service.acquire(['a', 'b'])).release();
   });
 
-  test('throws errors that name invalid options', async () => {
+  test('`TestLocks` and `RedlockTestingModule` throw errors that name invalid options', async () => {
     const bad = (options: object): any => options;
     expect(() => new TestLocks(bad({ wait: 'no' }))).toThrow('`wait`');
     expect(() => new TestLocks(bad({ waits: true }))).toThrow('Unknown option `waits`');
@@ -318,7 +318,7 @@ describe('an application after TestLocks.override', () => {
   })
   class AppModule {}
 
-  test('keeps locks in memory, separately for each named instance, and logs nothing', async () => {
+  test('after `TestLocks.override`, an application keeps the locks of each named instance separately in memory, and logs nothing', async () => {
     const log = new LogLines();
     const locks = new TestLocks();
     const builder = locks.override(Test.createTestingModule({ imports: [AppModule] }));
@@ -345,7 +345,7 @@ describe('an application after TestLocks.override', () => {
 });
 
 describe('RedlockTestingModule', () => {
-  test('provides locks, and takes the options of RedlockModule', async () => {
+  test('`RedlockTestingModule` provides `TestLocks`, and takes the options of `RedlockModule`', async () => {
     const module = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ owner: 'me', defaults: { ttl: 3_000 } })],
     }).compile();
@@ -355,7 +355,7 @@ describe('RedlockTestingModule', () => {
     expect(expectLocked(locks, 'a', { ttl: 3_000 }).state).toBe('released');
   });
 
-  test('supports named instances', async () => {
+  test('`RedlockTestingModule` supports named instances', async () => {
     const locks = new TestLocks();
     @Injectable()
     class Both {
@@ -408,7 +408,7 @@ describe('expectLocked', () => {
     opened.push(module);
   });
 
-  test('finds a lock by its keys in any order and by its options', async () => {
+  test('`expectLocked` finds a lock by its keys in any order and by its options', async () => {
     await module.get(Orders).settle(7);
     const settled = expectLocked(locks, ['orders', 'order:7'], {
       method: 'Orders.settle',
@@ -436,21 +436,24 @@ describe('expectLocked', () => {
     ['another timeout', ['order:7', 'orders'], { retry: { timeout: 2_000 } }],
     ['another token', ['order:7', 'orders'], { fencingToken: 1 }],
     ['another state', ['order:7', 'orders'], { state: 'lost' }],
-  ] as const)('throws for %s, and lists the acquired locks', async (_what, key, expected) => {
-    await module.get(Orders).settle(7);
-    expect(() => expectLocked(locks, key, expected)).toThrow(
-      /^Expected this lock:\n.*\nThese were acquired: \n.*order:7.*Orders\.settle.*ttl: 8000/s,
-    );
-  });
+  ] as const)(
+    '`expectLocked` throws if the expected lock has %s, and the error lists the acquired locks',
+    async (_what, key, expected) => {
+      await module.get(Orders).settle(7);
+      expect(() => expectLocked(locks, key, expected)).toThrow(
+        /^Expected this lock:\n.*\nThese were acquired: \n.*order:7.*Orders\.settle.*ttl: 8000/s,
+      );
+    },
+  );
 
-  test('ignores undefined options', async () => {
+  test('`expectLocked` ignores undefined options', async () => {
     await module.get(Orders).settle(7);
     const nothing = { ttl: undefined, state: undefined, onBusy: undefined };
     const expected = { ...nothing, retry: { timeout: 3_000, attempts: undefined } } as object;
     expect(expectLocked(locks, ['orders', 'order:7'], expected).method).toBe('Orders.settle');
   });
 
-  test('finds a lock of LockService.withLock during its task and afterwards', async () => {
+  test('`expectLocked` finds a lock of `LockService.withLock` during the task and afterwards', async () => {
     const service = module.get(LockService);
     await service.withLock('a', { label: 'import' }, (lock) => {
       const record = expectLocked(locks, 'a', {
@@ -463,7 +466,7 @@ describe('expectLocked', () => {
     expectLocked(locks, 'a', { state: 'released' });
   });
 
-  test('throws an error that says that nothing was acquired, or names an unknown option', () => {
+  test('`expectLocked` throws an error that says that no lock was acquired, or names an unknown option', () => {
     expect(() => expectLocked(locks, 'a')).toThrow('These were acquired: none');
     expect(() => expectLocked(locks, 'a', { timeToLive: 1 } as object)).toThrow(
       'Unknown option `timeToLive`',

@@ -72,7 +72,7 @@ function parentOf(name: string): string | undefined {
     ?.name;
 }
 
-test("the spans of wait and hold are children of the caller's span, and spans of work under the lock are children of the hold span", async () => {
+test("`acquire` and `hold` spans are children of the caller's span, and spans of work under the lock are children of the `hold` span", async () => {
   await tracer.startActiveSpan('request', async (request) => {
     await module.get(Orders).settle(7);
     tracer.startSpan('after').end();
@@ -87,7 +87,7 @@ test("the spans of wait and hold are children of the caller's span, and spans of
   expect(parentOf('after')).toBe('request');
 });
 
-test('spans have attributes with the keys and the outcome', async () => {
+test('spans have attributes with the keys of the lock and the outcome', async () => {
   await module.get(Orders).settle(7);
   const about = {
     'lock.keys': ['order:7'],
@@ -113,7 +113,7 @@ test('spans have attributes with the keys and the outcome', async () => {
   expect(hold.instrumentationScope).toMatchObject({ name: 'nestjs-redlock' });
 });
 
-test('spans of permits have attributes with their number and their slots', async () => {
+test('spans of permits have attributes with the number of permits of the key and with the taken slots', async () => {
   await locks.hold('stripe', { permits: 5 });
   exporter.reset();
   await module.get(LockService).withLock('stripe', { permits: 5, label: 'pay' }, () => undefined);
@@ -126,7 +126,7 @@ test('spans of permits have attributes with their number and their slots', async
 });
 
 describe('the status of a span', () => {
-  test('is no error when another caller holds the lock', async () => {
+  test('the status of a span is no error when another caller holds the lock', async () => {
     await locks.hold('order:7');
     exporter.reset();
     await module
@@ -138,7 +138,7 @@ describe('the status of a span', () => {
     expect(status.code).toBe(SpanStatusCode.UNSET);
   });
 
-  test('is an error while Redis is down', async () => {
+  test('the status of a span is an error while Redis is down', async () => {
     locks.fail();
     await module
       .get(Orders)
@@ -150,7 +150,7 @@ describe('the status of a span', () => {
     expect(events.map(({ name }) => name)).toEqual(['exception']);
   });
 
-  test('is an error for the loss of a lock', async () => {
+  test('the status of a span is an error when the lock is lost', async () => {
     const lock = await module.get(LockService).acquire('a', { label: 'import' });
     locks.lose('a');
     await lock.release();
@@ -159,7 +159,7 @@ describe('the status of a span', () => {
     expect(status.code).toBe(SpanStatusCode.ERROR);
   });
 
-  test('is no error for a wait that the caller aborts', async () => {
+  test('the status of a span is no error when the caller aborts the acquisition', async () => {
     const signal = AbortSignal.abort(new Error('enough'));
     await module
       .get(LockService)
@@ -171,7 +171,7 @@ describe('the status of a span', () => {
   });
 });
 
-test('RedlockInstrumentation leaves out keys with `keys: false`, and makes no spans while disabled', async () => {
+test('`RedlockInstrumentation` leaves keys out of spans if `keys` is false, and makes no spans while disabled', async () => {
   instrumentation.setConfig({ keys: false });
   await module.get(Orders).archive();
   expect(span('hold archive').attributes).not.toHaveProperty('lock.keys');
@@ -188,7 +188,7 @@ test('RedlockInstrumentation leaves out keys with `keys: false`, and makes no sp
   expect(span('hold archive').ended).toBe(true);
 });
 
-test('RedlockInstrumentation throws errors that name invalid options, and has the version of the package', () => {
+test('`RedlockInstrumentation` throws errors that name invalid options, and has the version of the package', () => {
   expect(() => new RedlockInstrumentation({ keys: 1 } as never)).toThrow('Expected `keys`');
   expect(() => new RedlockInstrumentation({ key: true } as never)).toThrow('Unknown option `key`');
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

@@ -101,7 +101,7 @@ const warnings = (): string[] => lines.of('warn').filter((line) => line.includes
 const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
 
 describe('with MikroORM and two concurrent sales', () => {
-  test('an update is lost, and one warning is logged, with @Transactional() above @WithLock', async () => {
+  test('with @Transactional() above @WithLock, one of two concurrent sales is lost, and one warning is logged', async () => {
     await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -112,7 +112,7 @@ describe('with MikroORM and two concurrent sales', () => {
     ['@WithLock above @Transactional()', 'lockAbove'],
     ["release: 'afterCommit'", 'kept'],
     ['withLock around the transaction', 'around'],
-  ] as const)('no update is lost with %s', async (_, way) => {
+  ] as const)('no update of two concurrent sales is lost with %s', async (_, way) => {
     await expect(database.sellTwice((read) => shop[way](read), isFree)).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
@@ -120,7 +120,7 @@ describe('with MikroORM and two concurrent sales', () => {
 });
 
 describe("release: 'afterCommit'", () => {
-  test('keeps the lock until the rollback', async () => {
+  test("`release: 'afterCommit'` keeps the lock until the transaction is rolled back", async () => {
     await database.stockUp();
     const rolledBack = orm.em.transactional(async () => {
       await shop.kept(() => undefined);
@@ -132,7 +132,7 @@ describe("release: 'afterCommit'", () => {
     await expect(database.left()).resolves.toBe(10);
   });
 
-  test('keeps the lock until the outermost transaction has committed, even if a savepoint acquired the lock', async () => {
+  test("`release: 'afterCommit'` keeps the lock until the outermost transaction has committed, even if a savepoint acquired the lock", async () => {
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined));
       expect(await isFree()).toBe(false);
@@ -140,7 +140,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock only until an independent inner transaction has committed, if that transaction acquired the lock', async () => {
+  test("`release: 'afterCommit'` keeps the lock of an independent inner transaction only until that transaction has committed", async () => {
     const options = { propagation: TransactionPropagation.REQUIRES_NEW };
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined), options);
@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('keeps the lock only until its task ends, if the task runs outside of the transaction', async () => {
+  test("`release: 'afterCommit'` keeps the lock only until its task ends, if the task runs outside of the transaction", async () => {
     const options = { propagation: TransactionPropagation.NOT_SUPPORTED };
     await orm.em.transactional(() =>
       orm.em.transactional(async () => {
@@ -158,7 +158,7 @@ describe("release: 'afterCommit'", () => {
     );
   });
 
-  test('keeps the lock, so that later reentrant calls in the same transaction join the lock', async () => {
+  test("with `release: 'afterCommit'`, later reentrant calls in the same transaction join the lock", async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
@@ -170,7 +170,7 @@ describe("release: 'afterCommit'", () => {
   });
 });
 
-test('isInTransaction() of MikroORM is sufficient for the warning about an open transaction', async () => {
+test('`isInTransaction()` of MikroORM is sufficient for the warning about an open transaction', async () => {
   const own = new LogLines();
   const inTransaction = (): boolean => orm.em.isInTransaction();
   const plain = await startApp({}, { nodes: 'memory', inTransaction }, { logger: own });

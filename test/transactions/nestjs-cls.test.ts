@@ -79,7 +79,7 @@ const warnings = (): string[] => shop.warnings.filter((line) => line.includes('t
 describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales', () => {
   beforeEach(() => start());
 
-  test('an update is lost, and one warning is logged, with @Transactional() above @WithLock', async () => {
+  test('with @Transactional() above @WithLock, one of two concurrent sales is lost, and one warning is logged', async () => {
     await expect(sellTwice('transactionAbove')).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -89,13 +89,13 @@ describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales',
   test.each([
     ['@WithLock above @Transactional()', 'lockAbove'],
     ['withLock around the transaction', 'around'],
-  ])('no update is lost with %s', async (_, way) => {
+  ])('no update of two concurrent sales is lost with %s', async (_, way) => {
     await expect(sellTwice(way)).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
   });
 
-  test("a lock with release: 'afterCommit' is refused without commit hooks", async () => {
+  test("a lock with `release: 'afterCommit'` is refused without commit hooks", async () => {
     await expect(shop.call('kept')).rejects.toThrow(/`release: 'afterCommit'` needs .*afterTransaction/);
   });
 });
@@ -103,7 +103,7 @@ describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales',
 describe('with @nestjs-cls/transactional and an adapter that has commit hooks', () => {
   beforeEach(() => start({ TELLS_ENDS: '1' }));
 
-  test("two concurrent sales lose no update with release: 'afterCommit'", async () => {
+  test("no update of two concurrent sales is lost with `release: 'afterCommit'`", async () => {
     await expect(sellTwice('kept')).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
@@ -118,7 +118,7 @@ describe('with @nestjs-cls/transactional and an adapter that has commit hooks', 
     ],
     ['kept only until its task ends, if the task runs outside of the transaction', 'outside', true],
     ['kept only until its task ends, if the transaction ended before the task began', 'late', true],
-  ])('a lock is %s', async (_, way, wasFree) => {
+  ])("a lock with `release: 'afterCommit'` is %s", async (_, way, wasFree) => {
     await database.stockUp();
     await expect(shop.call(way)).resolves.toBe(wasFree);
     await until(isFree);

@@ -100,7 +100,7 @@ const warnings = (): string[] => lines.of('warn').filter((line) => line.includes
 const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
 
 describe('with typeorm-transactional and two concurrent sales', () => {
-  test('an update is lost, and one warning is logged, with @Transactional() above @WithLock', async () => {
+  test('with @Transactional() above @WithLock, one of two concurrent sales is lost, and one warning is logged', async () => {
     await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -111,7 +111,7 @@ describe('with typeorm-transactional and two concurrent sales', () => {
     ['@WithLock above @Transactional()', 'lockAbove'],
     ["release: 'afterCommit'", 'kept'],
     ['withLock around the transaction', 'around'],
-  ] as const)('no update is lost with %s', async (_, way) => {
+  ] as const)('no update of two concurrent sales is lost with %s', async (_, way) => {
     await expect(database.sellTwice((read) => shop[way](read), isFree)).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
@@ -119,7 +119,7 @@ describe('with typeorm-transactional and two concurrent sales', () => {
 });
 
 describe("release: 'afterCommit'", () => {
-  test('keeps the lock until the rollback', async () => {
+  test("`release: 'afterCommit'` keeps the lock until the transaction is rolled back", async () => {
     await database.stockUp();
     const rolledBack = runInTransaction(async () => {
       await shop.kept(() => undefined);
@@ -131,7 +131,7 @@ describe("release: 'afterCommit'", () => {
     await expect(database.left()).resolves.toBe(10);
   });
 
-  test('keeps the lock until the outermost transaction has committed', async () => {
+  test("`release: 'afterCommit'` keeps the lock until the outermost transaction has committed", async () => {
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined));
       expect(await isFree()).toBe(false);
@@ -139,7 +139,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps the lock only until an independent inner transaction has committed, if that transaction acquired the lock', async () => {
+  test("`release: 'afterCommit'` keeps the lock of an independent inner transaction only until that transaction has committed", async () => {
     const options = { propagation: Propagation.REQUIRES_NEW };
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined), options);
@@ -147,7 +147,7 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('keeps the lock only until its task ends, if the task runs outside of the transaction', async () => {
+  test("`release: 'afterCommit'` keeps the lock only until its task ends, if the task runs outside of the transaction", async () => {
     const options = { propagation: Propagation.NOT_SUPPORTED };
     await runInTransaction(() =>
       runInTransaction(async () => {
@@ -157,7 +157,7 @@ describe("release: 'afterCommit'", () => {
     );
   });
 
-  test('keeps the lock, so that later reentrant calls in the same transaction join the lock', async () => {
+  test("with `release: 'afterCommit'`, later reentrant calls in the same transaction join the lock", async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await runInTransaction(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

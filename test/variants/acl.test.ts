@@ -118,13 +118,13 @@ async function holdTogether(): Promise<void> {
 const url = (): string => `redis://locks:secret@${server.host}:${server.port}`;
 
 describe('the rights in docs/choosing-nodes.md', () => {
-  test('the documented rights are enough: Redis denies no command, and the library logs no warning', async () => {
+  test('the documented ACL rights are enough: Redis denies no command, and the library logs no warning', async () => {
     await allow(RIGHTS);
     await expect(useAll({ nodes: url() })).resolves.toEqual([]);
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('the documented rights are enough with a restart guard', async () => {
+  test('the documented ACL rights are enough with a restart guard', async () => {
     await allow(RIGHTS);
     const options = { nodes: url(), restartGuard: 6_000 };
     const warnings = await useAll(options, { retry: { timeout: WAIT, delay: 20 }, ttl: 6_000 });
@@ -132,7 +132,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('the documented rights are enough for clients of ioredis 5 and 6 that are passed in', async () => {
+  test('the documented ACL rights are enough for passed-in clients of ioredis 5 and 6', async () => {
     await allow(RIGHTS);
     const clients = [new Redis(url()), new Redis6(url()) as unknown as Redis];
     for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
@@ -140,7 +140,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('docs/choosing-nodes.md has +client|setinfo on a separate line, because Redis before 7.2 refuses every right of a line that contains it', async () => {
+  test('docs/choosing-nodes.md lists `+client|setinfo` on a separate line, because Redis before 7.2 refuses a whole line with this right', async () => {
     await allow([]);
     await allow(['+get', '+client|setinfo']).catch(() => undefined);
     const users = (await admin.call('ACL', 'LIST')) as string[];
@@ -154,7 +154,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
   const needed = RIGHTS.filter((right) => right.startsWith('+'));
 
   test.each(needed)(
-    'the documented rights are not enough without %s: Redis denies that command',
+    'the documented ACL rights are not enough without %s: Redis denies that command',
     async (right) => {
       await allow(RIGHTS.filter((each) => each !== right));
       await useAll({ nodes: url() }, { wait: 2_000 }).catch(() => undefined);
@@ -162,7 +162,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     },
   );
 
-  test('the library logs one warning when only the rights for shared locks and permits are missing', async () => {
+  test('the library logs one warning if the Redis user lacks only the ACL rights for shared locks and permits', async () => {
     const missing = ['zadd', 'hset', 'zscore', 'hmget', 'pexpireat', 'hdel'];
     await allow(RIGHTS.filter((right) => !missing.includes(right.slice(1))));
     const log = new LogLines();
@@ -179,7 +179,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await app.close();
   });
 
-  test('the documented rights are not enough without the channels: Redis denies `lock:wake:`', async () => {
+  test('the documented ACL rights are not enough without the channels: Redis denies `lock:wake:`', async () => {
     await allow(RIGHTS.filter((each) => !each.startsWith('&')));
     await useAll({ nodes: url() }, { wait: 2_000 }).catch(() => undefined);
     await expect(denied()).resolves.toContainEqual(expect.stringMatching(/^lock:wake:/));
@@ -195,7 +195,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     '+scan',
     '+client|setname',
     '&lock:*',
-  ])('the documented rights allow locks and waiters even without %s', async (right) => {
+  ])('the documented ACL rights allow locks and waiters even without %s', async (right) => {
     await allow(RIGHTS.filter((each) => each !== right));
     const app = await startApp({}, { nodes: url() });
     const locks = app.get(LockService);

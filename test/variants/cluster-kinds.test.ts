@@ -127,7 +127,7 @@ async function nothingLeft(...servers: readonly Redis[]): Promise<void> {
   }
 }
 
-test('a Cluster lets readers share a lock and excludes writers, on every master', async () => {
+test('every master of a Cluster lets readers share a lock and excludes writers', async () => {
   for (const key of keys) {
     const readers = await Promise.all(all.map((process) => acquire(process, key, SHARED)));
     expect(await inspect(key)).toMatchObject({ mode: 'shared', holders: { length: 3 } });
@@ -146,7 +146,7 @@ test('a Cluster lets readers share a lock and excludes writers, on every master'
   await nothingLeft(...lookers);
 });
 
-test('a Cluster grants at most n permits, each with its own permit slot, on every master', async () => {
+test('every master of a Cluster grants three permits of a key in three different slots, and refuses a fourth', async () => {
   for (const key of keys) {
     const held = await Promise.all(all.map((process) => acquire(process, key, permits(3))));
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -166,7 +166,7 @@ test('a Cluster grants at most n permits, each with its own permit slot, on ever
   await nothingLeft(...lookers);
 });
 
-test('a Cluster grants permits of several keys only if the keys have a common hash tag', async () => {
+test('a Cluster grants permits or a shared lock on several keys only if the keys have a common hash tag', async () => {
   const two = await acquire(all[0]!, ['{tenant}:1', '{tenant}:2'], permits(1));
   await expectRefused(all[1]!, '{tenant}:2', permits(1));
   await expectRefused(all[2]!, '{tenant}:1', SHARED);
@@ -182,7 +182,7 @@ describe('every master of a Cluster', () => {
     ['a writer that waits for readers', SHARED, EXCLUSIVE, 2],
     ['a caller that waits for a permit', permits(2), permits(2), 2],
     ['a reader that waits for permits', permits(2), SHARED, 2],
-  ])('wakes %s by a message', async (_what, holding, waiting, holders) => {
+  ])('every master of a Cluster wakes %s by a message', async (_what, holding, waiting, holders) => {
     for (const key of keys) {
       const held = await Promise.all(all.slice(0, holders).map((process) => acquire(process, key, holding)));
       const behind = all.slice(holders);
@@ -199,7 +199,7 @@ describe('every master of a Cluster', () => {
   });
 });
 
-test('a Cluster keeps renewed readers and permits beyond their ttl, and drops unrenewed ones', async () => {
+test('a Cluster keeps renewed readers and permits beyond their ttl, and drops readers and permits without renewal', async () => {
   // With this ttl a stall of three seconds delays a renewal, but does not end the lock.
   const ttl = 5_000;
   const short = { ...once, ttl };
@@ -221,7 +221,7 @@ test('a Cluster keeps renewed readers and permits beyond their ttl, and drops un
   await nothingLeft(...lookers);
 });
 
-test('a Cluster keeps readers and permits when a master dies, and its replica serves the waiters', async () => {
+test('a Cluster keeps readers and permits when a master dies, and the replica of that master serves the waiters', async () => {
   const [read, limited] = [keys[0]!, `{${keys[0]!}}:permits`];
   const readers = await Promise.all(all.map((process) => acquire(process, read, SHARED)));
   const held = await Promise.all([0, 1].map((index) => acquire(all[index]!, limited, permits(2))));

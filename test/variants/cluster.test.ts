@@ -85,7 +85,7 @@ describe('a Cluster of three masters', () => {
     return queues.flat().length;
   }
 
-  test('stores locks on all masters, and grants each to one holder over ioredis 5 and 6', async () => {
+  test('a Cluster spreads locks over all masters, and grants each lock to only one of two clients (ioredis 5 and 6)', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const locks = await Promise.all(keys.map((key) => five.acquire(key, once)));
     const spread = await held();
@@ -100,7 +100,7 @@ describe('a Cluster of three masters', () => {
   });
 
   test.each(['five', 'six'])(
-    'locks several keys of one hash slot as one lock (ioredis %s)',
+    'several keys of one hash slot can be locked together in a Cluster (ioredis %s)',
     async (version) => {
       const [locks, others] = version === 'five' ? [five, six] : [six, five];
       const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
@@ -110,13 +110,16 @@ describe('a Cluster of three masters', () => {
     },
   );
 
-  test.each(['five', 'six'])('refuses a lock on keys of several hash slots (ioredis %s)', async (version) => {
-    const locks = version === 'five' ? five : six;
-    await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
-    await expect(held()).resolves.toEqual([0, 0, 0]);
-  });
+  test.each(['five', 'six'])(
+    'a lock on keys of several hash slots is refused in a Cluster (ioredis %s)',
+    async (version) => {
+      const locks = version === 'five' ? five : six;
+      await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
+      await expect(held()).resolves.toEqual([0, 0, 0]);
+    },
+  );
 
-  test('wakes waiters by a message on every master, over ioredis 5 and 6', async () => {
+  test('every master of a Cluster wakes waiters by a message (clients of ioredis 5 and 6)', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => five.acquire(key, once)));
     const inTime = { ttl: TTL, retry: { timeout: TTL, delay: TTL } };
@@ -130,7 +133,7 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('instances with ioredis 5 and 6 together run a `oncePerTick` method once for each key and tick, whichever master has the key', async () => {
+  test('for each key and tick, only one of two instances (ioredis 5 and 6) runs a `oncePerTick` method, whichever master has the key', async () => {
     @Injectable()
     class Yearly {
       @Cron('0 0 0 1 1 *', { timeZone: 'UTC' })
@@ -160,7 +163,7 @@ describe('a Cluster of three masters', () => {
     await Promise.all(instances.map((app) => app.close()));
   });
 
-  test('serves a Redis user that has only the rights in docs/choosing-nodes.md', async () => {
+  test('in a Cluster, locks work for a Redis user that has only the ACL rights in docs/choosing-nodes.md', async () => {
     const user = ['locks', 'reset', 'on', '>secret', ...RIGHTS, ...CLUSTER_RIGHTS];
     await Promise.all(lookers.map((looker) => looker.call('ACL', 'SETUSER', ...user)));
     const redisOptions = { username: 'locks', password: 'secret' };
@@ -183,7 +186,7 @@ describe('a Cluster of three masters', () => {
     expect(logs).toEqual([[], [], [], []]);
   });
 
-  test('refuses the keys of a dead master until its replica takes over with the replicated locks', async () => {
+  test('a Cluster refuses locks on keys of a dead master until the replica of that master takes over with the replicated locks', async () => {
     const [master, , , replica] = servers as [RedisServer, RedisServer, RedisServer, RedisServer];
     const slotOf = async (key: string): Promise<number> =>
       (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)) as number;

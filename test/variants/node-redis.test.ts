@@ -40,7 +40,7 @@ describe('a client of createSentinel', () => {
     await Promise.all([app, ours].map((each) => each.close()));
   });
 
-  test('locks 50 keys, prevents another application from locking one of them, and wakes its own waiters', async () => {
+  test('a client of `createSentinel` locks 50 keys, excludes another application, and acquires a lock when its holder releases', async () => {
     const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     await expect(others.tryAcquire('key:7', { ttl: TTL })).resolves.toBeNull();
@@ -57,7 +57,7 @@ describe('a client of createSentinel', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('gets no lock after the master dies until the replica takes over with the replicated locks', async () => {
+  test('a client of `createSentinel` gets no lock after the master dies until the replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const looker = replica.client();
     const held = await locks.acquire('held', { ttl: PATIENCE });
@@ -86,7 +86,7 @@ describe('a client of createSentinel', () => {
   });
 });
 
-test('a client of createSentinel subscribes at the new master when the old master dies during a subscription', async () => {
+test('a client of `createSentinel` subscribes at the new master when the old master dies during a subscription', async () => {
   const group = await startSentinelGroup();
   const { master, replica } = group;
   const proxy = await startTcpProxy(master);
@@ -149,7 +149,7 @@ describe('a client of createCluster', () => {
     await Promise.all(apps.map((each) => each.close()));
   });
 
-  test('stores locks on all masters, and locks several keys together only in one hash slot', async () => {
+  test('a client of `createCluster` stores locks on all masters, and locks several keys together only if they have one hash slot', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const spread = await Promise.all(lookers.map(countLocks));
@@ -169,7 +169,7 @@ describe('a client of createCluster', () => {
     await expect(Promise.all(lookers.map(countLocks))).resolves.toEqual([0, 0, 0]);
   });
 
-  test('wakes waiters by a message, on every master', async () => {
+  test('every master of a Cluster wakes waiters by a message (clients of `createCluster`)', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const waiting = keys.map((key) => others.acquire(key, IN_TURN));
@@ -182,7 +182,7 @@ describe('a client of createCluster', () => {
     expect(performance.now() - start).toBeLessThan(PATIENCE / 4);
   });
 
-  test('refuses the keys of a dead master until its replica takes over with the replicated locks', async () => {
+  test('a client of `createCluster` gets no lock on keys of a dead master until the replica of that master takes over with the replicated locks', async () => {
     const [master] = masters as [RedisServer];
     const keys: string[] = [];
     for (let i = 0; keys.length < 2; i++) {

@@ -55,14 +55,14 @@ describe('a master that a Sentinel watches', () => {
     await Promise.all(apps.map((app) => app.close()));
   });
 
-  test('grants a lock to one holder at a time, over ioredis 5 and 6', async () => {
+  test('with Sentinel, only one of two clients (ioredis 5 and 6) holds a lock at a time', async () => {
     const lock = await five.acquire('key', { ttl: LONG });
     await expect(six.tryAcquire('key', { ttl: LONG })).resolves.toBeNull();
     await lock.release();
     await (await six.acquire('key', once)).release();
   });
 
-  test('applications get no lock after the master dies until the replica takes over with the replicated locks', async () => {
+  test('with Sentinel, applications get no lock after the master dies until the replica takes over with the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);
@@ -145,7 +145,7 @@ describe('a requested fail-over that leaves the old master a master', () => {
     return lock;
   }
 
-  test('lets the library renew a lock at the new master before the lock lapses there', async () => {
+  test('after a fail-over that leaves two masters, a lock is renewed at the new master before the lock lapses there', async () => {
     const lock = await hold(await locksOver());
     await failOver();
     const others = await locksOver();
@@ -162,7 +162,7 @@ describe('a requested fail-over that leaves the old master a master', () => {
     await lock.release();
   });
 
-  test('lets a release at the new master wake a waiter by a message', async () => {
+  test('after a fail-over that leaves two masters, a release at the new master wakes a waiter by a message', async () => {
     const lock = await hold(await locksOver());
     const waiting = (await locksOver()).acquire('key', { retry: { timeout: PATIENCE } });
     await until(async () => (await newMaster.zcard('lock:{key}:q')) === 1);
@@ -176,7 +176,7 @@ describe('a requested fail-over that leaves the old master a master', () => {
     await (await waiting).release();
   });
 
-  test('ends a lock over a passed-in client before others acquire the lock, and no new lock is granted until the client reconnects', async () => {
+  test('a passed-in client that is still connected to a former master loses its lock before others acquire the lock, and gets no new lock until it reconnects', async () => {
     const locks = await locksOver(ioredis6(group));
     const lock = await hold(locks);
     await failOver();

@@ -63,7 +63,7 @@ const to = (server: 'open' | 'mutual', tls: RedisOptions['tls']): RedisOptions =
   tls,
 });
 
-test('a lock over TLS works with a certificate of a private authority', async () => {
+test('a lock over TLS works with a server certificate of a private certificate authority', async () => {
   const lock = await lockOver(to('open', { ca: cert }));
   await expect(countLocks(servers.open.redis.client())).resolves.toBe(1);
   await lock.extend();
@@ -94,7 +94,7 @@ test('a lock over TLS works with a client certificate', async () => {
 test.each([
   ['ioredis 5', (options: RedisOptions) => new Redis(options)],
   ['ioredis 6', (options: RedisOptions) => new Redis6(options as object) as unknown as Redis],
-])('a lock over TLS works with a client of %s that is passed in', async (_version, connect) => {
+])('a lock over TLS works with a passed-in client of %s', async (_version, connect) => {
   const client = connect(to('mutual', { ca: cert, cert, key }));
   cleanUpAfterTests(async () => client.disconnect());
   const lock = await lockOver(client);
@@ -103,7 +103,7 @@ test.each([
 });
 
 describe('a rediss:// URL', () => {
-  test('works when Node trusts the certificate', async () => {
+  test('a rediss:// URL works when Node trusts the certificate of the server', async () => {
     const file = await bundled('test/fixtures/lock-once.ts');
     const { stdout } = await run(process.execPath, [file], {
       env: {
@@ -117,7 +117,7 @@ describe('a rediss:// URL', () => {
     expect(stdout).toBe('locked key');
   });
 
-  test('fails when Node does not trust the certificate, and the log and the error say why', async () => {
+  test('a rediss:// URL fails when Node does not trust the certificate of the server, and the log and the error say why', async () => {
     const log = new LogLines();
     const refused = lockOver(`rediss://127.0.0.1:${servers.open.port}`, log);
     await expect(refused).rejects.toThrow(/not connected \(self-signed certificate\)/);

@@ -57,7 +57,7 @@ describe('one node, whose waiters acquire again and again', () => {
     ['1 process', 32, 1],
     ['8 processes', 4, 8],
   ])(
-    'waiters acquire equally often, about in order of arrival (%s, %d waiters in each)',
+    'waiters acquire equally often, about in order of arrival (%s, %d waiters per process)',
     async (_where, loops, processes) => {
       const key = `fair-${processes}`;
       const looker = servers[0]!.client();
@@ -84,7 +84,7 @@ describe('one node, whose waiters acquire again and again', () => {
     },
   );
 
-  test(`six waiters in 3 processes hand the lock over ${HAND_OVERS} times without a long gap, though message connections are cut every 500 ms`, async () => {
+  test(`six waiters in 3 processes hand the lock over ${HAND_OVERS} times without a long gap, even if the connections for messages are cut every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -111,7 +111,7 @@ describe('five nodes, whose waiters acquire again and again', () => {
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
-  test('waiters do not starve while the queue node hangs, dies and restarts (8 processes, 2 waiters in each)', async () => {
+  test('waiters do not starve while the node with the queue hangs, dies and restarts (8 processes, 2 waiters per process)', async () => {
     const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
     for (const contender of contenders) contender.tell('go');
     await delay(1_500);

@@ -288,7 +288,7 @@ describe.each([
       },
     );
 
-    test('a writer that gets no messages asks again long before its delay has passed, and acquires', async () => {
+    test('a waiting writer that gets no messages asks again long before its retry delay has passed, and acquires the lock', async () => {
       const writer = await newProcess('writer', true, false);
       const { state, end } = await stream(SHARED, true, false);
       mark.forget();
@@ -305,7 +305,7 @@ describe.each([
       await end();
     });
 
-    test('a writer without a mark starves (control)', async () => {
+    test('a waiting writer without a mark starves during an endless stream of readers (control experiment)', async () => {
       const writer = await newProcess('writer', false);
       const { state, end } = await stream(SHARED, false);
       const before = state.grants;
@@ -321,7 +321,7 @@ describe.each([
     });
   });
 
-  test('readers next to each other in the queue acquire together, and readers behind a writer do not', async () => {
+  test('adjacent readers in the queue acquire together, and a reader behind a waiting writer acquires after the writer', async () => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     // There are more readers than stand-bys.
@@ -360,7 +360,7 @@ describe.each([
     await Promise.all(locks.map((lock) => lock?.release()));
   });
 
-  test('a freed permit goes to the first waiter in the queue, and only the next two waiters also ask', async () => {
+  test('a freed permit goes to the first waiter in the queue, and of the other waiters only the next two ask for the permit', async () => {
     const [alice] = (await processes(1)) as [Redlock];
     const kind = permits(2);
     const first = await alice.acquire(['k'], { ...waiting, kind });
@@ -423,26 +423,29 @@ describe.each([
         EXCLUSIVE,
         [permits(2), permits(2)],
       ],
-    ])('%s delays the others only briefly when it misses its turn', async (_what, front, holding, behind) => {
-      for (const fault of ['kill', 'pause'] as const) {
-        const [alice, ...others] = (await processes(1 + behind.length)) as [Redlock, ...Redlock[]];
-        const held = await alice.acquire(['k'], { ...waiting, kind: holding });
-        const dead = await inFront(front);
-        const calls: Promise<HeldLock>[] = [];
-        for (const [index, kind] of behind.entries()) {
-          calls.push(others[index]!.acquire(['k'], { ...waiting, kind }));
-          await until(async () => (await inLine()) === index + 2);
+    ])(
+      'waiters are delayed only briefly when the first waiter misses its turn (%s)',
+      async (_what, front, holding, behind) => {
+        for (const fault of ['kill', 'pause'] as const) {
+          const [alice, ...others] = (await processes(1 + behind.length)) as [Redlock, ...Redlock[]];
+          const held = await alice.acquire(['k'], { ...waiting, kind: holding });
+          const dead = await inFront(front);
+          const calls: Promise<HeldLock>[] = [];
+          for (const [index, kind] of behind.entries()) {
+            calls.push(others[index]!.acquire(['k'], { ...waiting, kind }));
+            await until(async () => (await inLine()) === index + 2);
+          }
+          if (fault === 'kill') await dead.kill();
+          else dead.pause();
+          const released = performance.now();
+          await held.release();
+          const locks = await Promise.all(calls);
+          expect(performance.now() - released).toBeLessThan(ROOM_MS);
+          await Promise.all(locks.map((lock) => lock.release()));
+          if (fault === 'pause') await dead.kill();
+          await Promise.all(lookers.map((looker) => looker.flushall()));
         }
-        if (fault === 'kill') await dead.kill();
-        else dead.pause();
-        const released = performance.now();
-        await held.release();
-        const locks = await Promise.all(calls);
-        expect(performance.now() - released).toBeLessThan(ROOM_MS);
-        await Promise.all(locks.map((lock) => lock.release()));
-        if (fault === 'pause') await dead.kill();
-        await Promise.all(lookers.map((looker) => looker.flushall()));
-      }
-    });
+      },
+    );
   });
 });

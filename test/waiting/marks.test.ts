@@ -93,7 +93,7 @@ describe.each([
     ['a reader behind permits, after a writer', PERMITS, 'exclusive', SHARED],
     ['a caller for a permit behind readers, after a writer', SHARED, 'exclusive', PERMITS],
   ])(
-    'a waiter sets its mark when the earlier mark is removed, not at its next attempt: %s',
+    'a waiter sets its mark as soon as an earlier mark is removed, and not only at the next attempt (%s)',
     async (_who, holding, first, kind) => {
       const held = await alice.acquire(['k'], { ...options, kind: holding });
       const markEarlier = () => Promise.all(stores.map((store) => store.holdBack(earlier(first), LONG)));

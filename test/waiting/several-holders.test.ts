@@ -67,7 +67,7 @@ async function timed(promise: Promise<HeldLock>): Promise<{ lock: HeldLock; took
 
 describe('calls of one process that wait for permits', () => {
   test.each([2, 5])(
-    'waiting calls of one process all acquire when %i permits are freed at once',
+    'when %i permits are freed at once, as many waiting calls of one process acquire',
     async (count) => {
       const [holder, waiting] = [await newProcess('holder'), await newProcess('waiting')];
       for (let round = 0; round < 5; round++) {
@@ -86,7 +86,7 @@ describe('calls of one process that wait for permits', () => {
     },
   );
 
-  test('a waiting call acquires when a holder renews with a wrong slot, so that the node frees the slot of the holder', async () => {
+  test('a holder that renews with a wrong slot loses its permit, and a waiting call acquires the permit', async () => {
     const [store] = nodesTo([server.url]) as [RedisStore];
     await store.connect();
     const waiting = await newProcess('waiting');
@@ -103,7 +103,7 @@ describe('calls of one process that wait for permits', () => {
     await lock.release();
   });
 
-  test('waiting calls acquire when an earlier call of their process releases its permit', async () => {
+  test('a waiting call acquires a permit when an earlier call of the same process releases one', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
       await newProcess('bob'),
@@ -151,7 +151,7 @@ describe('calls of one process that wait for permits', () => {
   });
 });
 
-test('a single attempt for a permit is refused during the turn of a waiter, though a permit is free', async () => {
+test('a single attempt for a permit is refused during the turn of a waiter, even if a permit is free', async () => {
   const [holder, trying] = [await newProcess('holder'), await newProcess('trying')];
   const [store] = nodesTo([server.url]) as [RedisStore];
   await store.connect();

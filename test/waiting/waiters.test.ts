@@ -88,7 +88,7 @@ async function timed<T>(promise: Promise<T>): Promise<{ value: T; at: number }> 
   return { value, at: performance.now() };
 }
 
-test('the next waiter in the queue acquires after a release without polling', async () => {
+test('after a release, the next waiter in the queue acquires without polling', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const next = timed(bob.acquire(['k'], waiting));
@@ -100,7 +100,7 @@ test('the next waiter in the queue acquires after a release without polling', as
   await value.release();
 });
 
-test('a waiter acquires when minHold ends', async () => {
+test('a waiter acquires a released lock when the `minHold` of that lock ends', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const start = performance.now();
   const held = await alice.acquire(['k'], { ...waiting, minHold: 800 });
@@ -113,7 +113,7 @@ test('a waiter acquires when minHold ends', async () => {
   await value.release();
 });
 
-test('a process is in the queue once for all its waiting calls, which acquire in order', async () => {
+test('all waiting calls of a process share one queue entry, and acquire in order', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const served: number[] = [];
@@ -160,7 +160,7 @@ describe('a waiter that gives up', () => {
       () => ({ ...waiting, retry: { ...waiting.retry, attempts: 3, delay: 1_000 } }),
     ],
     ['when its signal aborts', ({ signal }) => ({ ...waiting, signals: [signal] })],
-  ])('a waiter that gives up %s leaves no queue and no key', async (_when, acquisition) => {
+  ])('a waiter that gives up %s leaves no queue and no held lock in Redis', async (_when, acquisition) => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const controller = new AbortController();
@@ -208,7 +208,7 @@ describe('a waiter whose process no longer answers', () => {
   test.each<[string, 'kill' | 'pause']>([
     ['a killed process', 'kill'],
     ['a stopped process', 'pause'],
-  ])('a waiter in %s delays the others only briefly', async (_what, fault) => {
+  ])('a waiter in %s delays the next waiter only briefly', async (_what, fault) => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     const [dead] = await startContenders(1, options('k'));
@@ -255,7 +255,7 @@ describe('paused waiters', () => {
     ['the second waiter', ['bob', 'hangs', 'carol']],
     ['the second and the third waiter', ['bob', 'hangs', 'hangs', 'carol']],
     ['the third waiter, between two calls of another process', ['bob', 'carol', 'hangs', 'carol']],
-  ])('a pause of %s delays the others only briefly', async (_which, line) => {
+  ])('a pause of %s delays other waiters only briefly', async (_which, line) => {
     const people = {
       alice: await newProcess('alice'),
       bob: await newProcess('bob'),
@@ -299,7 +299,7 @@ describe('the calls of one process', () => {
     return performance.now() - start;
   }
 
-  test('the calls of one process follow each other without messages when the Redis user may not publish', async () => {
+  test('calls of one process acquire one after another without messages when the Redis user may not publish', async () => {
     await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
     const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
     await Promise.all(nodes.map((node) => node.connect()));
@@ -324,7 +324,7 @@ describe('the calls of one process', () => {
   });
 });
 
-test('a forced release lets the next waiter acquire, in another process and in the same process', async () => {
+test('a forced release lets the next waiter acquire, in the process of the holder as well as in another process', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
@@ -346,7 +346,7 @@ test('a forced release lets the next waiter acquire, in another process and in t
   await Promise.all(nodes.map((node) => node.close()));
 });
 
-test('a waiter still acquires, only later, when Redis has lost its queue', async () => {
+test('a waiter still acquires, only later, after Redis has lost the queue of waiters', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], { ...waiting, ttl: 3_000 });
   const next = timed(bob.acquire(['k'], waiting));
@@ -378,7 +378,7 @@ describe('the connection for messages', () => {
     await until(async () => (await subscribers()) === 0);
   });
 
-  test('the connection for messages is replaced when it is cut, and waiters then ask again at once', async () => {
+  test('the connection for messages is replaced when it is cut, and a waiter still acquires soon after a release', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const next = timed(bob.acquire(['k'], waiting));
@@ -439,7 +439,7 @@ describe('the connection for messages', () => {
     await looker.call('ACL', 'DELUSER', 'deaf');
   });
 
-  test("the connection for messages is a duplicate of the user's client, which stays unchanged", async () => {
+  test('the connection for messages is a duplicate of the passed-in client, which stays unchanged', async () => {
     const mine = server.client();
     const node = new RedisStore(mine, false, newFleet());
     await node.connect();
@@ -459,7 +459,7 @@ describe('the connection for messages', () => {
   });
 });
 
-test('five thousand waiters take little memory and one queue entry, and cause no leak warning', async () => {
+test('five thousand waiters of one process need little memory and only one queue entry, and cause no leak warning', async () => {
   const warnings: Error[] = [];
   const warn = (warning: Error): void => void warnings.push(warning);
   process.on('warning', warn);
@@ -492,7 +492,7 @@ test('five thousand waiters take little memory and one queue entry, and cause no
   expect(warnings).toEqual([]);
 });
 
-test('a refusal after a wait names the timeout, the holder and its remaining time', async () => {
+test('a refusal after a wait names the timeout, the holder and the remaining time of the lock', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   await using held = await alice.acquire(['k'], waiting);
   const patient = { ...waiting, retry: { ...waiting.retry, timeout: 3_000 } };

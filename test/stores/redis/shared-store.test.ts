@@ -58,7 +58,7 @@ function acquireAll(leases: readonly Lease[]): Promise<(AcquireReply | Error)[]>
   return answers(leases.length, (tell) => store.acquire(requests, false, tell));
 }
 
-test('a store sends one command for each mode, and answers in the order of the requests', async () => {
+test('a store sends one command for each lock mode, and returns the answers in the order of the requests', async () => {
   const modes = ['exclusive', 'shared', 'shared', 'exclusive', 'shared'] as const;
   const leases = modes.map((mode, index) => leaseOf(mode, mode === 'shared' ? 'shared' : `own ${index}`));
   await acquireAll(leases);
@@ -87,7 +87,7 @@ test('a store sends one command for each mode, and answers in the order of the r
   expect(shared.holders.map(({ id }) => id)).toEqual([others[2]!.id]);
 });
 
-test('shared locks work with a SCRIPT FLUSH before each command', async () => {
+test('shared locks also work if `SCRIPT FLUSH` runs before each command', async () => {
   const [one, other] = [leaseOf('shared'), leaseOf('shared')];
   await redis.script('FLUSH');
   await expect(acquireOn(store, one)).resolves.toMatchObject({ granted: true });
@@ -111,7 +111,7 @@ async function lengthenMark(): Promise<void> {
   await redis.pexpire(markKey('lock:', 'k'), TTL);
 }
 
-test('new readers are refused while the mark of a waiting writer is set, and granted after that', async () => {
+test('new readers are refused while the mark of a waiting writer is set, and admitted after its removal', async () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -147,15 +147,18 @@ describe('a server that knows only one of the scripts that set and remove marks'
   }
 
   test.each<[string, Script, 'letPass' | 'leave']>([
-    ['removes it', LET_PASS, 'letPass'],
+    ['removes the mark', LET_PASS, 'letPass'],
     ['leaves the queue', LEAVE, 'leave'],
-  ])('the mark of a waiter is gone when the waiter sets it and then %s', async (_name, known, end) => {
-    await knows(known);
-    await Promise.all([store.holdBack(waiter, 100), store[end](waiter)]);
-    expect(await hasMark()).toBe(false);
-  });
+  ])(
+    'no mark remains when a waiter sets its mark and then %s, though Redis must first load the script that sets marks',
+    async (_name, known, end) => {
+      await knows(known);
+      await Promise.all([store.holdBack(waiter, 100), store[end](waiter)]);
+      expect(await hasMark()).toBe(false);
+    },
+  );
 
-  test('the mark of a waiter is set when the waiter removes it and then sets it again', async () => {
+  test('the mark of a waiter is set when the waiter removes it and then sets it again, though Redis must first load the script that removes marks', async () => {
     await store.holdBack(waiter, 100);
     await knows(HOLD_BACK);
     await Promise.all([store.letPass(waiter), store.holdBack(waiter, 100)]);
@@ -163,7 +166,7 @@ describe('a server that knows only one of the scripts that set and remove marks'
   });
 });
 
-test('forceRelease ends the leases with the given ids, and returns the ids that it has ended', async () => {
+test('`forceRelease` ends the leases with the given ids, and returns the ids of the ended leases', async () => {
   const leases = [leaseOf('shared'), leaseOf('shared'), leaseOf('shared')];
   for (const lease of leases) await acquireOn(store, lease);
   const [a, b, c] = leases.map(({ id }) => id) as [string, string, string];
@@ -172,7 +175,7 @@ test('forceRelease ends the leases with the given ids, and returns the ids that 
   await expect(store.read(['k'])).resolves.toEqual([undefined]);
 });
 
-test('a list of locks contains a lock with several readers only once', async () => {
+test('a lock with several readers appears only once in a list of locks', async () => {
   for (let index = 0; index < 3; index++) await acquireOn(store, leaseOf('shared', 'listed'));
   const keys: string[] = [];
   for await (const page of store.scan('')) keys.push(...page);

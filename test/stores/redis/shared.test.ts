@@ -280,7 +280,7 @@ test.each(
 });
 
 describe('readers', () => {
-  test('readers hold a lock together with one token, even if a later reader proposes a larger token', async () => {
+  test('all readers of a lock get the same token, even if a later reader proposes a larger token', async () => {
     const first = reader();
     const token = await granted(first);
     const others = [reader(), reader(), reader()];
@@ -290,7 +290,7 @@ describe('readers', () => {
     await expect(idsOf()).resolves.toEqual(expect.arrayContaining([first, ...others].map(({ id }) => id)));
   });
 
-  test('readers are stored in one record, one set and one hash, all with an expiry', async () => {
+  test('all readers of a lock are stored in one record, one sorted set and one hash, each with an expiry', async () => {
     await granted(reader(), {});
     await granted(reader(), {});
     const keys = (await redis.keys('*')).toSorted();
@@ -329,7 +329,7 @@ describe('readers', () => {
     expect(tokens[3]).toBeGreaterThan(tokens[2]!);
   });
 
-  test('readers get a larger token, or the proposed token, after all earlier readers have released', async () => {
+  test('after all earlier readers have released, a new reader gets a larger token, which can be the proposed token', async () => {
     const first = reader();
     const token = await granted(first);
     await release(first);
@@ -342,7 +342,7 @@ describe('readers', () => {
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
-  test('readers get the same token when they repeat a request, and nothing in Redis changes', async () => {
+  test('a repeated request of a reader gets the same token, and changes nothing in Redis', async () => {
     const [lease, late] = [reader(['a', 'b'], { ttl: SHORT }), reader(['a', 'b'])];
     const token = await granted(lease);
     await granted(late);
@@ -354,7 +354,7 @@ describe('readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('readers fail when they repeat a request after they lapsed, or after the last reader released', async () => {
+  test('a repeated request of a reader fails after that reader has lapsed, or after the last reader has released', async () => {
     const [lapsed, last] = [reader('k', { ttl: SHORT }), reader()];
     await granted(lapsed);
     await granted(last);
@@ -365,7 +365,7 @@ describe('readers', () => {
   });
 
   test.each([true, false])(
-    'readers get separate answers when one command requests several keys (the node keeps the queue: %p)',
+    'one command for several readers gets a separate answer for each request (the node keeps the queue: %p)',
     async (ordered) => {
       await granted(writer('held'));
       await holdBack(waiterOf('w', 'exclusive', 'marked'), 1_000);
@@ -391,7 +391,7 @@ describe('readers', () => {
     },
   );
 
-  test('readers hold either all of several keys or none', async () => {
+  test('a reader of several keys acquires either all of them or none', async () => {
     const blocker = writer('b');
     await granted(blocker);
     await expect(refusal(reader(['a', 'b', 'c']))).resolves.toMatchObject({ id: blocker.id });
@@ -402,7 +402,7 @@ describe('readers', () => {
     for (const key of lease.keys) await expect(idsOf(key)).resolves.toEqual([lease.id]);
   });
 
-  test('readers get one token for several keys, and raise smaller tokens of these keys to it', async () => {
+  test('a reader of several keys gets one token, and smaller tokens of these keys are raised to this token', async () => {
     const [a, b] = [reader('a'), reader('b')];
     await granted(a);
     const joined = await granted(b, { proposal: tokenAt(Date.now() + LEAD_MS) });
@@ -413,13 +413,13 @@ describe('readers', () => {
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
-  test('readers are rejected after the deadline, and while the data is younger than the restart guard (S12, S16)', async () => {
+  test('the request of a reader fails after its deadline, and while the data in Redis is younger than the restart guard (S12, S16)', async () => {
     await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/got the request \d+ ms too late/);
     await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test("readers get a larger token than the node's marker contains, and raise the marker", async () => {
+  test("a reader gets a larger token than the token in the node's marker, and the marker is raised to the larger token", async () => {
     const high = tokenAt(Date.now() + 3_600_000);
     await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
     await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
@@ -442,21 +442,24 @@ describe('readers', () => {
   test.each([
     ['record', 'lock:{k}'],
     ['mark', 'lock:{k}:w'],
-  ])('readers never overwrite a value of another type in place of the %s (S19)', async (_what, key) => {
-    await redis.rpush(key, 'not ours');
-    const [refused, other] = await ask([reader(), reader('other')]);
-    expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
-    expect(other).toMatchObject({ granted: true });
-    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
-    await expect(redis.keys('lock:{k}*')).resolves.toEqual([key]);
-    await expect(extend(TTL, reader())).resolves.toBe('0');
-  });
+  ])(
+    'a reader never overwrites a value of another Redis type at the key for the %s (S19)',
+    async (_what, key) => {
+      await redis.rpush(key, 'not ours');
+      const [refused, other] = await ask([reader(), reader('other')]);
+      expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
+      expect(other).toMatchObject({ granted: true });
+      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
+      await expect(redis.keys('lock:{k}*')).resolves.toEqual([key]);
+      await expect(extend(TTL, reader())).resolves.toBe('0');
+    },
+  );
 
   test.each([
     ['set', 'lock:{k}:h', 'lock:{k}:s'],
     ['hash', 'lock:{k}:s', 'lock:{k}:h'],
   ])(
-    'readers never overwrite a value of another type in place of the %s of several readers',
+    'a reader never overwrites a value of another Redis type at the key for the %s of readers',
     async (_what, key, other) => {
       await redis.rpush(key, 'not ours');
       const lease = reader();
@@ -470,7 +473,7 @@ describe('readers', () => {
     },
   );
 
-  test('readers fail on a string that is not a lock', async () => {
+  test('the request of a reader fails if the key of the lock or of its mark contains a foreign string', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.set('lock:{b}:w', 'somebody');
     await expect(ask([reader('a'), reader('b')])).resolves.toEqual([
@@ -518,7 +521,7 @@ describe('the expiry of a reader', () => {
     await granted(writer());
   });
 
-  test('a reader that expires leaves an entry; each later reader removes about 500 of these entries', async () => {
+  test('expired readers leave entries in Redis, and each later reader removes about 500 of these entries', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
     await granted(reader());
@@ -544,7 +547,7 @@ describe('the expiry of a reader', () => {
     expectAbout((await refusal(writer())).remaining, TTL);
   });
 
-  test('an extension moves the expiry of its reader later, and never earlier', async () => {
+  test('an extension makes a reader expire later, and never earlier', async () => {
     const [one, other] = [reader('k', { ttl: SHORT, owner: 'one' }), reader('k', { owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -560,7 +563,7 @@ describe('the expiry of a reader', () => {
     expectAbout(holders[0]!.remaining, TTL);
   });
 
-  test('an extension moves the expiry of a reader at all keys of the lease or at no key', async () => {
+  test('an extension changes the expiry of a reader for all keys of its lease or for none', async () => {
     const lease = reader(['a', 'b']);
     await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -571,7 +574,7 @@ describe('the expiry of a reader', () => {
   });
 
   test.each(['H', 'F', 'K', 'P'])(
-    'an extension changes nothing when the record has the state letter %s',
+    'the extension of a reader changes nothing when the record of the lock has the state letter %s',
     async (state) => {
       const lease = reader();
       await granted(lease);
@@ -582,14 +585,14 @@ describe('the expiry of a reader', () => {
     },
   );
 
-  test('an extension is refused after the record has lapsed', async () => {
+  test('the extension of a reader is refused after the record of the lock has lapsed', async () => {
     const lease = reader();
     await granted(lease);
     await redis.pexpire('lock:{k}', LINGER_MS);
     await expect(extend(TTL, lease)).resolves.toBe('0');
   });
 
-  test('an extension restores a lost expiry of the record if its reader then expires last', async () => {
+  test('an extension restores a lost expiry of the record if the extended reader then expires last', async () => {
     const [long, short] = [reader(), reader('k', { ttl: SHORT })];
     await granted(long);
     await granted(short);
@@ -603,7 +606,7 @@ describe('the expiry of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
   });
 
-  test('an extension moves the expiry of the record together with that of the reader, even if the hash of readers is missing', async () => {
+  test('an extension makes a reader and the record of its lock expire later, even if the hash of readers is missing', async () => {
     const lease = reader('k', { ttl: SHORT });
     await granted(lease);
     const last = reader();
@@ -637,7 +640,7 @@ describe('the expiry of a reader', () => {
 });
 
 describe('the release of a reader', () => {
-  test('ends only its own lease, and has no effect a second time (S7)', async () => {
+  test('the release of a reader ends only the lease of that reader, and a second release has no effect (S7)', async () => {
     const [one, other] = [reader(), reader()];
     await granted(one);
     await granted(other);
@@ -649,7 +652,7 @@ describe('the release of a reader', () => {
     await expect(idsOf()).resolves.toEqual([other.id]);
   });
 
-  test('lets the record expire with the remaining reader that expires last, and stores that reader in the record', async () => {
+  test('after the release of a reader, the record names the remaining reader with the latest expiry, and expires with that reader', async () => {
     const [long, short] = [reader('k', { ttl: 10 * TTL }), reader('k', { owner: 'short' })];
     for (const lease of [long, short, reader('k', { ttl: SHORT })]) await granted(lease);
     await release(long);
@@ -661,7 +664,7 @@ describe('the release of a reader', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('deletes all Redis keys of the lock except its record when a single reader remains', async () => {
+  test('a release deletes all Redis keys of the lock except the record when a single reader remains', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -676,7 +679,7 @@ describe('the release of a reader', () => {
     await expect(idsOf()).resolves.toHaveLength(2);
   });
 
-  test('keeps the hash entry of a single remaining reader if its token differs from the token in the record', async () => {
+  test('a release keeps the hash entry of the last remaining reader if the token in this entry differs from the token in the record', async () => {
     const [one, other] = [reader(), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -687,7 +690,7 @@ describe('the release of a reader', () => {
     await expect(granted(reader())).resolves.toBe(token + 5);
   });
 
-  test('leaves only a free record with the token when no reader remains', async () => {
+  test('the release of the last reader leaves only a free record with the token', async () => {
     const [one, other] = [reader(), reader()];
     const token = await granted(one);
     await granted(other);
@@ -701,7 +704,7 @@ describe('the release of a reader', () => {
     expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
 
-  test('frees the lock when all other readers have lapsed', async () => {
+  test('the release of a reader frees the lock when all other readers have lapsed', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT }), reader()];
     await granted(dead);
     await granted(alive);
@@ -711,7 +714,7 @@ describe('the release of a reader', () => {
     await granted(writer());
   });
 
-  test('does not affect a writer that acquired after the reader lapsed', async () => {
+  test('the late release of a lapsed reader does not affect a writer that has acquired the lock', async () => {
     const lease = reader();
     await granted(lease);
     await redis.pexpire('lock:{k}', LINGER_MS);
@@ -721,7 +724,7 @@ describe('the release of a reader', () => {
     await expect(refusal(writer())).resolves.toMatchObject({ id: next.id });
   });
 
-  test('fails on a key of another type, and the command still releases other locks', async () => {
+  test('the release of a reader fails on a Redis key of another type, and the same command still releases other locks', async () => {
     const [wrong, other] = [reader('a'), reader('b')];
     await granted(reader('a', { ttl: SHORT }));
     await granted(wrong);
@@ -751,7 +754,7 @@ describe('the token of a reader', () => {
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
-  test('the token of a reader is not raised when the lease does not hold all its keys', async () => {
+  test('the token of a reader is raised only if the reader holds all keys of its lease', async () => {
     const lease = reader(['a', 'b']);
     const token = await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -762,7 +765,7 @@ describe('the token of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test("the token of a reader can be raised far beyond the clock only together with the node's marker", async () => {
+  test("the token of a reader can be raised far ahead of the clock only if the node's marker is raised, too", async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
@@ -778,7 +781,7 @@ describe('the token of a reader', () => {
 describe('the mark of a waiter', () => {
   const waiting = waiterOf('a', 'exclusive');
 
-  test('excludes later readers, also on a node without the queue, and the refusal names the waiter', async () => {
+  test('the mark of a waiter excludes later readers, even on a node that keeps no queue, and the refusal names the waiter', async () => {
     await granted(reader());
     await holdBack(waiting, 500);
     const holder = await refusal(reader());
@@ -793,7 +796,7 @@ describe('the mark of a waiter', () => {
     ).resolves.toMatchObject({ granted: true });
   });
 
-  test('excludes readers even from a free lock', async () => {
+  test('the mark of a waiter excludes readers even from a free lock', async () => {
     const lease = reader();
     await granted(lease);
     await holdBack(waiting);
@@ -805,7 +808,7 @@ describe('the mark of a waiter', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
   });
 
-  test('does not exclude callers in the mode of its waiter (exclusive or shared)', async () => {
+  test('the mark of a waiter does not exclude callers in the same mode (exclusive or shared)', async () => {
     await holdBack(waiterOf('a', 'shared'));
     await granted(reader());
     await letPass(waiterOf('a', 'shared'));
@@ -814,7 +817,7 @@ describe('the mark of a waiter', () => {
     await expect(granted(writer())).resolves.toBeGreaterThan(0);
   });
 
-  test('lapses soon unless the waiter renews it', async () => {
+  test('the mark of a waiter lapses soon unless the waiter renews it', async () => {
     await granted(reader());
     // The mark lapses soon, and this process could stall between two commands. So they are sent together.
     const [, left, { remaining }] = await Promise.all([
@@ -829,7 +832,7 @@ describe('the mark of a waiter', () => {
     await until(async () => (await acquire(reader())).granted);
   });
 
-  test('belongs to the waiter that came first, and only that waiter can remove it', async () => {
+  test('the mark belongs to the waiter that came first, and only that waiter can remove the mark', async () => {
     const [early, late] = [waiterOf('a', 'exclusive'), waiterOf('b', 'exclusive')];
     await holdBack(late, 10);
     await holdBack(early, 60_000);
@@ -843,7 +846,7 @@ describe('the mark of a waiter', () => {
     await expect(redis.exists('lock:{k}:w')).resolves.toBe(0);
   });
 
-  test('lets a writer acquire after the earlier readers, in spite of a stream of new readers', async () => {
+  test('the mark of a waiting writer lets the writer acquire after the earlier readers, in spite of a stream of new readers', async () => {
     let holding = [reader(), reader()];
     await ask(holding);
     await refusal(writer(), { waiter: waiting });
@@ -867,7 +870,7 @@ describe('the mark of a waiter', () => {
     }
   });
 
-  test('is neither set nor removed if its key has a value that is not a mark (S19)', async () => {
+  test('the mark of a waiter is neither set nor removed if the key for the mark contains a foreign value (S19)', async () => {
     await redis.set('lock:{k}:w', 'somebody');
     await expect(holdBack(waiting)).rejects.toThrow(FOREIGN);
     await letPass(waiting);
@@ -918,7 +921,7 @@ describe('the queue of a key with readers', () => {
     for (const each of all) each.stop();
   }
 
-  test('notifies adjacent readers together after a writer; the next two waiters ask a little later (stand-bys)', async () => {
+  test('the release of a writer notifies adjacent readers together, and tells the next two waiters (stand-bys) to ask a little later', async () => {
     const all = await listeners(['shared', 'shared', 'shared', 'exclusive', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
@@ -933,7 +936,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('drops readers of dead processes, and notifies the other waiters', async () => {
+  test('the queue drops waiting readers of dead processes, and notifies the other waiters', async () => {
     const all = await listeners(['shared', 'shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -945,7 +948,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('notifies only a writer at once, and refuses the readers behind it', async () => {
+  test('if the first waiter is a writer, only that writer is told to ask at once, and readers behind the writer are refused', async () => {
     const all = await listeners(['exclusive', 'shared', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
@@ -962,7 +965,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('refuses new readers behind a waiting writer as soon as the first reader acquires', async () => {
+  test('a waiting writer excludes new readers as soon as the reader in front of the writer acquires', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -980,7 +983,7 @@ describe('the queue of a key with readers', () => {
     stop([first, second]);
   });
 
-  test('refuses new readers behind a waiting writer even in the command of the first reader', async () => {
+  test('a waiting writer excludes new readers even in the command that grants the reader in front of the writer', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -997,7 +1000,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('admits readers as soon as the writer in front of them has released', async () => {
+  test('new readers are admitted as soon as the writer that waited in front of them has released', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const [first, second] = all as [Listener, Listener];
     const holder = writer();
@@ -1015,7 +1018,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('admits new readers soon after a waiting writer has disappeared', async () => {
+  test('new readers are admitted soon after a waiting writer has disappeared', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const [first, second] = all as [Listener, Listener];
     const holder = writer();
@@ -1036,7 +1039,7 @@ describe('the queue of a key with readers', () => {
     stop([first]);
   });
 
-  test('lets a new reader pass when only readers wait', async () => {
+  test('a new reader is granted at once when only readers wait', async () => {
     const all = await listeners(['shared']);
     const holder = writer();
     await granted(holder);
@@ -1046,7 +1049,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('gives the first waiter a turn after the holder lapsed, and drops that waiter if it misses the turn', async () => {
+  test('the first waiter gets a turn after the holder has lapsed, and leaves the queue if it misses that turn', async () => {
     const all = await listeners(['exclusive', 'shared']);
     await granted(writer());
     await lineUp(all);
@@ -1062,7 +1065,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('notifies a waiting writer when the last reader has released, and not before', async () => {
+  test('a waiting writer is notified when the last reader has released, and not before', async () => {
     const all = await listeners(['exclusive']);
     const [one, other] = [reader(), reader()];
     await ask([one, other]);
@@ -1073,7 +1076,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('notifies readers when the writer in front of them gives up', async () => {
+  test('waiting readers are notified when the writer in front of them gives up', async () => {
     const all = await listeners(['exclusive', 'shared', 'shared']);
     await granted(reader());
     await refusal(leaseOf(all[0]!), { waiter: all[0]!.waiter, waited: 900 });
@@ -1086,7 +1089,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('notifies no other waiter when a waiting reader leaves the queue while readers hold the lock', async () => {
+  test('no waiter is notified when a waiting reader leaves the queue while readers hold the lock', async () => {
     const all = await listeners(['shared', 'shared']);
     await granted(reader());
     await holdBack(waiterOf('f', 'exclusive'), 5_000);
@@ -1096,7 +1099,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('contains a reader that waits for several keys at only one of its keys at a time', async () => {
+  test('a reader that waits for several keys is in the queue of only one of them at a time', async () => {
     const keys = ['a', 'b'];
     const waiter = waiterOf('a', 'shared', ...keys);
     await granted(writer('a'));
@@ -1110,7 +1113,7 @@ describe('the queue of a key with readers', () => {
 });
 
 describe('the scripts for a key with several holders', () => {
-  test('READ returns all readers, sorted by the time at which they expire', async () => {
+  test('the script `READ` returns all readers, sorted by the time at which they expire', async () => {
     const leases = [
       reader('k', { owner: 'b' }),
       reader('k', { ttl: SHORT, owner: 'a:1' }),
@@ -1138,7 +1141,7 @@ describe('the scripts for a key with several holders', () => {
   });
 
   test.each(['h', 's'])(
-    'READ fails on a value of another type in a key that ends in :%s, and still returns other locks (S19)',
+    'the script `READ` fails on a value of another type in a key that ends in :%s, and still returns other locks (S19)',
     async (name) => {
       await ask([reader('a', { ttl: SHORT }), reader('b', { ttl: SHORT })]);
       const lease = reader(['a', 'b']);
@@ -1152,7 +1155,7 @@ describe('the scripts for a key with several holders', () => {
     },
   );
 
-  test('READ returns permits with their slots, and FORCE_RELEASE ends one', async () => {
+  test('the script `READ` returns permits with their slots, and `FORCE_RELEASE` ends the permits with the given ids', async () => {
     const [one, two] = ['a'.repeat(32), 'b'.repeat(32)] as const;
     const [ends, life] = [Date.now() + TTL, TTL + LINGER_MS];
     // The first and the last of three slots are taken.
@@ -1184,7 +1187,7 @@ describe('the scripts for a key with several holders', () => {
     expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
 
-  test('READ returns a single permit from its record, and FORCE_RELEASE ends it', async () => {
+  test('the script `READ` returns a single permit from the record of the lock, and `FORCE_RELEASE` ends that permit', async () => {
     const id = 'a'.repeat(32);
     const record = `P-0000000000000007:${id}:1700000000002:000100021:one:0000000000000004`;
     await redis.set('lock:{k}', record, 'PX', TTL + LINGER_MS);
@@ -1200,7 +1203,7 @@ describe('the scripts for a key with several holders', () => {
     ['the holder of a slot has lapsed', 'F', -1_000, true],
     ['all slots are held', 'F', TTL, false],
   ])(
-    'LEAVE notifies the next waiter for a permit only if a slot is available: %s',
+    'the script `LEAVE` notifies the next waiter for a permit only if a slot is available (case: %s)',
     async (_when, map, ends, isTold) => {
       const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
       const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+${map}:one:0000000000000004`;
@@ -1219,7 +1222,7 @@ describe('the scripts for a key with several holders', () => {
     },
   );
 
-  test('FORCE_RELEASE ends only the readers with the given ids', async () => {
+  test('the script `FORCE_RELEASE` ends only the readers with the given ids', async () => {
     const [one, two, three] = [reader(), reader(), reader()];
     await ask([one, two, three]);
     await expect(forceRelease('k', 'x'.repeat(32), three.id, one.id)).resolves.toEqual([2, 3]);
@@ -1246,7 +1249,7 @@ test('the scripts for readers fail with READONLY on a replica', async () => {
   }
 });
 
-test('every key of readers expires within LINGER_MS after the last release', async () => {
+test('all Redis keys that readers leave expire within `LINGER_MS` after the last release', async () => {
   const readers = [reader(['a', 'b'], { ttl: 10 * TTL }), reader('b'), reader('b', { ttl: 1_000 })];
   await granted(readers[0]!);
   await ask(readers.slice(1, 2));
