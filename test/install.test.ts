@@ -35,11 +35,11 @@ async function warnings(...options: string[]): Promise<string[]> {
   return `${stdout}${stderr}`.split('\n').filter((line) => /^npm warn/i.test(line));
 }
 
-test('npm ci prints no warnings in a clone of the repository', async () => {
+test('`npm ci` prints no warnings in a clone of the repository', async () => {
   await expect(warnings()).resolves.toEqual([]);
 });
 
-test('npm ci hides only warnings of packages that ask for Node 22 and work on Node 20', async () => {
+test('`npm ci` hides only warnings about packages that ask for Node 22 but also work on Node 20', async () => {
   const hidden = await warnings('--loglevel', 'warn');
   expect(hidden.filter((line) => !line.includes('EBADENGINE'))).toEqual([]);
   const packages = hidden.flatMap((line) => /package: '(.+)@/.exec(line)?.slice(1) ?? []);
@@ -73,7 +73,7 @@ test('package-lock.json contains no deprecated package', async () => {
   await expect(namesOf(({ deprecated }) => deprecated)).resolves.toEqual([]);
 });
 
-test('package-lock.json names no registry', async () => {
+test('package-lock.json contains no URL of a registry', async () => {
   await expect(namesOf(({ resolved }) => resolved)).resolves.toEqual([]);
   await expect(readFile('package-lock.json', 'utf8')).resolves.not.toMatch(/https?:\/\/[^"]*\.tgz/);
 });

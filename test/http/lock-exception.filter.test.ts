@@ -174,27 +174,30 @@ describe.each([
     url = await app.getUrl();
   });
 
-  test.each(answers)('answers a call that fails with the error "%s"', async (how, problem) => {
-    const response = await fetch(`${url}/${how}`);
-    expect(response.status).toBe(problem.statusCode);
-    expect(response.headers.get('content-type')).toMatch('application/json');
-    const body = await response.text();
-    const told = JSON.parse(body) as LockProblem;
-    expect(told).toEqual(problem);
-    expect(response.headers.get('retry-after')).toBe(told.retryAfter?.toString() ?? null);
-    expect(body).not.toMatch(/secret|tenant/);
-  });
+  test.each(answers)(
+    'LockExceptionFilter answers the failed HTTP call "%s" with a JSON problem',
+    async (how, problem) => {
+      const response = await fetch(`${url}/${how}`);
+      expect(response.status).toBe(problem.statusCode);
+      expect(response.headers.get('content-type')).toMatch('application/json');
+      const body = await response.text();
+      const told = JSON.parse(body) as LockProblem;
+      expect(told).toEqual(problem);
+      expect(response.headers.get('retry-after')).toBe(told.retryAfter?.toString() ?? null);
+      expect(body).not.toMatch(/secret|tenant/);
+    },
+  );
 
-  test('leaves results, and errors that are not of this library, unchanged', async () => {
+  test('LockExceptionFilter changes neither results nor errors from outside this library', async () => {
     await expect(fetch(`${url}/other`).then((response) => response.status)).resolves.toBe(500);
     await expect(fetch(`${url}/well`).then((response) => response.text())).resolves.toBe('done');
   });
 
-  test('ends a response whose body was already partly sent', async () => {
+  test('LockExceptionFilter ends a response if a part of the body was sent before the error', async () => {
     await expect(fetch(`${url}/begun`).then((response) => response.text())).resolves.toBe('begun');
   });
 
-  test('logs details that the client does not see, and logs nothing for a held lock', async () => {
+  test('LockExceptionFilter logs why a lock is unavailable, and logs nothing for a held lock', async () => {
     await fetch(`${url}/held`);
     expect(log.lines).toEqual([]);
     await fetch(`${url}/unavailable`);
@@ -254,7 +257,7 @@ describe('LockExceptionFilter in GraphQL', () => {
   });
 
   test.each(answers)(
-    'answers a call that fails with the error "%s"',
+    'LockExceptionFilter answers the failed GraphQL call "%s" with a GraphQL error',
     async (how, { message, ...extensions }) => {
       const response = await fetch(`${url}/graphql`, {
         method: 'POST',
@@ -290,10 +293,13 @@ describe('LockExceptionFilter in a microservice', () => {
     cleanUpAfterTests(async () => client.close());
   });
 
-  test.each(answers)('answers a call that fails with the error "%s"', async (how, problem) => {
-    const error: unknown = await firstValueFrom(client.send('do', how)).catch((reason: unknown) => reason);
-    expect(error).toEqual({ status: 'error', ...problem });
-  });
+  test.each(answers)(
+    'LockExceptionFilter answers the failed microservice call "%s" with an error',
+    async (how, problem) => {
+      const error: unknown = await firstValueFrom(client.send('do', how)).catch((reason: unknown) => reason);
+      expect(error).toEqual({ status: 'error', ...problem });
+    },
+  );
 });
 
 describe('LockExceptionFilter in a WebSocket gateway', () => {
@@ -320,17 +326,20 @@ describe('LockExceptionFilter in a WebSocket gateway', () => {
     await once(socket, 'open');
   });
 
-  test.each(answers)('answers a call that fails with the error "%s"', async (how, problem) => {
-    const received = once(socket, 'message') as Promise<[Buffer]>;
-    socket.send(JSON.stringify({ event: 'do', data: how }));
-    const [text] = await received;
-    expect(JSON.parse(text.toString())).toEqual({
-      event: 'exception',
-      data: { status: 'error', ...problem },
-    });
-  });
+  test.each(answers)(
+    'LockExceptionFilter answers the failed WebSocket call "%s" with an "exception" event',
+    async (how, problem) => {
+      const received = once(socket, 'message') as Promise<[Buffer]>;
+      socket.send(JSON.stringify({ event: 'do', data: how }));
+      const [text] = await received;
+      expect(JSON.parse(text.toString())).toEqual({
+        event: 'exception',
+        data: { status: 'error', ...problem },
+      });
+    },
+  );
 
-  test('emits the event "exception" to a client of Socket.IO', () => {
+  test('LockExceptionFilter emits the event "exception" to a Socket.IO client', () => {
     const sent: unknown[] = [];
     const client = { emit: (...message: unknown[]) => sent.push(message) };
     const host = { getType: () => 'ws', switchToWs: () => ({ getClient: () => client }) };

@@ -23,7 +23,7 @@ test('the lab refuses an unknown option, and lists the scenarios', () => {
   expect(() => numbers('--opne')).toThrow(/--opne[^]* 1 {2}No lock/);
 });
 
-test('the lab runs no scenario if --open is the only argument', () => {
+test('the lab runs no scenario if `--open` is the only argument', () => {
   expect(numbers('--open')).toEqual([]);
   expect(numbers('--open', '5')).toEqual([5]);
 });
@@ -32,7 +32,7 @@ test.each(['x', '-1', '70000', '1.5'])('the lab refuses --port=%s', (port) => {
   expect(() => readArguments([`--port=${port}`])).toThrow(/--port must be a whole number up to 65535/);
 });
 
-test('the lab refuses --store without --open, and an unknown store', () => {
+test('the lab refuses `--store` without `--open`, and refuses an unknown store', () => {
   expect(readArguments(['--open', '--store', 'postgres']).store).toBe('postgres');
   expect(readArguments(['--open']).store).toBeUndefined();
   expect(() => readArguments(['--store', 'postgres'])).toThrow(/--store is for the playground.*add --open/);

@@ -89,7 +89,7 @@ describe('a lab that runs a scenario', () => {
   }, TIMEOUT);
 
   test(
-    'continues when a second lab starts; the second lab names the first lab and ends',
+    'a second lab reports the running lab and ends, and the running lab continues',
     async () => {
       const before = lab.pauses;
       const second = await startLab('--port', new URL(lab.url ?? '').port, '8');
@@ -106,7 +106,7 @@ describe('a lab that runs a scenario', () => {
   );
 
   test(
-    'ends on Ctrl-C, and leaves no process and no file',
+    'a lab that runs a scenario ends on SIGINT, and leaves no process and no file',
     async () => {
       const processes = await allProcessesOf(lab);
 

@@ -18,7 +18,7 @@ const outcome: Outcome = {
   took: 0,
 };
 
-test('deviations() ignores a figure that has no expectation', () => {
+test('deviations() ignores each figure for which nothing is expected', () => {
   expect(deviations({}, { ...outcome, duplicates: 7, lost: 20 })).toEqual([]);
 });
 
@@ -30,7 +30,7 @@ test.each([
   ['all', 20, []],
   ['all', 19, ['duplicates: all expected, 19 counted']],
 ] as const)(
-  'deviations() compares the expectation of "%s" duplicates among 20 tasks with %i duplicates',
+  'deviations() compares the expected duplicates "%s" with %i duplicates of 20 tasks',
   (amount, duplicates, found) => {
     expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
   },
@@ -48,7 +48,7 @@ test.each([
   ['in time', 'never', 1],
   ['in time', undefined, 1],
 ] as const)(
-  'deviations() compares the expected recovery "%s" with the recovery %s',
+  'deviations() compares the expected recovery "%s" with the measured recovery time %s',
   (expected, recovery, count) => {
     expect(deviations({ recovery: expected }, { ...outcome, recovery })).toHaveLength(count);
   },

@@ -58,7 +58,7 @@ test(
 );
 
 test(
-  'the lab shows that permits admit no third holder, and that shared locks do not starve a writer',
+  'the lab shows that two permits admit no third holder, and shared locks do not starve a writer',
   async () => {
     const { code, output } = await kinds;
 
@@ -72,7 +72,7 @@ test(
   TIMEOUT,
 );
 
-test('the lab ends before it starts a server if a scenario is unknown', async () => {
+test('the lab starts no server and ends if the given scenario does not exist', async () => {
   const { code, output } = await lab('16');
 
   expect(code).toBe(1);

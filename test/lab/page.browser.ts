@@ -96,7 +96,7 @@ function unlockedIsOver(events: readonly LabEvent[]): boolean {
 }
 
 test(
-  'the playground shows duplicates without the lock, and no new ones with the lock while processes die',
+  'the playground shows duplicates without the lock, and no new duplicates under the lock when processes die',
   async () => {
     const { child, url, ended } = await startLab('--open');
     const { page, complaints } = await open(url, 1_200);
@@ -150,7 +150,7 @@ test(
 );
 
 test(
-  'the playground runs on PostgreSQL, which keeps its locks when it is killed and restarted',
+  'the playground runs on PostgreSQL, and locks survive a kill and restart of PostgreSQL',
   async () => {
     const { url } = await startLab('--open', '--store', 'postgres');
     const { page, complaints } = await open(url, 1_200);
@@ -197,7 +197,7 @@ test(
 );
 
 test(
-  'the report of a run works as a file without a server, also on a phone',
+  'the report file of a run works in a browser without a server, also at the width of a phone',
   async () => {
     const report = join(folder, 'report.html');
     const { ended } = await startLab('--report', report, '8');

@@ -36,7 +36,7 @@ beforeAll(async () => {
   lab.services = services;
 }, START_TIMEOUT);
 
-test('the playground submits tasks again after the instance that takes tasks is killed or paused', async () => {
+test('the playground continues to submit tasks after the instance that accepts them is killed or paused', async () => {
   const ended = lab.run(playground);
   ended.catch(() => undefined);
   await until(() => lab.stage?.instances.length === 3);
@@ -93,7 +93,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))(
     const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
       events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
 
-    test('locks exclude each other while the store is killed or paused, and while instances restart', async () => {
+    test('no two instances hold the lock at once when the store is killed or paused and instances restart', async () => {
       const outcome = await play(
         // The ttl is long, so that a holder does not lose its lock when its process stalls.
         { ttl: 6_000, work: 300 },

@@ -21,7 +21,7 @@ function newRecorder(): Recorder {
 
 const pushed = (who: string, ...jobs: string[]): LabEvent => ({ kind: 'pushed', who, at: 0, jobs });
 
-test('Recorder counts a job pushed twice as a duplicate, but not a second dispatch of its task', () => {
+test('Recorder counts a second push of one job as a duplicate, but not a new job for the same task', () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1', 'y#1'));
   recorder.add(pushed('b', 'y#1', 'y#2'));
@@ -30,7 +30,7 @@ test('Recorder counts a job pushed twice as a duplicate, but not a second dispat
   expect(recorder.duplicates).toBe(1);
 });
 
-test('Recorder.see finds an event recorded before the call, unless a start position excludes it', async () => {
+test('`Recorder.see` finds earlier events, unless they are before the given start position', async () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1'));
   const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';

@@ -18,7 +18,7 @@ function event(kind: 'released' | 'renewed' | 'killed', who: string, at: number)
   return { kind, who, at };
 }
 
-test('a span lasts from the acquisition to the release, and stores when the validity ends', () => {
+test('a span covers one hold from acquisition to release, and includes the end of the lock validity', () => {
   const spans = spansOf([acquired('a', 1_000, 500, 100), event('released', 'a', 1_300)]);
 
   expect(spans).toEqual([
@@ -35,7 +35,7 @@ test('a span lasts from the acquisition to the release, and stores when the vali
   ]);
 });
 
-test('the validity of a span counts from its last renewal', () => {
+test('in a span, the lock validity counts from the last renewal of the lock', () => {
   const spans = spansOf([acquired('a', 0, 300), event('renewed', 'a', 100), event('renewed', 'a', 250)]);
 
   expect(spans).toMatchObject([{ lockEnds: 550 }]);
@@ -50,16 +50,19 @@ test('a span does not change after its end', () => {
 describe('countOverlaps()', () => {
   test.each([
     [
-      'a span that begins at the end of another',
+      'a span that begins at the end of another span',
       [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)],
       0,
     ],
     ['a span that begins during another', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
     ['three spans at the same time', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
     ['a span after a killed holder', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
-  ])('counts the spans that begin during a span of another holder: %s', (_what, events, count) => {
-    expect(countOverlaps(spansOf(events))).toBe(count);
-  });
+  ])(
+    'countOverlaps() counts the spans that begin during a span of another holder: %s',
+    (_what, events, count) => {
+      expect(countOverlaps(spansOf(events))).toBe(count);
+    },
+  );
 });
 
 describe('countGrantedTwice()', () => {
@@ -75,12 +78,12 @@ describe('countGrantedTwice()', () => {
       [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)],
       0,
     ],
-  ])('counts the grants of a lock that is still held: %s', (_what, events, count) => {
+  ])('countGrantedTwice() counts the grants of a lock that is still held: %s', (_what, events, count) => {
     expect(countGrantedTwice(spansOf(events))).toBe(count);
   });
 });
 
-test('overlapsOf() finds the times with two or more spans, and treats an open span as if it ended now', () => {
+test('overlapsOf() returns the time ranges in which spans overlap, and counts an open span until now', () => {
   const events = [
     acquired('a', 0),
     acquired('b', 2),
@@ -108,11 +111,14 @@ describe('holders beyond the allowed number', () => {
     ['three holders, of which the last is a writer', three, { atOnce: 3, writer: 'c' }, 1],
     ['three holders, of which the first is a writer', three, { atOnce: 3, writer: 'a' }, 2],
     ['a writer alone', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
-  ])('countTooMany() counts each acquisition beyond the allowed number: %s', (_what, events, rule, count) => {
-    expect(countTooMany(spansOf(events), rule)).toBe(count);
-  });
+  ])(
+    'countTooMany() counts each acquisition beyond the allowed number of holders: %s',
+    (_what, events, rule, count) => {
+      expect(countTooMany(spansOf(events), rule)).toBe(count);
+    },
+  );
 
-  test('overlapsOf() returns the time until the number of holders is allowed again', () => {
+  test('overlapsOf() returns the time ranges with more holders than allowed', () => {
     expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
     expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
   });
@@ -123,7 +129,7 @@ describe('a waiter for an exclusive lock', () => {
 
   const read = (who: string, at: number, tasks = 1): LabEvent => ({ kind: 'read', who, at, tasks });
 
-  test('countOvertakes() counts a holder that dispatches a second time after the waiter asked', () => {
+  test('countOvertakes() counts each repeated dispatch of a holder while a waiter waits', () => {
     const events = [read('a', 5), asking, read('a', 11), read('b', 12), read('a', 13), read('b', 14, 0)];
 
     expect(countOvertakes(events)).toBe(1);

@@ -7,21 +7,21 @@ function skipped(key: string, at = Date.now()): HistoryEntry {
 }
 
 describe('History', () => {
-  test('keeps the last 200 entries of a key in order', () => {
+  test('History keeps the last 200 entries of a key in order', () => {
     const history = new History();
     const now = Date.now();
     for (let n = 0; n < 1_000; n++) history.add(skipped('a', now + n));
     expect(history.of('a')).toEqual(Array.from({ length: 200 }, (_, n) => skipped('a', now + 800 + n)));
   });
 
-  test('keeps the entries of a rarely used key when another key has many entries', () => {
+  test('History keeps the entries of a rarely used key when another key has many entries', () => {
     const history = new History();
     history.add(skipped('quiet'));
     for (let n = 0; n < 100_000; n++) history.add(skipped('busy'));
     expect(history.of('quiet')).toHaveLength(1);
   });
 
-  test('keeps the most recently used keys, and at most 20,000 entries', () => {
+  test('History keeps the most recently used keys, and at most 20,000 entries', () => {
     const history = new History();
     for (let n = 0; n < 50_000; n++) history.add(skipped(`order:${n}`));
     expect(history.of('order:0')).toEqual([]);
@@ -31,7 +31,7 @@ describe('History', () => {
     expect(all).toBeLessThanOrEqual(20_000);
   });
 
-  test('forgets entries after ten minutes, except for locks that are still held', () => {
+  test('History forgets entries after ten minutes, except entries of locks that are still held', () => {
     const history = new History();
     const before = Date.now() - 11 * 60_000;
     history.add(skipped('a', before));
@@ -41,7 +41,7 @@ describe('History', () => {
     expect(history.of('a')).toEqual([held]);
   });
 
-  test('lists the entries of keys with a prefix, latest first', () => {
+  test('History lists the entries of all keys with a given prefix, latest first', () => {
     const history = new History();
     for (const key of ['order:1', 'bill:1', 'order:2']) history.add(skipped(key));
     expect(history.beginningWith('order:', 10).map(({ key }) => key)).toEqual(['order:2', 'order:1']);

@@ -43,7 +43,7 @@ let stop: () => void = () => undefined;
 
 afterEach(() => stop());
 
-test('LiveLocks reads at most 20,001 locks, sends 20,000, and says that there are more', async () => {
+test('LiveLocks reads at most 20,001 locks, sends 20,000 of them, and reports that more exist', async () => {
   let read = 0;
   async function* list(): AsyncGenerator<LockInfo> {
     while (read < 30_000) yield heldInfo(`order:${read++}`);
@@ -57,8 +57,8 @@ test('LiveLocks reads at most 20,001 locks, sends 20,000, and says that there ar
 });
 
 // An unhandled rejection makes a test fail, because Jest listens for it.
-describe('LiveLocks, without an unhandled rejection,', () => {
-  test('sends locks without the state of the nodes while the check of the nodes rejects', async () => {
+describe('errors inside LiveLocks cause no unhandled rejection', () => {
+  test('LiveLocks sends locks without the state of the nodes while the check of the nodes rejects', async () => {
     let checks = 0;
     const checkNodes = async (): Promise<never> => {
       checks++;
@@ -71,7 +71,7 @@ describe('LiveLocks, without an unhandled rejection,', () => {
     expect(viewer.messages[0]).not.toHaveProperty('status.nodes');
   });
 
-  test('polls again after a poll that failed', async () => {
+  test('LiveLocks polls again after a failed poll', async () => {
     let looks = 0;
     const campaigns = (): [] => {
       if (++looks === 1) throw new Error('the campaigns cannot be read');

@@ -23,14 +23,14 @@ function mapOf(...infos: LockInfo[]): ReadonlyMap<string, LockInfo> {
 }
 
 describe('LockTable.update', () => {
-  test('returns no change for a lock if only its remaining time has become shorter', () => {
+  test('LockTable.update() returns no change if only the remaining time of a lock has become shorter', () => {
     const table = new LockTable();
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 0).rows).toHaveLength(1);
     const change = table.update(mapOf(heldBy('k', { remaining: 9_600 })), NOBODY, 410);
     expect(change).toEqual({ rows: [], renewed: [], gone: [], begun: [], ended: [] });
   });
 
-  test('returns for an extension the new end of the lock and the number of extensions', () => {
+  test('LockTable.update() returns the new end and the number of extensions of an extended lock', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
@@ -41,7 +41,7 @@ describe('LockTable.update', () => {
     ]);
   });
 
-  test('returns a full row for a new holder, and reports that one hold began and another ended', () => {
+  test('LockTable.update() returns a full row for a new holder, and reports the new and the ended hold', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     const { rows, begun, ended } = table.update(
@@ -54,7 +54,7 @@ describe('LockTable.update', () => {
     expect(ended).toMatchObject([{ holder: { id: 'a' }, ends: 10_000 }]);
   });
 
-  test('gives a key the same row number when the key is locked again', () => {
+  test('LockTable.update() gives a key the same row number when the key is locked again', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(), NOBODY, 400).gone).toEqual([1]);
@@ -67,7 +67,7 @@ describe('LockTable.update', () => {
     ]);
   });
 
-  test('returns no mode for a lock without a quorum, and no end for a lock without a ttl', () => {
+  test('LockTable.update() returns no mode for a lock without a quorum, and no end for a lock without a ttl', () => {
     const table = new LockTable();
     const minority = infoOf('k', heldBy('k', {}).votes, 2);
     expect(table.update(mapOf(minority), NOBODY, 0).rows).toMatchObject([
@@ -78,7 +78,7 @@ describe('LockTable.update', () => {
     ]);
   });
 
-  test('returns at most 20,000 locks, 20 holders of a lock and 20 waiters, and says that there are more', () => {
+  test('LockTable.update() returns at most 20,000 locks with 20 holders and 20 waiters each, and reports that more exist', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);

@@ -49,11 +49,11 @@ test.each([
   ['/shop/locks', './locks/'],
   ['/locks/', './'],
   ['/a"><script>', './ascript/'],
-])('the page at %s refers to its files as %s', (path, base) => {
+])('the board at the path %s loads its files from %s', (path, base) => {
   expect(pageFor(path)).toContain(`src="${base}board.js"`);
 });
 
-test('redacted() removes passwords from the URLs in a message', () => {
+test('redacted() removes user names and passwords from the URLs in a message', () => {
   expect(redacted('connect redis://user:p%40ss@host:1, http://:secret@b')).toBe(
     'connect redis://host:1, http://b',
   );

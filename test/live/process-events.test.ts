@@ -50,13 +50,13 @@ describe('ProcessEvents', () => {
     channel(LOCK_SKIPPED_CHANNEL).publish(event);
   }
 
-  test('records nothing before the first viewer comes', () => {
+  test('ProcessEvents records nothing before the first viewer comes', () => {
     expect(listensToLocks()).toEqual([false]);
     skip();
     expect(history.of('clock')).toEqual([]);
   });
 
-  test('records from the arrival of the first viewer until ten minutes after the last viewer left', () => {
+  test('ProcessEvents records from the arrival of the first viewer until ten minutes after the last viewer left', () => {
     expect(events.record()).toBe(true);
     expect(listensToLocks()).toEqual([true]);
     skip();
@@ -74,7 +74,7 @@ describe('ProcessEvents', () => {
     expect(events.record()).toBe(true);
   });
 
-  test('counts ticks even without a viewer', () => {
+  test('ProcessEvents counts ticks even without a viewer', () => {
     const ran: TickRanEvent = { method: 'Clock.strike', keys: ['clock'], tick: 1_000 };
     channel(TICK_RAN_CHANNEL).publish(ran);
     channel(TICK_RAN_CHANNEL).publish({ ...ran, instance: 'another' });
@@ -91,7 +91,7 @@ describe('ProcessEvents', () => {
     ]);
   });
 
-  test('records nothing after stop()', () => {
+  test('ProcessEvents records nothing after stop()', () => {
     events.record();
     events.stop();
     expect(listensToLocks()).toEqual([false]);

@@ -29,11 +29,11 @@ test('waitersOf() sorts waiting calls of this process and waiters of other proce
   ]);
 });
 
-test('waitersOf() returns a waiting call of this process only once, not again as a waiter in the queue', () => {
+test('waitersOf() returns a waiting call of this process once, even if the queue also contains the call', () => {
   expect(waitersOf([call(20)], [standing('a', 21)], 'a')).toEqual([call(20)]);
 });
 
-test('waitersOf() marks a waiter in the queue as one of this process even if the call is not known', () => {
+test('waitersOf() marks a queued waiter of this process as `own` even if no call of the waiter is known', () => {
   const rows = waitersOf([call(20)], [standing('a', 10, 'shared'), standing('b', 30)], 'a');
   expect(rows).toEqual([
     { owner: 'a:1', since: 10, mode: 'shared', own: true },

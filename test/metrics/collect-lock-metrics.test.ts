@@ -69,7 +69,7 @@ describe('collectLockMetrics', () => {
     stop = collectLockMetrics({ registry });
   });
 
-  test('counts by the label of a lock, not by its key', async () => {
+  test('collectLockMetrics counts acquisitions by the label of a lock, not by the key', async () => {
     await Promise.all([1, 2, 3].map((id) => module.get(Orders).settle(id)));
     await expect(valueOf('redlock_acquired_total', settle)).resolves.toBe(3);
     await expect(valueOf('redlock_wait_seconds_count', { ...settle, outcome: 'acquired' })).resolves.toBe(3);
@@ -77,7 +77,7 @@ describe('collectLockMetrics', () => {
     await expect(registry.metrics()).resolves.not.toContain('order:');
   });
 
-  test('has a gauge of held locks', async () => {
+  test('the gauge `redlock_held` contains the number of held locks', async () => {
     const lock = await service.acquire('a', { label: 'import' });
     const held = { lock: 'import', module: 'default' };
     await expect(valueOf('redlock_held', held)).resolves.toBe(1);
@@ -85,7 +85,7 @@ describe('collectLockMetrics', () => {
     await expect(valueOf('redlock_held', held)).resolves.toBe(0);
   });
 
-  test('has a label for the mode, and a gauge of taken permits', async () => {
+  test('`redlock_held` has a label for the mode, and `redlock_permits_taken` counts taken permits', async () => {
     const other = { lock: 'other', module: 'default' };
     const reader = await service.acquire('r', { mode: 'shared' });
     const one = await service.acquire('p', { permits: 5 });
@@ -101,7 +101,7 @@ describe('collectLockMetrics', () => {
     await expect(valueOf('redlock_acquired_total', { ...other, mode: 'permits' })).resolves.toBe(2);
   });
 
-  test('measures durations in seconds', async () => {
+  test('the lock metrics measure durations in seconds', async () => {
     await service.withLock('a', () => new Promise((resolve) => setTimeout(resolve, 50)));
     const sum = await valueOf('redlock_hold_seconds_sum', { lock: 'other', module: 'default' });
     expect(sum).toBeGreaterThan(0.04);
@@ -109,7 +109,7 @@ describe('collectLockMetrics', () => {
     expect(sum).toBeLessThan(49);
   });
 
-  test('counts refused, unavailable and aborted acquisitions, and lost locks', async () => {
+  test('the metrics count held, unavailable and aborted outcomes of acquisitions, and lost locks', async () => {
     const other = { lock: 'other', module: 'default' };
     const before = await service.acquire('a');
     await service.tryAcquire('a');
@@ -133,7 +133,7 @@ describe('collectLockMetrics', () => {
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeGreaterThanOrEqual(1);
   });
 
-  test('counts an extension that fails on a node', async () => {
+  test('`redlock_node_errors_total` counts an extension that fails on a node', async () => {
     const lock = await service.acquire('a');
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeUndefined();
     const undo = locks.fail();
@@ -143,21 +143,21 @@ describe('collectLockMetrics', () => {
     await lock.release();
   });
 
-  test('starts each counter of a lock at 0, so that Prometheus sees the first event', async () => {
+  test('each counter of a lock starts at 0, so that Prometheus sees the first event', async () => {
     await module.get(Orders).settle(1);
     for (const name of ['busy', 'unavailable', 'lost']) {
       await expect(valueOf(`redlock_${name}_total`, settle)).resolves.toBe(0);
     }
   });
 
-  test('counts skips by reason', async () => {
+  test('`redlock_skipped_total` counts skipped calls by reason', async () => {
     await locks.hold('report');
     await module.get(Orders).report();
     const labels = { lock: 'report', module: 'default', reason: 'held' };
     await expect(valueOf('redlock_skipped_total', labels)).resolves.toBe(1);
   });
 
-  test('labels the metrics of each named module', async () => {
+  test('the metrics of a named module have the name of the module as a label', async () => {
     const named = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks, name: 'billing' })],
     }).compile();
@@ -166,7 +166,7 @@ describe('collectLockMetrics', () => {
     await expect(valueOf('redlock_acquired_total', { lock: 'other', module: 'billing' })).resolves.toBe(1);
   });
 
-  test('does not count a held lock that was acquired before the collection began', async () => {
+  test('`redlock_held` ignores a lock that was acquired before the collection began', async () => {
     stop();
     stop = () => undefined;
     const lock = await service.acquire('a');
@@ -175,7 +175,7 @@ describe('collectLockMetrics', () => {
     await expect(samples('redlock_held')).resolves.toEqual([]);
   });
 
-  test('provides every metric and label that the Grafana dashboard uses', async () => {
+  test('collectLockMetrics provides every metric and label that the Grafana dashboard uses', async () => {
     interface Dashboard {
       readonly title: string;
       readonly schemaVersion: number;
@@ -232,7 +232,7 @@ describe('collectLockMetrics', () => {
   });
 });
 
-test('collectLockMetrics counts all labels after the first `maxLabels` labels under "other"', async () => {
+test('collectLockMetrics keeps the first `maxLabels` labels, and counts all later labels as "other"', async () => {
   stop = collectLockMetrics({ registry, maxLabels: 2 });
   for (const label of ['a', 'b', 'c', 'd', 'a']) await service.withLock('key', { label }, () => undefined);
   const counts = (await samples('redlock_acquired_total')).map(({ labels, value }) => [
@@ -246,7 +246,7 @@ test('collectLockMetrics counts all labels after the first `maxLabels` labels un
   ]);
 });
 
-test('the function that collectLockMetrics returns removes the metrics from the registry', async () => {
+test('collectLockMetrics returns a function that removes the metrics from the registry', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
   expect(register.getMetricsAsArray()).toHaveLength(11);
@@ -254,7 +254,7 @@ test('the function that collectLockMetrics returns removes the metrics from the 
   expect(register.getMetricsAsArray()).toEqual([]);
 });
 
-test('collectLockMetrics throws errors that name invalid options', () => {
+test('collectLockMetrics throws an error that names the invalid option', () => {
   expect(() => collectLockMetrics({ maxLabels: 0 })).toThrow('Expected `maxLabels`');
   for (const other of [{}, null, 'default'] as unknown as Registry[]) {
     const collect = (): unknown => collectLockMetrics({ registry: other });

@@ -35,7 +35,7 @@ describe('with the rules of the library,', () => {
       416_673,
     ],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('the search finds no two holders within their validity (J1): %s', (_what, given, states) => {
+  ])('the search finds no two holders within their validity (J1) with %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });

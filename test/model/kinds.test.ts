@@ -61,7 +61,7 @@ describe('with the rules of the library,', () => {
     ['two permits, and other claims, over two nodes', { nodes: 2, permits: 2, others: 1 }, 42_526],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])(
-    'tokens of claims that exclude each other differ and increase in real-time order (J2, J3): %s',
+    'tokens of conflicting claims differ and increase in real-time order (J2, J3) with %s',
     (_what, given, states) => {
       // A smaller number shows that a change has left out some states by mistake.
       expect(search(given)).toEqual({ states, broken: undefined });
@@ -77,7 +77,7 @@ describe('with a broken rule or condition,', () => {
     ['a reader returns its token without a raise', { ...reads, plant: 2 }],
     ['a node accepts the raise of a writer below the token of the record', { ...reads, plant: 3 }],
     ['a node accepts every raise', { ...reads, plant: 4 }],
-    ['a node accepts the raise of a claim that is no longer a reader there', { ...reads, plant: 5 }],
+    ['a node accepts the raise of a claim that is no longer a reader on that node', { ...reads, plant: 5 }],
     ['the raise of a reader lowers the token of the record', { nodes: 2, readers: 2, writers: 1, plant: 6 }],
     ['a reader that joins gets the token of another node', { nodes: 2, readers: 2, writers: 1, plant: 7 }],
     ['the first reader of a phase gets no larger token', { ...reads, plant: 8 }],
@@ -89,7 +89,10 @@ describe('with a broken rule or condition,', () => {
     ['the grant of a slot does not raise the token of the record', { ...permits, plant: 14 }],
     ['the raise of a slot does not raise the token of the record', { ...permits, plant: 15 }],
     ['a node accepts the raise of a permit below the last token of its slot', { permits: 2, plant: 16 }],
-    ['a node accepts the raise of a permit that has another slot there', { permits: 2, plant: 17 }],
+    [
+      'a node accepts the raise of a permit that has a different slot on that node',
+      { permits: 2, plant: 17 },
+    ],
   ])('the search finds a wrong token (J2 or J3) when %s', (_what, given) => {
     expect(search(given).broken).toMatch(/^J[23]:/);
   });
@@ -104,7 +107,7 @@ describe('when a node accepts the raise of a reader to which it granted a larger
     expect(search(given).broken).toBe('J2: a reader has the token of a claim that is not a reader');
   });
 
-  test('the search finds no wrong token if it accepts equal tokens of a reader and a writer', () => {
+  test('the search finds no violation if a reader and a writer may have equal tokens', () => {
     expect(search({ ...given, apart: 0 })).toEqual({ states: 30_192, broken: undefined });
   });
 });

@@ -64,7 +64,7 @@ describe('with a broken rule or condition,', () => {
   });
 });
 
-test('a node needs no check of the record before it extends or raises a reader or a permit if the clock never falls', () => {
+test('readers and permits need no checks of the record if the clock never falls', () => {
   for (const mode of [SHARED, PERMITS])
     for (const plant of [1, 2, 3]) expect(search({ plant, mode, back: 0 }).broken).toBeUndefined();
 });

@@ -471,8 +471,8 @@ const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['an extension extends all holders', { ownEnds: false }, ['shared']],
   ['all slots share one series of tokens', { rows: false }, ['permits']],
   ['a new slot gets a token below earlier tokens', { floor: false }, ['permits']],
-  ['a lease keeps its slot when it asks for exactly another slot', { givesUp: false }, ['permits']],
-  ['a node extends a lease although the extension names another slot', { knowsSlot: false }, ['permits']],
+  ['a lease keeps its old slot when it asks for one specific other slot', { givesUp: false }, ['permits']],
+  ['a node extends a lease although the extension names a different slot', { knowsSlot: false }, ['permits']],
   [
     'a node accepts a raise to a token below the token of the lease',
     { refusesLowerRaise: false },
@@ -485,7 +485,7 @@ describe.each([
   ['memory', memoryNode, MEMORY_MESSAGES, ['exclusive', 'shared', 'permits']],
   ['Redis, through its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive', 'shared', 'permits']],
 ] as const)('a node in %s', (_kind, open, messages, modes) => {
-  test('follows the rules in each mode, with messages in any order', async () => {
+  test('the node follows the rules in each lock mode, with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const { difference, seen, expected } = await firstDifference(open, RULES, messages);
       expect(difference).toBeUndefined();
@@ -495,7 +495,7 @@ describe.each([
 
   const planted = PLANTED.filter(([, , needed]) => needed.every((mode) => modes.some((one) => one === mode)));
   for (const [what, plant] of planted) {
-    test(`differs from wrong rules in which ${what}`, async () => {
+    test(`the comparison with a node detects wrong rules in which ${what}`, async () => {
       const { difference } = await firstDifference(open, { ...RULES, ...plant }, MOST_MESSAGES);
       expect(difference).toBeDefined();
     });

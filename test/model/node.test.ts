@@ -494,11 +494,14 @@ type Planted = [string, Partial<RecordRules>];
 
 const PLANTED: Planted[] = [
   ['a new token may equal the token of the record', { above: false }],
-  ['a duplicate of an ended acquisition is granted while the record has its id', { refuseOwn: false }],
+  [
+    'a duplicate of an ended acquisition is granted while the record has the id of that acquisition',
+    { refuseOwn: false },
+  ],
   ['a node raises a record that is not held', { raiseHeld: false }],
   ['a node accepts a raise below the token of the record', { raiseUpTo: false }],
   ['a node extends a lapsed lock', { extendHeld: false }],
-  ['a node extends the lock of another claim', { extendOwn: false }],
+  ['a node extends a lock for a claim that does not hold it', { extendOwn: false }],
   ['a release does not free the record', { free: false }],
 ];
 
@@ -523,7 +526,7 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
   ],
   ['memory', memoryNode, MEMORY_MESSAGES, MEMORY_RULES, SEEN, PLANTED],
 ])('a node in %s', (_kind, open, messages, rules, outcomes, planted) => {
-  test('follows the rules with messages in any order', async () => {
+  test('the node follows the rules with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const { difference, seen } = await firstDifference(open, rules, messages);
       expect(difference).toBeUndefined();
@@ -531,7 +534,7 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
     }
   });
 
-  test.each(planted)('differs from wrong rules in which %s', async (_what, plant) => {
+  test.each(planted)('the comparison with a node detects wrong rules in which %s', async (_what, plant) => {
     const { difference } = await firstDifference(open, { ...rules, ...plant }, MOST_MESSAGES);
     expect(difference).toBeDefined();
   });

@@ -90,11 +90,11 @@ describe('with a broken rule or condition,', () => {
     ['tokens', 'the clock falls once, by linger minus lead', { ...SCOPE, limit: 0, back: 5, falls: 1 }],
     ['tokens', 'the clock falls by half of linger minus lead', withRules({ lead: 2 }, { limit: 0, back: 2 })],
     ['raising', 'a node accepts a raise below the token of the record', withRules({ raiseUpTo: false })],
-    ['extending', 'a node extends the lock of another claim', withRules({ extendOwn: false })],
+    ['extending', 'a node extends a lock for a claim that does not hold it', withRules({ extendOwn: false })],
     ['revival', 'a node extends a lapsed lock', withRules({ extendHeld: false })],
     [
       'revival',
-      'a duplicate of an ended acquisition is granted while the record has its id',
+      'a duplicate of an ended acquisition is granted while the record has the id of that acquisition',
       withRules({ refuseOwn: false }),
     ],
     ['revival', 'an acquisition has no deadline', withRules({ deadline: false })],
@@ -122,7 +122,7 @@ describe('without a rule that is not needed here,', () => {
   });
 });
 
-test('a known gap: a claim is granted or extended after a later grant to another claim when the node restarts with older data and its clock falls', () => {
+test('a known gap: an outdated claim counts again if the node restarts with older data and its clock falls', () => {
   const scope = withRules({ guard: 6 }, { crashes: 1 });
   expect(search(scope).counterexample?.broken).toMatch(/^(extending|duplicate):/);
 });

@@ -25,7 +25,7 @@ describe('with the rules of the library,', () => {
     ['five nodes', { nodes: 5 }, 22_415],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])(
-    'no two holders have the same slot, and none is beside an exclusive lock (J1): %s',
+    'the search finds no two permits in one slot and none beside an exclusive lock (J1), with %s',
     (_what, given, states) => {
       // A smaller number shows that a change has left out some states by mistake.
       expect(search(given)).toEqual({ states, broken: undefined });
@@ -36,23 +36,27 @@ describe('with the rules of the library,', () => {
 describe('with a broken rule or condition,', () => {
   test.each<[string, RegExp, SearchSettings]>([
     [
-      'a majority of grants in any slots is enough',
+      'a majority of grants is enough even if the slots differ',
       /^J1: more hold permits than there are/,
       { plant: 1, permits: 3 },
     ],
     [
-      'a claim that asks for exactly another slot keeps its old slot, too',
+      'a claim that asks for one specific other slot also keeps its old slot',
       /^slots: a claim has two/,
       { plant: 2 },
     ],
-    ['a claim that asks for exactly one slot gets it although it is held', /^J1: two holders/, { plant: 3 }],
     [
-      'the old slot of a claim that gets another slot stays blocked',
+      'a claim that asks for one specific slot gets that slot although the slot is held',
+      /^J1: two holders/,
+      { plant: 3 },
+    ],
+    [
+      'the old slot of a claim stays blocked after the claim gets a different slot',
       /^slots: one is neither free/,
       { plant: 4 },
     ],
     [
-      'a late reply with another slot counts for a claim that asked for exactly one slot',
+      'a late reply with a different slot counts for a claim that asked for one specific slot',
       /^J1: two holders/,
       { plant: 5 },
     ],
@@ -69,7 +73,7 @@ describe('with a broken rule or condition,', () => {
     ],
     ['a release frees the slot of another claim', /^J1: two holders/, { plant: 9 }],
     ['a quorum is half of the nodes', /^J1: two holders/, { plant: 10 }],
-  ])('the search finds a violation of J1 when %s', (_what, broken, given) => {
+  ])('the search finds a violation when %s', (_what, broken, given) => {
     expect(search(given).broken).toMatch(broken);
   });
 });

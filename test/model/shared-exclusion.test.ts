@@ -25,10 +25,13 @@ describe('with the rules of the library,', () => {
     ['three nodes with fast clocks', { losses: 0, others: 0 }, 182_821],
     ['two nodes with fast clocks, other readers, and losses of data', { nodes: 2 }, 80_854],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('no reader holds the lock beside a writer within their validity (J1): %s', (_what, given, states) => {
-    // A smaller number shows that a change has left out some states by mistake.
-    expect(search(given)).toEqual({ states, broken: undefined });
-  });
+  ])(
+    'the search finds no reader beside a writer within their validity (J1), with %s',
+    (_what, given, states) => {
+      // A smaller number shows that a change has left out some states by mistake.
+      expect(search(given)).toEqual({ states, broken: undefined });
+    },
+  );
 });
 
 describe('with a broken rule or condition,', () => {

@@ -25,7 +25,7 @@ describe('with the rules of the library,', () => {
     ['two nodes, with any tokens that are large enough', { nodes: 2, span: 3 }, 663_377],
     ['three nodes, clocks two ticks apart, a linger of one tick', { span: 2, any: 0, burst: 0 }, 787_760],
     ...(process.env.MODEL === 'long' ? LONG : []),
-  ])('tokens are unique and increase in real-time order (J2, J3): %s', (_what, given, states) => {
+  ])('tokens are unique and increase in real-time order (J2, J3) with %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });

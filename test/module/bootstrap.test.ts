@@ -48,16 +48,16 @@ describe('a failed start', () => {
     ['a provider fails', 'the database is away'],
     ['onModuleInit fails', 'the database is away'],
     ['another RedlockModule is refused', 'it is the same server as'],
-  ])('lets the process end when %s', async (fault, message) => {
+  ])('the process of a failed start ends by itself when %s', async (fault, message) => {
     await expect(said(fault, redis.url)).resolves.toContain(message);
   });
 
-  test('lets the process end when Redis is down', async () => {
+  test('the process of a failed start ends by itself when Redis is down', async () => {
     const url = `redis://127.0.0.1:${await freePort()}`;
     await expect(said('a provider fails', url)).resolves.toContain('the database is away');
   });
 
-  test('leaves no connection behind', async () => {
+  test('a failed start leaves no connection to Redis open', async () => {
     const failing = { provide: 'database', useFactory: () => Promise.reject(new Error('away')) };
     const imports = [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })];
     const compiling = Test.createTestingModule({ imports, providers: [failing] }).compile();
@@ -73,16 +73,19 @@ describe('an application that is not initialised', () => {
     ['list', async (locks) => collect(locks.list()), []],
     ['forceRelease', (locks) => locks.forceRelease('key'), false],
     ['checkNodes', (locks) => locks.checkNodes(), expect.objectContaining({ available: true })],
-  ])('connects to Redis at the first call of %s', async (_method, use, result) => {
-    const imports = [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })];
-    const module = await Test.createTestingModule({ imports }).compile();
-    await expect(connections()).resolves.toBe(0);
-    const answer = await use(module.get(LockService));
-    expect(answer).toEqual(result);
-    await expect(connections()).resolves.toBe(1);
-    await module.close();
-    await until(async () => (await connections()) === 0);
-  });
+  ])(
+    'an application that is not initialised connects to Redis at the first call of `%s`',
+    async (_method, use, result) => {
+      const imports = [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })];
+      const module = await Test.createTestingModule({ imports }).compile();
+      await expect(connections()).resolves.toBe(0);
+      const answer = await use(module.get(LockService));
+      expect(answer).toEqual(result);
+      await expect(connections()).resolves.toBe(1);
+      await module.close();
+      await until(async () => (await connections()) === 0);
+    },
+  );
 });
 
 async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {

@@ -60,7 +60,7 @@ describe('`strict`', () => {
     async run(): Promise<void> {}
   }
 
-  test('refuses decorators without a declared lock at start-up, in one error', async () => {
+  test('`strict` refuses all decorators without a declared lock at start-up, in one error', async () => {
     await expect(start({ locks, strict: true }, Plain, Foreign)).rejects.toMatchObject({
       code: 'LOCK_NOT_DECLARED',
       message:
@@ -72,16 +72,19 @@ describe('`strict`', () => {
   });
 
   test.each<[string, (service: LockService) => Promise<unknown>]>([
-    ['acquire with a plain key', (service) => service.acquire('report')],
-    ['tryAcquire with a plain key', (service) => service.tryAcquire('report')],
-    ['withLock with a plain key', (service) => service.withLock('report', () => 1)],
-    ['a declared lock that the module does not have', (service) => service.acquire(foreign.foreign)],
-  ])('refuses a call: %s', async (_what, call) => {
+    ['`acquire` with a plain key', (service) => service.acquire('report')],
+    ['`tryAcquire` with a plain key', (service) => service.tryAcquire('report')],
+    ['`withLock` with a plain key', (service) => service.withLock('report', () => 1)],
+    [
+      '`acquire` with a declared lock that the module does not have',
+      (service) => service.acquire(foreign.foreign),
+    ],
+  ])('`strict` refuses a call of %s', async (_what, call) => {
     const { service } = await start({ locks, strict: true });
     await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('makes a method with an undeclared lock reject, without a call of `onBusy`', async () => {
+  test('with `strict`, a method with an undeclared lock rejects and does not call `onBusy`', async () => {
     @Injectable()
     class Late {
       @WithLock('late', { onBusy: 'skip' })
@@ -98,7 +101,7 @@ describe('`strict`', () => {
     await expect(late.instead()).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('`strict` does not affect leaders and inspection', async () => {
+  test('`strict` does not affect leaders, `inspect` or `forceRelease`', async () => {
     @Injectable()
     class Consumer {
       @Leader('consumer')
@@ -110,7 +113,7 @@ describe('`strict`', () => {
     await expect(service.forceRelease('any')).resolves.toBe(false);
   });
 
-  test('forRoot throws for `strict` without `locks`', () => {
+  test('forRoot throws if `strict` is set without `locks`', () => {
     expect(() => RedlockModule.forRoot({ nodes: 'memory', strict: true })).toThrow(
       '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
@@ -161,7 +164,7 @@ describe('a lock of a named module', () => {
     }
   }
 
-  test('can be acquired only through the module that its `instance` names', async () => {
+  test('a declared lock can be acquired only through the module that its `instance` names', async () => {
     const options = { nodes: 'memory', locks: ofBilling, strict: true } as const;
     const app = await startPlainApp({
       imports: [RedlockModule.forRoot(options), RedlockModule.forRoot({ ...options, name: 'billing' })],
@@ -197,7 +200,7 @@ describe('overrides', () => {
     }
   }
 
-  test('overrides apply to methods and to LockService', async () => {
+  test('`overrides` apply to decorated methods and to LockService', async () => {
     const overrides = {
       'order:settle': { ttl: 60_000, onBusy: 'skip' },
       'tenant:report': { permits: 1 },
@@ -217,7 +220,7 @@ describe('overrides', () => {
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('overrides appear in the result of `declared()`', async () => {
+  test('the result of `declared()` contains the values of `overrides`', async () => {
     const overrides = { 'order:settle': { ttl: 60_000, onBusy: undefined } };
     const { service } = await start({ locks, overrides, defaults: { ttl: 20_000 } });
     const common = {
@@ -261,7 +264,7 @@ describe('overrides', () => {
     ]);
   });
 
-  test('start-up checks the ttl of an override', async () => {
+  test('start-up refuses an override with a ttl that is longer than `restartGuard`', async () => {
     const nodes = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
     const options = { nodes, restartGuard: 40_000, locks };
     const message =
@@ -320,12 +323,12 @@ describe('overrides', () => {
       { 'clean-up': 'skip' },
       '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got \'skip\'',
     ],
-  ])('forRoot refuses overrides with %s', (_what, overrides, message) => {
+  ])('forRoot refuses `overrides` with %s', (_what, overrides, message) => {
     const options = { nodes: 'memory', locks, overrides } as RedlockModuleOptions;
     expect(() => RedlockModule.forRoot(options)).toThrow(message);
   });
 
-  test('start-up refuses invalid overrides from a factory', async () => {
+  test('start-up refuses invalid `overrides` from the factory of the options', async () => {
     const useFactory = (): RedlockModuleOptions => ({ nodes: 'memory', locks, overrides: { nothing: {} } });
     await expect(startPlainApp({ imports: [RedlockModule.forRootAsync({ useFactory })] })).rejects.toThrow(
       '`overrides` has "nothing"',
@@ -334,7 +337,7 @@ describe('overrides', () => {
 });
 
 describe('two policies for one key', () => {
-  test('start-up refuses two declared locks with one key', async () => {
+  test('start-up refuses two declared locks with the same key', async () => {
     const twice = defineLocks({
       a: { key: 'report' },
       b: { key: ['report'], ttl: 5_000 },
@@ -390,7 +393,7 @@ describe('two policies for one key', () => {
       await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
     });
 
-    test('`strict` refuses the call when an override calls the decorated method of the base class', async () => {
+    test('`strict` refuses the call when an overriding method calls the decorated base method', async () => {
       @Injectable()
       class Calls extends Base {
         override async run(): Promise<void> {
@@ -402,7 +405,7 @@ describe('two policies for one key', () => {
     });
   });
 
-  test('start-up accepts a declared reader and a declared writer with one key, but no second writer', async () => {
+  test('start-up accepts a declared reader and writer with the same key, but refuses a second writer', async () => {
     const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
     await expect(start({ locks: both })).resolves.toBeDefined();
     const third = defineLocks({ also: { key: 'catalog', ttl: 1_000 } });
@@ -411,7 +414,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  test('start-up accepts two decorators with one key that no declared lock has', async () => {
+  test('start-up accepts two decorators with the same key if no declared lock has that key', async () => {
     @Injectable()
     class Plain {
       @WithLock('same')
@@ -423,7 +426,7 @@ describe('two policies for one key', () => {
     await expect(start({ locks }, Plain)).resolves.toBeDefined();
   });
 
-  test('a call warns, once for each pair of locks, when the key functions of two locks return the same key', async () => {
+  test('a call logs a warning once for each pair of declared locks that resolve to the same key', async () => {
     const same = defineLocks({
       settle: { key: (id: number) => `order:${id}` },
       refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },
@@ -454,7 +457,7 @@ describe('two policies for one key', () => {
   });
 });
 
-test('start-up refuses a shared lock when the defaults have a `minHold`', async () => {
+test('start-up refuses a declared shared lock to which a default `minHold` applies', async () => {
   const read = defineLocks({ read: { key: 'catalog', mode: 'shared' } });
   await expect(start({ locks: read, defaults: { minHold: 1_000 } })).rejects.toThrow(
     /^The declared lock "read": .*`minHold`/,
@@ -477,7 +480,7 @@ test('the error about a lock upgrade names the declared lock', async () => {
 describe("`release: 'afterCommit'` without a transaction hook", () => {
   const kept = defineLocks({ kept: { key: 'kept', release: 'afterCommit' } });
 
-  test('rejects the call when no method uses the lock', async () => {
+  test("a call with `release: 'afterCommit'` rejects if there is no transaction hook", async () => {
     const { service } = await start({ locks: kept });
     expect(service.declared()).toMatchObject([{ name: 'kept', release: 'afterCommit' }]);
     await expect(service.withLock(kept.kept, () => undefined)).rejects.toThrow(
@@ -485,7 +488,7 @@ describe("`release: 'afterCommit'` without a transaction hook", () => {
     );
   });
 
-  test('fails the start-up when a method uses the lock', async () => {
+  test("start-up fails if a method uses `release: 'afterCommit'` and there is no transaction hook", async () => {
     @Injectable()
     class Keeper {
       @WithLock.of(kept.kept)
@@ -510,12 +513,12 @@ test.each<[string, unknown, string]>([
     { tidy: locks['clean-up'] },
     'Expected `locks` to have each lock under its own name, got the lock "clean-up" under "tidy"',
   ],
-])('%s is refused in `locks`', (_what, given, message) => {
+])('forRoot refuses %s in `locks`', (_what, given, message) => {
   const options = { nodes: 'memory', locks: given } as RedlockModuleOptions;
   expect(() => RedlockModule.forRoot(options)).toThrow(message);
 });
 
-test('a declared `oncePerTick` is checked like `oncePerTick` of a decorator', async () => {
+test('start-up refuses a declared `oncePerTick` lock on a method without @Cron', async () => {
   const ticking = defineLocks({ tick: { key: 'tick', oncePerTick: true } });
   @Injectable()
   class Unscheduled {

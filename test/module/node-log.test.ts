@@ -46,7 +46,7 @@ describe('an idle application with three nodes', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('logs once that a node is down, at level error if no quorum is left, and once that the node is back', async () => {
+  test('an idle application logs each loss and return of a node once, and a lost quorum as an error', async () => {
     const [a, b] = servers as [RedisServer, RedisServer];
     await a.kill();
     await until(() => linesOn(a).length > 0);

@@ -54,7 +54,7 @@ test('start-up waits only briefly for the third node when a quorum is connected'
   expect(lines.of('error')).toEqual([]);
 });
 
-test('start-up waits five seconds without a quorum, and logs that nothing can be locked', async () => {
+test('start-up waits five seconds for a quorum, and then logs that nothing can be locked', async () => {
   const took = await startTime(nodesOfWhich(2).nodes);
   expect(took).toBeGreaterThanOrEqual(5_000);
   expect(took).toBeLessThan(5_050);
@@ -77,7 +77,7 @@ test('a node that was closed while it connected is not logged', async () => {
   expect(lines.lines).toEqual([]);
 });
 
-test('a shutdown before a quorum is connected is not logged', async () => {
+test('a shutdown during the wait for a quorum logs nothing', async () => {
   const nodes = scriptedNodes(3);
   for (const node of nodes) {
     node.connect = () =>
@@ -121,7 +121,7 @@ describe('with a logger that throws', () => {
     await locker.close();
   });
 
-  test('a lost lock aborts its signal, and the rejection of `onEvent` is handled', async () => {
+  test('a lost lock aborts its signal even if the logger throws and `onEvent` rejects', async () => {
     const lock = await locker.acquire(['k'], locker.resolve({}), { label: 'k' });
     const { signal } = lock;
     expect(() => lock.lose('it is a test')).not.toThrow();
@@ -130,7 +130,7 @@ describe('with a logger that throws', () => {
     await new Promise((resolve) => setImmediate(resolve));
   });
 
-  test('a store gets no error when it reports connections or a warning', () => {
+  test('a store gets no error when it reports connections or a warning and the logger throws', () => {
     expect(() => {
       context.nodeReady?.('a');
       context.nodeLost?.('a');
@@ -141,12 +141,12 @@ describe('with a logger that throws', () => {
 });
 
 describe('start-up with `waitForQuorum`', () => {
-  test('does not wait when a quorum votes', async () => {
+  test('start-up with `waitForQuorum` does not wait if a quorum votes already', async () => {
     await expect(startTime(nodesOfWhich(0).nodes, 30_000)).resolves.toBeLessThan(20);
     expect(lines.of('log')).toEqual([]);
   });
 
-  test('waits until a quorum votes, and no longer', async () => {
+  test('start-up with `waitForQuorum` waits until a quorum votes, and no longer', async () => {
     const { nodes, connect } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     setTimeout(() => {
@@ -158,7 +158,7 @@ describe('start-up with `waitForQuorum`', () => {
     expect(took).toBeLessThan(12_600);
   });
 
-  test('counts the time to connect as part of the limit', async () => {
+  test('the limit `waitForQuorum` includes the time to connect', async () => {
     const { nodes } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     const took = await startTime(nodes, 7_000);

@@ -30,19 +30,25 @@ test.each([
   ['waits for a lock that lapses', 'acquired'],
   ['waits for a lock that stays held', 'LOCK_HELD'],
   ['waits behind another call', 'LOCK_HELD'],
-])('a process with nodes in memory stays alive until its call has settled: it %s', async (work, output) => {
-  await expect(run(work)).resolves.toEqual({ code: 0, output });
-});
+])(
+  'when it %s, a process with nodes in memory stays alive until its call has settled',
+  async (work, output) => {
+    await expect(run(work)).resolves.toEqual({ code: 0, output });
+  },
+);
 
 test.each([
   ['waits while its client is connecting again', 'LOCK_UNAVAILABLE'],
   ['waits while its client has given up', 'LOCK_UNAVAILABLE'],
   ['starts with a client that has given up', 'started'],
-])('a process without a connection stays alive until its call has settled: it %s', async (work, output) => {
-  const server = await startRedis();
-  await expect(run(work, server.url, String(server.pid))).resolves.toEqual({ code: 0, output });
-  await server.stop();
-});
+])(
+  'when it %s, a process without a connection stays alive until its call has settled',
+  async (work, output) => {
+    const server = await startRedis();
+    await expect(run(work, server.url, String(server.pid))).resolves.toEqual({ code: 0, output });
+    await server.stop();
+  },
+);
 
 test('renewals do not keep a process alive', async () => {
   await expect(run('holds locks, and ends')).resolves.toEqual({ code: 0, output: 'false false' });

@@ -85,7 +85,7 @@ async function connected(count: number): Promise<void> {
 }
 
 describe('forRoot', () => {
-  test("provides the service and the decorator's dependencies with the given options", async () => {
+  test('forRoot provides LockService and the dependencies of the decorator with the given options', async () => {
     const app = await start({
       imports: [
         RedlockModule.forRoot({
@@ -110,7 +110,7 @@ describe('forRoot', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('accepts a list of several nodes as ioredis options', async () => {
+  test('forRoot accepts several nodes as ioredis options', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({
@@ -127,7 +127,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('makes three new nodes refuse locks until the largest ttl is over, even when minHold is longer (S12)', async () => {
+  test('three new nodes refuse locks for the largest ttl, even if `minHold` is longer (S12)', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({
@@ -149,22 +149,25 @@ describe('forRoot', () => {
     ['nothing when `restartGuard: false` accepts lost locks', 2, false, 0],
     // The guard is on by default for three nodes. Without the guard, S13 requires nodes that forget no locks.
     ['each node that may forget locks, when the guard is off', 3, false, 3],
-  ])('warns about %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
-    const nodes = await startRedisNodes(count);
-    const urls = nodes.map(({ url }) => url);
-    const guard = restartGuard === undefined ? {} : { restartGuard };
-    const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: urls, ...guard }));
-    await until(() => app.lines.of('warn').length === warnings);
-    expect(app.lines.of('warn')).toEqual(
-      Array.from({ length: warnings }, () =>
-        expect.stringMatching(/a restart can forget locks.*`restartGuard: false` accepts this risk/),
-      ),
-    );
-    await app.close();
-    await Promise.all(nodes.map((node) => node.stop()));
-  });
+  ])(
+    'start-up warns about %s (nodes: %d, `restartGuard`: %p)',
+    async (_what, count, restartGuard, warnings) => {
+      const nodes = await startRedisNodes(count);
+      const urls = nodes.map(({ url }) => url);
+      const guard = restartGuard === undefined ? {} : { restartGuard };
+      const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: urls, ...guard }));
+      await until(() => app.lines.of('warn').length === warnings);
+      expect(app.lines.of('warn')).toEqual(
+        Array.from({ length: warnings }, () =>
+          expect.stringMatching(/a restart can forget locks.*`restartGuard: false` accepts this risk/),
+        ),
+      );
+      await app.close();
+      await Promise.all(nodes.map((node) => node.stop()));
+    },
+  );
 
-  test('logs nothing when there is no problem', async () => {
+  test('start-up logs nothing when there is no problem', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     expect(app.lines.lines).toEqual([]);
   });
@@ -194,12 +197,12 @@ describe('forRootAsync', () => {
     ],
     ['useClass', () => RedlockModule.forRootAsync({ useClass: Config })],
     ['useExisting', () => RedlockModule.forRootAsync({ imports: [ConfigModule], useExisting: Config })],
-  ])('accepts %s', async (_name, module) => {
+  ])('forRootAsync accepts %s', async (_name, module) => {
     const app = await start({ imports: [module()], providers: [Service] });
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
 
-  test('accepts `name` and `isGlobal` next to the factory', async () => {
+  test('forRootAsync accepts `name` and `isGlobal` beside `useFactory`', async () => {
     @Injectable()
     class Named {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}
@@ -216,7 +219,7 @@ describe('isGlobal', () => {
   @Module({ providers: [Service], exports: [Service] })
   class Feature {}
 
-  test('is on by default, so that other modules need no import', async () => {
+  test('`isGlobal` is on by default, so that other modules need no import of RedlockModule', async () => {
     const app = await start({ imports: [RedlockModule.forRoot(memory), Feature] });
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
@@ -229,7 +232,7 @@ describe('isGlobal', () => {
     },
   );
 
-  test('`isGlobal: false` still serves the module that imports RedlockModule', async () => {
+  test('a module that imports RedlockModule can use LockService even with `isGlobal: false`', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot({ ...memory, isGlobal: false })],
       providers: [Service],
@@ -257,7 +260,7 @@ describe('named instances', () => {
     }
   }
 
-  test('named instances have their own locks, options and services', async () => {
+  test('named instances of RedlockModule have separate locks and services', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
       providers: [Both, { provide: 'made', useFactory: () => Reflect.construct(Both, []) as Both }],
@@ -270,7 +273,7 @@ describe('named instances', () => {
     await expect(both.inBilling()).resolves.toEqual([false, true]);
   });
 
-  test('each instance locks its own methods of an object that Nest did not create', async () => {
+  test('each module instance locks the methods that name it, even of objects that Nest did not create', async () => {
     @Injectable()
     class Made {
       @WithLock('key', { retry: false })
@@ -290,14 +293,14 @@ describe('named instances', () => {
     await expect(app.get<Made>('made').billing()).resolves.toEqual(['key']);
   });
 
-  test('a named instance does not replace the unnamed instance', async () => {
+  test('start-up fails if a provider needs the unnamed instance and only a named instance exists', async () => {
     const module = RedlockModule.forRoot({ ...memory, name: 'billing' });
     await expect(start({ imports: [module], providers: [Service] })).rejects.toThrow(
       /RedlockModule\.forRoot/,
     );
   });
 
-  test('start-up refuses an unknown name of an instance, with advice to import a module', async () => {
+  test('start-up refuses an unknown instance name, with advice to import a module with that name', async () => {
     @Injectable()
     class Injected {
       constructor(@InjectLockService('typo') readonly locks: LockService) {}
@@ -325,7 +328,7 @@ describe('named instances', () => {
     expect(messages.join()).not.toContain('nestjs-redlock:');
   });
 
-  test.each([[''], [7], [null]])('InjectLockService(%p) is refused', (name) => {
+  test.each([[''], [7], [null]])('InjectLockService(%p) throws', (name) => {
     expect(() => Reflect.apply(InjectLockService, undefined, [name])).toThrow(
       `Expected \`name\` to be the \`name\` of a RedlockModule, got ${inspect(name)}`,
     );
@@ -333,24 +336,27 @@ describe('named instances', () => {
 });
 
 describe('start-up', () => {
-  test.each([[undefined], ['billing']])('refuses two modules with the name %p', async (name) => {
-    const extras = name === undefined ? {} : { name };
-    const imports = [
-      RedlockModule.forRoot({ ...memory, ...extras }),
-      RedlockModule.forRoot({ ...memory, ...extras, keyPrefix: 'other:' }),
-    ];
-    await expect(start({ imports })).rejects.toThrow(
-      /^RedlockModule is configured twice .*the locks of one configuration might not exclude the locks of the other/,
-    );
-  });
+  test.each([[undefined], ['billing']])(
+    'start-up refuses two RedlockModules with the name %p',
+    async (name) => {
+      const extras = name === undefined ? {} : { name };
+      const imports = [
+        RedlockModule.forRoot({ ...memory, ...extras }),
+        RedlockModule.forRoot({ ...memory, ...extras, keyPrefix: 'other:' }),
+      ];
+      await expect(start({ imports })).rejects.toThrow(
+        /^RedlockModule is configured twice .*the locks of one configuration might not exclude the locks of the other/,
+      );
+    },
+  );
 
-  test('refuses RedlockModule without `forRoot`', async () => {
+  test('start-up refuses RedlockModule without `forRoot`', async () => {
     await expect(start({ imports: [RedlockModule] })).rejects.toThrow(
       'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
     );
   });
 
-  test('refuses a replica, and says why', async () => {
+  test('start-up refuses a Redis replica, and the error says why', async () => {
     const replica = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
     await expect(start(RedlockModule.forRoot({ nodes: replica.url }))).rejects.toThrow(
       /^Redis at \S+ cannot be used for locks: it is a replica, .*; give the master instead/,
@@ -360,7 +366,7 @@ describe('start-up', () => {
 });
 
 describe('two applications in one process', () => {
-  test('two applications exclude each other over Redis, and each closes only its own connections', async () => {
+  test('two applications in one process share locks through Redis, and each closes only its own connections', async () => {
     const [one, two] = await Promise.all([
       start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
       start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
@@ -373,7 +379,7 @@ describe('two applications in one process', () => {
     await expect(connected(1)).resolves.toBeUndefined();
   });
 
-  test('two applications have separate locks in memory', async () => {
+  test('two applications with nodes in memory have separate locks', async () => {
     const [one, two] = [
       await start(RedlockModule.forRoot(memory)),
       await start(RedlockModule.forRoot(memory)),
@@ -398,7 +404,7 @@ describe("nodes: 'memory'", () => {
   test.each<[string, RedlockModuleOptions]>([
     ['as a string', { nodes: 'memory' }],
     ['in an array', { nodes: ['memory'] as unknown as 'memory' }],
-  ])('warns once, and locks within the process: %s', async (_name, options) => {
+  ])("`nodes: 'memory'`, given %s, warns once and locks within the process", async (_name, options) => {
     const app = await start(RedlockModule.forRoot(options));
     expect(app.lines.lines).toEqual([
       { level: 'warn', text: expect.stringMatching(/^nodes: 'memory' locks inside this process only/) },
@@ -615,7 +621,7 @@ describe('invalid options', () => {
   });
 
   test.each([[undefined], [null], [{}], [{ nodes: 'memory' }], [{ name: 'billing' }]])(
-    'forRootAsync throws for %j, because it names no source of the options',
+    'forRootAsync throws for %j, which has no `useFactory`, `useClass` or `useExisting`',
     (options) => {
       expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
         new TypeError(
@@ -634,7 +640,7 @@ describe('invalid options', () => {
 });
 
 describe('a Redis that is down when the application starts', () => {
-  test('is logged, makes the application refuse locks, and grants locks once it is up', async () => {
+  test('an application that starts without Redis logs this, and refuses locks until Redis is up', async () => {
     const [one, two] = [await freePort(), await freePort()];
     const server = await startRedis();
     const { port } = server;
@@ -686,7 +692,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('a node that hangs at start-up does not prevent locks, if the other two of three nodes are up', async () => {
+  test('locks are granted if two of three nodes are up and the third hangs at start-up', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();
@@ -713,7 +719,7 @@ describe('connections', () => {
     await expect(connected(0)).resolves.toBeUndefined();
   });
 
-  test('app.close() keeps a connection open that the user opened', async () => {
+  test('app.close() does not close the connection of a client that the user passed', async () => {
     const client = new Redis(redis.url, { connectionName: 'users-own' });
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: [client] }));
     const lock = await app.locks.acquire('key', once);
@@ -749,7 +755,7 @@ describe('a node that ioredis would read as localhost', () => {
       { connect: () => undefined, evalSha: () => undefined },
       /got a client of another package or version; give a `Redis`/,
     ],
-  ])('is refused, without its password in the error: %j', (node, message) => {
+  ])('forRoot refuses the node %j, and the error does not contain the password', (node, message) => {
     const nodes = ['redis://localhost:6379', node] as unknown as string[];
     expect(() => RedlockModule.forRoot({ nodes })).toThrow(message);
     expect(() => RedlockModule.forRoot({ nodes })).not.toThrow('secret');
@@ -776,7 +782,7 @@ describe('a node that ioredis would read as another node', () => {
     ['redis://', 'which has no host'],
     ['redis:///1', 'which has no host'],
     ['redis://:50%@host', 'which has a "%" that is not written as %25'],
-  ])('is refused, without its password in the error: %s', (url, why) => {
+  ])('forRoot refuses the URL %s, and the error does not contain the password', (url, why) => {
     const masked = url.replace(/:(50%|pw)@/, '***@');
     for (const nodes of [url, ['redis://a', url]]) {
       expect(() => RedlockModule.forRoot({ nodes })).toThrow(`got '${masked}', ${why}`);
@@ -791,12 +797,15 @@ describe('a node that ioredis would read as another node', () => {
     [{ port: NaN }, RangeError, 'Expected `nodes.port` to be a port, from 1 to 65535, got NaN'],
     [{ port: 'redis' }, TypeError, 'Expected `nodes.port` to be a port'],
     [{ port: 65_536 }, RangeError, 'Expected `nodes.port` to be a port'],
-  ])('is refused, without its password in the error: %p', (options, kind, message) => {
-    const refused = refusalOf({ host: 'host', password: 'secret', ...options } as never);
-    expect(refused).toBeInstanceOf(kind);
-    expect(refused?.message).toContain(message);
-    expect(refused?.message).not.toContain('secret');
-  });
+  ])(
+    'forRoot refuses the node options %p, and the error does not contain the password',
+    (options, kind, message) => {
+      const refused = refusalOf({ host: 'host', password: 'secret', ...options } as never);
+      expect(refused).toBeInstanceOf(kind);
+      expect(refused?.message).toContain(message);
+      expect(refused?.message).not.toContain('secret');
+    },
+  );
 
   test.each<[RedlockModuleOptions['nodes']]>([
     ['redis://host/0'],
@@ -830,14 +839,14 @@ describe('a password', () => {
     `redis://user:${SECRET}@host:port`,
     `user:${SECRET}@host`,
     `http://:${SECRET}@host`,
-  ])('is not in the message about an invalid URL: %s', (url) => {
+  ])('the error about the invalid URL %s does not contain the password', (url) => {
     const message = messageOf(() => RedlockModule.forRoot({ nodes: url }));
     expect(message).toContain('`nodes`');
     expect(message).toContain('@host');
     for (const part of SECRET.split(/[:/@]/)) expect(message).not.toContain(part.length > 1 ? part : SECRET);
   });
 
-  test('is not in the message about a URL in place of the options', async () => {
+  test('the error about a URL in place of the options does not contain the password', async () => {
     const url = `redis://:${SECRET}@host` as unknown as RedlockModuleOptions;
     expect(messageOf(() => RedlockModule.forRoot(url))).not.toContain('p4ss');
     const failure = await start(RedlockModule.forRootAsync({ useFactory: () => url })).catch(
@@ -846,7 +855,7 @@ describe('a password', () => {
     expect(inspect(failure, { depth: 9 })).not.toContain('p4ss');
   });
 
-  test('is in no log line and in no error when the server refuses it', async () => {
+  test('a password that the server refuses is in no log line and in no error', async () => {
     const server = await startRedis({ args: ['--requirepass', 'right'] });
     const app = await start(
       RedlockModule.forRoot({ nodes: `redis://:${ESCAPED}@${server.host}:${server.port}` }),

@@ -127,7 +127,7 @@ describe('the restart guard (S12)', () => {
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('the restart guard does not change for a method without a ttl', async () => {
+  test('a method without a ttl does not change the restart guard', async () => {
     await expect(wholeGuardOf(await start({}, { providers: [WithoutTtl] }))).resolves.toBe(10_000);
     await app!.close();
     const providers = [WithoutTtl, Minute];
@@ -142,7 +142,7 @@ describe('the restart guard (S12)', () => {
   });
 });
 
-test("start-up refuses a decorator's ttl that is longer than a configured guard", async () => {
+test('start-up refuses a decorator with a ttl that is longer than the configured `restartGuard`', async () => {
   await expect(start({ restartGuard: 30_000 }, { providers: [Minute] })).rejects.toThrow(
     new RangeError(
       '@WithLock of Minute.run: Expected `ttl` to be at most the `restartGuard` of 30000 ms ' +
@@ -156,7 +156,7 @@ describe('the guard of new nodes', () => {
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
-  test('new nodes refuse the first call during the guard, and the error names `restartGuard` and `waitForQuorum`', async () => {
+  test('new nodes refuse locks during the restart guard, and the error names `restartGuard` and `waitForQuorum`', async () => {
     const locks = await start({ restartGuard: 60_000, defaults: { ttl: 60_000, retry: false } });
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
@@ -165,7 +165,7 @@ describe('the guard of new nodes', () => {
     );
   });
 
-  test('new nodes grant locks after start-up has waited for their votes (waitForQuorum)', async () => {
+  test('new nodes grant locks after start-up has waited for their votes (`waitForQuorum`)', async () => {
     const begun = performance.now();
     const locks = await start({ ...short, waitForQuorum: 60_000 });
     expect(performance.now() - begun).toBeGreaterThan(GUARD - 1_000);
@@ -181,7 +181,7 @@ describe('the guard of new nodes', () => {
     });
   });
 
-  test('new nodes delay the start of the application for no longer than waitForQuorum', async () => {
+  test('start-up waits for the votes of new nodes no longer than `waitForQuorum`', async () => {
     const begun = performance.now();
     await start({ restartGuard: 60_000, waitForQuorum: 500 });
     expect(performance.now() - begun).toBeLessThan(30_000);

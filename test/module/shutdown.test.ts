@@ -165,7 +165,7 @@ describe('app.close()', () => {
     await looker.flushall();
   });
 
-  test('app.close() waits for running locked methods, then releases, then closes', async () => {
+  test('app.close() waits for running locked methods, then releases the locks, then closes the connections', async () => {
     await start();
     const { result } = await running(async () => [service.lock?.isHeld(), await connections()]);
     const closing = app.close();
@@ -216,7 +216,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('app.close() does not wait longer than shutdownTimeout', async () => {
+  test('app.close() does not wait longer than `shutdownTimeout`', async () => {
     await start({ shutdownTimeout: 100 });
     const { result } = await running();
     const { signal } = service.lock!;
@@ -241,7 +241,7 @@ describe('app.close()', () => {
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test("app.close() keeps the method's own error when the method ends after shutdownTimeout", async () => {
+  test('app.close() does not replace the error of a method that ends after `shutdownTimeout`', async () => {
     await start({ shutdownTimeout: 0 });
     const { result } = await running(() => {
       throw new Error('own');
@@ -251,7 +251,7 @@ describe('app.close()', () => {
     await expect(result).rejects.toThrow('own');
   });
 
-  test('app.close() refuses waiting calls and new calls at once', async () => {
+  test('app.close() immediately refuses waiting calls and new calls', async () => {
     await start();
     const { result } = await running();
     const waiting = Promise.allSettled([
@@ -309,7 +309,7 @@ describe('app.close()', () => {
     await next.close();
   });
 
-  test('app.close() aborts the signals of all unreleased locks, even when a listener releases one of them', async () => {
+  test('app.close() aborts the signals of unreleased locks, even if an abort listener releases one of the locks', async () => {
     await start();
     const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
     const reasons: unknown[] = [];
@@ -321,7 +321,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('app.close() does not wait for minHold: Redis keeps the keys until minHold has passed', async () => {
+  test('app.close() does not wait for `minHold`, but Redis keeps the keys until `minHold` has passed', async () => {
     await start();
     const locks = app.get(LockService);
     await locks.acquire('held', { ttl: 60_000, minHold: 30_000 });

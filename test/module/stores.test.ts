@@ -25,13 +25,13 @@ describe('a store in `nodes`', () => {
   test.each([
     ['given as an object', alone()],
     ['given as a factory', factory()],
-  ])('a store grants locks when it is %s', async (_, nodes) => {
+  ])('a store in `nodes` grants locks when it is %s', async (_, nodes) => {
     const locks = (await startApp({}, { nodes })).get(LockService);
     await using lock = await locks.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
   });
 
-  test('a store receives the key prefix when its factory opens it', async () => {
+  test('the factory of a store receives the key prefix', async () => {
     let prefix: string | undefined;
     makeRuntime({
       nodes: factory(({ keyPrefix }) => {
@@ -52,7 +52,7 @@ describe('a store in `nodes`', () => {
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
   });
 
-  test('a store with missing methods is refused with their names, as an object and from a factory', () => {
+  test('a store that lacks methods is refused with an error that names the methods', () => {
     const lacking = (...names: (keyof Store)[]): Store =>
       Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
     const withoutRelease = lacking('release', 'close');
@@ -89,7 +89,7 @@ describe('a store in `nodes`', () => {
     expect(() => refused({ nodes: store })).toThrow(message);
   });
 
-  test('a factory is refused when its `openStore` is no function or returns no store', () => {
+  test('a store factory is refused when its `openStore` is no function or returns no store', () => {
     expect(() => refused({ nodes: { openStore: 'later' } as unknown as StoreFactory })).toThrow(
       "Expected `nodes.openStore` to be a function, got 'later'",
     );
@@ -98,7 +98,7 @@ describe('a store in `nodes`', () => {
     );
   });
 
-  test('a store that replicates itself is refused together with a `restartGuard`', () => {
+  test('a store that replicates itself cannot be combined with a `restartGuard`', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
       /`restartGuard` is for nodes that may forget locks/,
     );

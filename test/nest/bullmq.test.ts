@@ -91,7 +91,7 @@ describe('queue processors', () => {
     await server.stop();
   });
 
-  test('jobs of one key run one after the other', async () => {
+  test('BullMQ jobs with the same lock key run one after the other', async () => {
     const jobs = ['one', 'one', 'one'].map((id) => queue('plain').add('job', id));
     await expect(results('plain', jobs)).resolves.toEqual(['job:one', 'job:one', 'job:one']);
     expect(overlap).toMatchObject({ runs: 3, most: 1 });
@@ -111,7 +111,7 @@ describe('queue processors', () => {
   });
 
   test.each(orders.map((order, index) => [nameOf(order), `listens${index}`] as const))(
-    '%s: the listener runs under the lock',
+    'a listener with %s runs under its lock',
     async (_name, name) => {
       await queue(name).add('job', '');
       await until(() => completed.length > 0);

@@ -146,7 +146,7 @@ describe('in unit tests', () => {
     app = undefined;
   });
 
-  test('dependencies of a locked method can be overridden', async () => {
+  test('the dependencies of a class with locked methods can be overridden', async () => {
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service, Mails] })
       .overrideProvider(Mails)
       .useValue({ send: async () => 'faked' })
@@ -174,7 +174,7 @@ describe('in unit tests', () => {
     await expect(app.get(Service).run()).resolves.toBe('sent under run');
   });
 
-  test('a locked method of the prototype can be spied on, replaced and restored', async () => {
+  test('a locked method can be spied on, replaced and restored on the prototype', async () => {
     const spy = jest.spyOn(Service.prototype, 'run');
     app = await startApp({ providers: [Service, Mails] });
     await expect(app.get(Service).run()).resolves.toBe('sent under run');
@@ -187,7 +187,7 @@ describe('in unit tests', () => {
     await lock.release();
   });
 
-  test('the function of useMocker is not called for dependencies of @WithLock when RedlockModule is imported', async () => {
+  test('`useMocker` mocks no dependency of @WithLock when RedlockModule is imported', async () => {
     const asked: unknown[] = [];
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service] })
       .useMocker((token) => {

@@ -65,7 +65,7 @@ afterEach(() => {
 });
 
 test.each(orders.map((order, index) => [nameOf(order), `event${index}`] as const))(
-  '%s: the listener runs under its lock, and two runs do not overlap',
+  'a listener with %s runs under its lock, and two runs with the same key do not overlap',
   async (_name, event) => {
     await expect(emitter.emitAsync(event, 'one')).resolves.toEqual(['event:one']);
     const together = await Promise.all([event, `${event}.too`].map((each) => emitter.emitAsync(each, 'one')));
@@ -76,7 +76,7 @@ test.each(orders.map((order, index) => [nameOf(order), `event${index}`] as const
   },
 );
 
-test('a request-scoped listener runs under its lock', async () => {
+test('a request-scoped event listener runs under its lock', async () => {
   await expect(emitter.emitAsync('per-event')).resolves.toEqual(['per-event']);
 });
 

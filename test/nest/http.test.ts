@@ -201,14 +201,14 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   const cases = (path: string, orders: readonly Named[][]): [string, string][] =>
     orders.map((order, index) => [nameOf(order), `${path}/${index}/one`]);
 
-  describe('a request that a guard denies gets 403, does not run the route and locks nothing', () => {
+  describe('guards, with the decorators in every order', () => {
     test.each([
       ...cases('denied', denied),
       ['a guard of the class, and @WithLock above @SetMetadata', 'whole/below'],
       ['a guard of the class, and @WithLock below @SetMetadata', 'whole/above'],
       ['@WithLock inside a composed decorator above @Get', 'composed/below'],
       ['@WithLock inside a composed decorator below @Get', 'composed/above'],
-    ])('%s', async (_name, path) => {
+    ])('a request that a guard denies gets 403, runs no route and locks nothing: %s', async (_name, path) => {
       await get(path).expect(403);
       expect(calls).toEqual([]);
       expect(acquire).not.toHaveBeenCalled();
@@ -217,7 +217,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
 
   describe('filters and swagger, with the decorators in every order', () => {
     test.each(cases('documented', documented))(
-      '%s: the filter answers while the lock is held',
+      'the exception filter of a route with %s answers while the lock is held',
       async (_name, path) => {
         await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
         const lock = await app.get(LockService).acquire('http:one');
@@ -226,7 +226,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
       },
     );
 
-    test('the Swagger document is the same as without @WithLock', () => {
+    test('the Swagger document of a route is the same with and without @WithLock', () => {
       const { paths } = SwaggerModule.createDocument(app, new DocumentBuilder().build());
       const { tags: _tags, ...plain } = paths['/plain/{id}']!.get!;
       expect(plain).toMatchObject({ summary: 'what it does', operationId: 'run' });
@@ -240,17 +240,20 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('server-sent events, with the decorators in every order', () => {
-    test.each(cases('sse', streams))('%s: the event is made under the lock', async (_name, path) => {
-      const { text } = await get(path)
-        .expect(200)
-        .expect('content-type', /^text\/event-stream/);
-      expect(text).toContain('data: http:one');
-    });
+    test.each(cases('sse', streams))(
+      'a route with %s makes its server-sent event under the lock',
+      async (_name, path) => {
+        const { text } = await get(path)
+          .expect(200)
+          .expect('content-type', /^text\/event-stream/);
+        expect(text).toContain('data: http:one');
+      },
+    );
   });
 
   describe('files, with the decorators in every order', () => {
     test.each(cases('file', files))(
-      '%s: the file is made under the lock, and its header is kept',
+      'a route with %s makes its file under the lock, and keeps the header of the file',
       async (_name, path) => {
         const { status, body, headers } = await get(path).responseType('blob');
         expect([status, String(body), headers['content-disposition']]).toEqual([
@@ -263,7 +266,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   });
 
   describe('redirects, with the decorators in every order', () => {
-    test.each(cases('redirect', redirects))('%s: the route redirects', async (_name, path) => {
+    test.each(cases('redirect', redirects))('a route with %s redirects the client', async (_name, path) => {
       const { status, headers } = await get(path);
       expect([status, headers['location']]).toEqual([303, 'https://elsewhere.example/one']);
     });
