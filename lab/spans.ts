@@ -4,7 +4,7 @@ import type { LabEvent, Rule } from './lab-event.js';
 export interface Span {
   readonly who: string;
   readonly from: number;
-  /** End of the time; `undefined` while it lasts. */
+  /** End of the span; `undefined` while the instance still dispatches. */
   readonly to?: number;
   /** Time for which Redis keeps the lock after each acquisition or extension. */
   readonly ttl?: number;

@@ -29,7 +29,7 @@ for (const [scenario, run, name] of PICTURES) {
   const rows = page
     .locator('#runs tr')
     .filter({ has: page.locator(`td:first-child:text-is("${scenario}")`) });
-  // A report of some scenarios gives only their pictures.
+  // A report may have only some of the scenarios: take no pictures of the others.
   if ((await rows.count()) <= run) continue;
   await rows.nth(run).locator('button').click();
   await page.locator('#chart').screenshot({ path: folder + name });

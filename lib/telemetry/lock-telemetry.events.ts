@@ -48,9 +48,9 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   /** The slot of each key of an acquired lock with `permits`. Set from `asyncStart` on. */
   slots?: readonly number[];
   /**
-   * The option `permits` of another recent caller of the key, only if it is larger than `permits` of this call. The
-   * largest such option is the limit of the key. After a refusal, `permitsSeen` may be smaller than that limit, but is
-   * still larger than `permits`. Set from `asyncStart` on.
+   * The largest option `permits` of other recent callers of the key, which is the limit of the key. Set only if it is
+   * larger than `permits` of this call. After a refusal it may be the option of a caller below that limit, but is still
+   * larger than `permits`. Set from `asyncStart` on.
    */
   permitsSeen?: number;
   /**

@@ -130,7 +130,7 @@ describe('routes, with the decorators in every order', () => {
   const server = (): Parameters<typeof request>[0] => app.getHttpServer() as Parameters<typeof request>[0];
 
   test.each(getOrders.map((order, index) => [nameOf(order), index] as const))(
-    '%s: concurrent requests wait for each other, and requests that a guard or a pipe rejects lock nothing',
+    '%s: concurrent requests wait for each other, and a request that a guard or a pipe rejects acquires no lock',
     async (_name, index) => {
       const get = (path: string): request.Test => request(server()).get(`/get/${index}/${path}`);
       const answer = { wrapped: { id: 7, q: 'ABC', keys: ['route:7'] } };
@@ -150,7 +150,7 @@ describe('routes, with the decorators in every order', () => {
   );
 
   test.each(postOrders.map((order, index) => [nameOf(order), index] as const))(
-    '%s: concurrent requests wait for each other, and requests that a guard or a pipe rejects lock nothing',
+    '%s: concurrent requests wait for each other, and a request that a guard or a pipe rejects acquires no lock',
     async (_name, index) => {
       const post = (path: string, text: string): request.Test =>
         request(server()).post(`/post/${index}/${path}`).send({ text });

@@ -140,7 +140,7 @@ describe('J1, no two holders at the same time', () => {
   });
 });
 
-describe('J1 with readers', () => {
+describe('J1, no writer beside a reader or another writer', () => {
   test('the judge allows any number of readers at the same time', () => {
     const readers = ['a', 'b', 'c'].map((who) => holder(who, [0, 10, 20], 1, shared));
     const { overlaps, mostTogether } = verdictOn(readers.flat());
@@ -173,7 +173,7 @@ describe('J1 with readers', () => {
   });
 });
 
-describe('J1 with permits', () => {
+describe('J1, no more holders than permits, and one holder for each slot', () => {
   const permit = (who: string, slot: number, permits = 2, at: [number, number, number] = [0, 10, 20]) =>
     holder(who, at, 1, { permits, slot });
 

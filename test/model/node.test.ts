@@ -314,8 +314,8 @@ class Conversation {
   }
 
   /**
-   * Returns the node as a request for a lock leaves it. The request writes a missing marker with the present time,
-   * because a node without a marker has lost its data.
+   * Returns the state of the node after a request for a lock. If the marker is missing, the node has lost its data. The
+   * request then writes a marker with the present time.
    */
   #met(records: Records, now: number): Records {
     return this.node.guardMs > 0 && records.born === undefined ? { ...records, born: now } : records;
@@ -443,7 +443,7 @@ async function redisNode(): Promise<Node> {
   };
 }
 
-/** Fake time advances in ticks. A tick is a whole number of steps, the unit of tokens. */
+/** Fake time advances in ticks. Tokens follow the time in steps, and a tick is a whole number of steps. */
 const TICK_MS = 125;
 
 function memoryNode(): Promise<Node> {

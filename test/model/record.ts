@@ -122,7 +122,8 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
  *
  * @param message - the request. All nodes, or all keys of one lock, get the same `proposal`, a lower bound of the token,
  *   so that they grant the same token.
- * @returns the node after the grant, and the token; `undefined` if the node refuses. A duplicate returns the same node.
+ * @returns the node after the grant, and the token; `undefined` if the node refuses. For a duplicate, the node is
+ *   unchanged.
  */
 export function acquireRecord(
   node: RecordNode,

@@ -209,7 +209,7 @@ describe('queries and mutations, with the decorators in every order', () => {
   const cases = [...queries, ...mutations].map((order, index) => [nameOf(order), index] as const);
 
   test.each(cases)(
-    'concurrent runs with %s wait for each other, and calls that a guard or a pipe rejects lock nothing',
+    'concurrent runs with %s wait for each other, and a call that a guard or a pipe rejects acquires no lock',
     async (_name, index) => {
       const [kind, prefix] = index < queries.length ? ['query', 'wrapped '] : ['mutation', ''];
       await expect(outcomes((id) => `${kind} { run${index}(id: "${id}") }`)).resolves.toEqual(
@@ -220,7 +220,7 @@ describe('queries and mutations, with the decorators in every order', () => {
 });
 
 test.each(fields.map((order, index) => [nameOf(order), index] as const))(
-  'concurrent runs of a field with %s wait for each other, and calls that a guard or a pipe rejects lock nothing',
+  'concurrent runs of a field with %s wait for each other, and a call that a guard or a pipe rejects acquires no lock',
   async (_name, index) => {
     await expect(outcomes((id) => `{ thing { field${index}(id: "${id}") } }`)).resolves.toEqual(
       locked({ thing: { [`field${index}`]: 'thing gql:ONE' } }),

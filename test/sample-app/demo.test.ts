@@ -150,7 +150,7 @@ describe('Ctrl-C', () => {
 });
 
 describe('the arguments of the demo', () => {
-  test('readArguments reads the store of the locks and a file of tasks', () => {
+  test('`readArguments` returns the chosen store of the locks and the path of a file with tasks', () => {
     expect(readArguments([])).toEqual({ store: 'redis', tasks: undefined });
     expect(readArguments(['mine.json', '--store', 'postgres'])).toEqual({
       store: 'postgres',

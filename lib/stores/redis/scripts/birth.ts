@@ -8,8 +8,8 @@ import { script } from './script.js';
  * Returns  microseconds since 1970 on this server's clock, and the milliseconds since 1970 at the first contact, or -1 without a
  *          marker
  *
- * The marker has 16 digits of the milliseconds since 1970 at the first contact, a colon, and 16 digits of the largest
- * token that was ahead of the server's clock.
+ * Tokens follow the server's clock, but can be ahead of it. The marker has 16 digits of the milliseconds since 1970 at
+ * the first contact, a colon, and 16 digits of the largest token that was ahead.
  */
 export const BIRTH = script(`
 local time, born = redis.call('TIME'), -1
