@@ -113,7 +113,7 @@ describe('the contract suite for a third-party store', () => {
         'new TableStore(mapTable())',
         'Object.assign(new TableStore(mapTable()), { extend: (all: [], _: 0, tell: any) => all.forEach((_, at) => tell(at, true)) })',
       );
-    const named = /neither extends, raises nor restores a lease that is not held/;
+    const named = /`extend` and `raise` fail for a lease that is not held/;
     await Promise.all([
       expect(specFor('vitest', breaking).then(runs.vitest)).rejects.toThrow(named),
       expect(specFor('node:test', breaking).then(runs['node:test'])).rejects.toThrow(named),
