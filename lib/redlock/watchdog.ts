@@ -50,7 +50,7 @@ export interface Batch {
 }
 
 /** Locks with the same ttl whose renewal is due, in the order of their requests. */
-interface Line {
+interface Queue {
   readonly ttl: number;
   readonly waiting: Waiting[];
   /** The number of requests without an answer. */
@@ -59,7 +59,7 @@ interface Line {
 
 interface Waiting {
   readonly batch: Batch;
-  /** The locks without a request so far; a lock may leave the line before its request. */
+  /** The locks without a request so far; a lock may leave the queue before its request. */
   readonly rest: Iterator<Renewable>;
   /** `true` after these locks were told that they have to wait. */
   isLate: boolean;
@@ -75,7 +75,7 @@ export class Watchdog {
   /** Batches by ttl: a node's time limit depends on the ttl, and one request can extend locks only to one ttl. */
   readonly #batches = new Map<number, Batch[]>();
   /** Lines by ttl: locks with a long ttl may wait for a long time, and must not delay locks with a short ttl. */
-  readonly #lines = new Map<number, Line>();
+  readonly #queues = new Map<number, Queue>();
   #timer: NodeJS.Timeout | undefined;
   /** The time at which the timer fires, by the monotonic clock. */
   #wakesAt = Infinity;
@@ -144,8 +144,8 @@ export class Watchdog {
         // locks, which then leave the batch.
         else for (const lock of batch.locks) lock.lapses();
       }
-      const line = this.#lines.get(ttl);
-      if (line) this.#ask(line);
+      const queue = this.#queues.get(ttl);
+      if (queue) this.#ask(queue);
     }
     for (const batches of this.#batches.values()) {
       for (const { due } of batches) this.#wakeBy(due);
@@ -154,36 +154,36 @@ export class Watchdog {
 
   #enter(batch: Batch): void {
     const { ttl, locks } = batch;
-    let line = this.#lines.get(ttl);
-    if (!line) {
-      line = { ttl, waiting: [], unanswered: 0 };
-      this.#lines.set(ttl, line);
+    let queue = this.#queues.get(ttl);
+    if (!queue) {
+      queue = { ttl, waiting: [], unanswered: 0 };
+      this.#queues.set(ttl, queue);
     }
-    const waitsForOthers = line.waiting.length > 0 || line.unanswered > 0 || locks.size > MOST_AT_ONCE;
-    line.waiting.push({ batch, rest: locks[Symbol.iterator](), isLate: false });
+    const waitsForOthers = queue.waiting.length > 0 || queue.unanswered > 0 || locks.size > MOST_AT_ONCE;
+    queue.waiting.push({ batch, rest: locks[Symbol.iterator](), isLate: false });
     // Use two time limits, because the watchdog looks for late locks only once in each time limit.
     if (waitsForOthers) for (const lock of locks) lock.waits(batch, 2 * this.#limitOf(ttl));
   }
 
   /**
-   * Extends the next locks of the line. All requests are sent in one turn of the event loop, and so in few commands.
+   * Extends the next locks of the queue. All requests are sent in one turn of the event loop, and so in few commands.
    */
-  #ask(line: Line): void {
-    const limit = this.#limitOf(line.ttl);
-    while (line.unanswered === 0 && line.waiting.length > 0) {
+  #ask(queue: Queue): void {
+    const limit = this.#limitOf(queue.ttl);
+    while (queue.unanswered === 0 && queue.waiting.length > 0) {
       const sent = now();
-      while (line.unanswered < MOST_AT_ONCE) {
-        const next = line.waiting[0]?.rest.next();
+      while (queue.unanswered < MOST_AT_ONCE) {
+        const next = queue.waiting[0]?.rest.next();
         if (!next) break;
-        if (next.done) line.waiting.shift();
-        else if (next.value.renew(limit, sent)) line.unanswered++;
+        if (next.done) queue.waiting.shift();
+        else if (next.value.renew(limit, sent)) queue.unanswered++;
       }
     }
-    this.#tellLate(line, limit);
-    if (line.unanswered === 0) this.#lines.delete(line.ttl);
+    this.#tellLate(queue, limit);
+    if (queue.unanswered === 0) this.#queues.delete(queue.ttl);
   }
 
-  #tellLate({ waiting }: Line, limit: number): void {
+  #tellLate({ waiting }: Queue, limit: number): void {
     const time = performance.now();
     for (const each of waiting) {
       if (each.isLate || time - each.batch.due < limit) continue;
@@ -194,8 +194,8 @@ export class Watchdog {
 
   /** Called when enough nodes have answered to decide whether one lock with this ttl is extended. */
   answered(ttl: number): void {
-    const line = this.#lines.get(ttl);
-    if (line && --line.unanswered === 0) this.#ask(line);
+    const queue = this.#queues.get(ttl);
+    if (queue && --queue.unanswered === 0) this.#ask(queue);
   }
 
   #limitOf(ttl: number): number {
