@@ -4,7 +4,7 @@ import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
-import { isAboutKeys, isNoScript, type Packed } from './connection/command-channel.js';
+import { mayConcernOne, type Packed } from './connection/command-channel.js';
 import { LINGER_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './scripts/acquire.js';
@@ -228,9 +228,7 @@ class AcquireBatch {
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
-    // Send each request in its own command if the error may concern only some of them. The server may have refused the
-    // keys of one lease. Or it did not know the script, whose text was not sent because some leases have ended.
-    const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
+    const isOfOne = indexes.length > 1 && mayConcernOne(error);
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);
       else this.#answered(index, error);

@@ -1,5 +1,6 @@
+import { asError } from '../../core/errors.js';
 import type { KeyState, KeyWaiter } from '../../core/ports.js';
-import type { CommandChannel } from './connection/command-channel.js';
+import { type CommandChannel, mayConcernOne } from './connection/command-channel.js';
 import { keyPrefixOf } from './connection/connection.js';
 import { mastersOf } from './connection/driver.js';
 import { keyOfLock, lockPattern } from './lock-key.js';
@@ -21,15 +22,23 @@ export class LockReader {
   ) {}
 
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    const found = await Promise.all(this.#groupsOf(keys).map((group) => this.#readAt(group)));
+    const found = await Promise.all(
+      this.#groupsOf(keys).map((group) =>
+        this.#oneByOne(
+          group,
+          (some) => this.#readAt(some),
+          (error) => error,
+        ),
+      ),
+    );
     return found.flat();
   }
 
   /** Reads the first waiters in the queue of each key. */
   async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
-    const found = this.#groupsOf(keys).map(async (group) =>
-      waitersOf(group.length, await this.channel.run(WAITING, packWaiting(group, this.keyPrefix))),
-    );
+    const read = async (some: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> =>
+      waitersOf(some.length, await this.channel.run(WAITING, packWaiting(some, this.keyPrefix)));
+    const found = this.#groupsOf(keys).map((group) => this.#oneByOne(group, read, () => []));
     return (await Promise.all(found)).flat();
   }
 
@@ -60,6 +69,29 @@ export class LockReader {
    */
   #groupsOf(keys: readonly string[]): readonly (readonly string[])[] {
     return this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
+  }
+
+  /**
+   * Reads several keys in one command. If one key may be the cause of an error, reads each key in its own command; then
+   * `failed` makes the answer for a key that cannot be read.
+   */
+  async #oneByOne<Answer>(
+    keys: readonly string[],
+    read: (keys: readonly string[]) => Promise<readonly Answer[]>,
+    failed: (error: Error) => Answer,
+  ): Promise<readonly Answer[]> {
+    try {
+      return await read(keys);
+    } catch (error) {
+      if (keys.length === 1 || !mayConcernOne(asError(error))) throw error;
+    }
+    const alone = keys.map((key) =>
+      read([key]).catch((error: unknown): readonly Answer[] => {
+        if (mayConcernOne(asError(error))) return [failed(asError(error))];
+        throw error;
+      }),
+    );
+    return (await Promise.all(alone)).flat();
   }
 
   /**

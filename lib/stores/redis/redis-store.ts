@@ -22,13 +22,13 @@ import type {
 import { RecentWaiters } from '../../core/recent-waiters.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
-import { chunkByKeys } from './chunk-by-keys.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
 import { CLOSED, CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
 import { withAdvice } from './connection/connection-advice.js';
 import { keyPrefixOf, nameOf } from './connection/connection.js';
 import { type Driver, mastersOf, type Server } from './connection/driver.js';
 import { MasterWatch } from './connection/master-watch.js';
+import { Extensions } from './extensions.js';
 import { ServerProbe } from './health/server-probe.js';
 import { channelBase, markerKey, probeKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
@@ -46,7 +46,6 @@ import { LET_PASS, packLetPass } from './scripts/let-pass.js';
 import { MODES, scriptsFor } from './scripts/mode-scripts.js';
 import { PROBE } from './scripts/probe.js';
 import type { Script } from './scripts/script.js';
-import { splitBy } from './split-by.js';
 import type { StoreContext } from './store-context.js';
 
 /**
@@ -80,6 +79,7 @@ export class RedisStore
   readonly #waiters = new RecentWaiters();
   readonly #aboutWaiters = new OneAfterAnother();
   readonly #acquisitions: Acquisitions;
+  readonly #extensions: Extensions;
   readonly #releases: Releases;
   readonly #channelBase: string;
   readonly #marker: string | undefined;
@@ -122,6 +122,7 @@ export class RedisStore
       marker: this.#marker,
     };
     this.#acquisitions = new Acquisitions(node);
+    this.#extensions = new Extensions(node);
     this.#releases = new Releases(node, this.#acquisitions);
     if ('sentinels' in client.options && client.options.sentinels) {
       this.#masterWatch = new MasterWatch(client as Redis, (master) => {
@@ -200,43 +201,7 @@ export class RedisStore
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
-    // The client is connected to the old master of a fail-over. The new master does not get these extensions, so the
-    // locks expire there, perhaps before their validity ends here. So report at once that the locks are lost.
-    if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
-    const [lease] = leases;
-    if (!lease) return;
-    const { mode } = lease.kind;
-    if (leases.some(({ kind }) => kind.mode !== mode)) {
-      return splitBy(
-        leases,
-        ({ kind }) => kind.mode === mode,
-        tell,
-        (some, told) => this.extend(some, ttl, told),
-      );
-    }
-    const { script, pack } = scriptsFor(lease).extend;
-    const { keyPrefix } = this.context;
-    const base = this.#channelBase;
-    let before = 0;
-    for (const part of chunkByKeys(leases, (each) => each, this.client.isCluster)) {
-      const first = before;
-      before += part.length;
-      // If the server does not know the script and one of the leases has ended meanwhile, the text of the script is not
-      // sent. The other leases are then extended at their next renewal.
-      const wanted = (): boolean => part.every(({ ended }) => !ended);
-      this.#channel.run(script, pack(part, ttl, keyPrefix, base), wanted).then(
-        (outcomes) => {
-          for (let index = 0; index < part.length; index++)
-            tell(first + index, String(outcomes)[index] === '1');
-        },
-        (error: unknown) => {
-          // The old master answered after the fail-over was noticed. The new master does not have this extension, so
-          // the locks count as lost.
-          const reply = this.#channel.leadsToOldMaster ? false : asError(error);
-          part.forEach((_, index) => tell(first + index, reply));
-        },
-      );
-    }
+    this.#extensions.extend(leases, ttl, tell);
   }
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {

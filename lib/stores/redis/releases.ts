@@ -3,7 +3,7 @@ import type { Lease } from '../../core/lease.js';
 import type { ReleaseRequest, Tell } from '../../core/ports.js';
 import type { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
-import { isAboutKeys, isRefusal } from './connection/command-channel.js';
+import { isRefusal, mayConcernOne } from './connection/command-channel.js';
 import type { RedisNode } from './redis-node.js';
 import { scriptsFor } from './scripts/mode-scripts.js';
 import { releaseAnswer } from './scripts/release.js';
@@ -87,7 +87,7 @@ export class Releases {
       },
       (thrown: unknown) => {
         const error = asError(thrown);
-        const isOfOne = requests.length > 1 && isAboutKeys(error);
+        const isOfOne = requests.length > 1 && mayConcernOne(error);
         requests.forEach((request, index) => {
           if (isOfOne) this.#send([request], (_, reply) => tell(index, reply));
           else tell(index, this.#failed(request.lease, error));

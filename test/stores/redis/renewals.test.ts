@@ -96,7 +96,7 @@ describe('many locks on one server', () => {
     await release(locks);
   });
 
-  test('two locks are extended after SCRIPT FLUSH, but both extensions fail if one lock is released before the script is sent again (S15)', async () => {
+  test('two locks are extended after SCRIPT FLUSH, and one of them if the other is released before the script is sent again (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,
@@ -106,7 +106,7 @@ describe('many locks on one server', () => {
     await looker.script('FLUSH');
     const answers = extendAll(node, [first, second]);
     await release([second]);
-    for (const answer of await answers) expect(answer).toBeInstanceOf(Error);
+    await expect(answers).resolves.toEqual([true, expect.any(Error)]);
     await first.release();
   });
 });

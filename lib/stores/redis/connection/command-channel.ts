@@ -246,10 +246,16 @@ export function isNoScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }
 
+/** The codes of errors that concern the whole server, and so every request of a command. */
+const OF_THE_SERVER =
+  /^(READONLY|LOADING|BUSY|OOM|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|NOAUTH|WRONGPASS|MOVED|ASK) /;
+
 /**
- * `true` if the server refused to run a command because of its keys: the user has no right to them, or they are in
- * different hash slots.
+ * `true` if the error of a command may concern only one of its requests. Examples: the user has no right to a key, a key
+ * has a foreign value, or the text of the script was not sent because one lease has ended. Each request can then be sent
+ * in its own command, because all requests are idempotent.
  */
-export function isAboutKeys({ message, cause }: Error): boolean {
-  return /^(NOPERM|CROSSSLOT)/.test(cause instanceof Error ? cause.message : message);
+export function mayConcernOne(error: Error): boolean {
+  const { cause = error } = error;
+  return isRefusal(cause) && !OF_THE_SERVER.test(cause.message);
 }
