@@ -7,8 +7,8 @@ import { chunkByKeys } from './chunk-by-keys.js';
 import { mayConcernOne, type Packed } from './connection/command-channel.js';
 import { LINGER_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
-import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './scripts/acquire.js';
-import { type ModeScripts, scriptsFor } from './scripts/mode-scripts.js';
+import type { ModeScripts } from './scripts/mode-scripts.js';
+import { nodeScripts } from './scripts/node-scripts.js';
 
 /**
  * Milliseconds after a failed acquisition during which `isUnfit` is `true`. If there are several nodes, another node
@@ -84,16 +84,16 @@ export class Acquisitions {
     ordered: boolean,
   ): AcquireReply | Error {
     const { channel, probe, waiters } = this.node;
-    const wait = tooYoungFor(answer);
+    const wait = nodeScripts.acquire.tooYoungFor(answer);
     if (wait !== undefined) {
       const untilOldEnough = Math.ceil(guard - probe.age());
       return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
     }
     const reply =
-      answer instanceof Error ? channel.explained(answer) : scriptsFor(lease).acquire.read(answer, wish);
+      answer instanceof Error ? channel.explained(answer) : nodeScripts.of(lease).acquire.read(answer, wish);
     if (reply instanceof Error) return reply;
     this.#toldTooYoung = false;
-    if (ordered && showsWaiters(answer)) waiters.note(lease.keys);
+    if (ordered && nodeScripts.acquire.showsWaiters(answer)) waiters.note(lease.keys);
     return reply;
   }
 
@@ -174,14 +174,14 @@ class AcquireBatch {
       (reply) => {
         // The client itself has sent the command again on a new connection, to a server that was not checked yet.
         if (connection !== probe.connection) this.#replaced(indexes);
-        else this.#take(indexes, acquireAnswers(reply, requests), wishes, again);
+        else this.#take(indexes, nodeScripts.acquire.answers(reply, requests), wishes, again);
       },
       (error: unknown) => this.#refused(indexes, asError(error), again),
     );
   }
 
   #scripts([first]: readonly AcquireRequest[]): ModeScripts['acquire'] {
-    return scriptsFor((first as AcquireRequest).lease).acquire;
+    return nodeScripts.of((first as AcquireRequest).lease).acquire;
   }
 
   #pack(requests: readonly AcquireRequest[]): Packed {
@@ -216,7 +216,8 @@ class AcquireBatch {
       // The server reports that the deadline has passed, but the caller still waits. So the estimate of the server's
       // clock was behind, for example after a long silence, a suspended machine or a step of the clock. This answer has
       // corrected the estimate.
-      if (again && isTooLate(answer) && elapsedSince(this.#asked) < request.limit) late.push(index);
+      if (again && nodeScripts.acquire.isTooLate(answer) && elapsedSince(this.#asked) < request.limit)
+        late.push(index);
       else this.#answered(index, this.acquisitions.voteOf(request, answer, wishes[at], this.ordered));
     }
     this.#ask(late, false);
@@ -257,6 +258,6 @@ function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolea
     a.lease.ttl === b.lease.ttl &&
     a.limit === b.limit &&
     a.guard === b.guard &&
-    isPlain(a, ordered) === isPlain(b, ordered)
+    nodeScripts.acquire.isPlain(a, ordered) === nodeScripts.acquire.isPlain(b, ordered)
   );
 }

@@ -4,7 +4,7 @@ import type { Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { mayConcernOne } from './connection/command-channel.js';
 import type { RedisNode } from './redis-node.js';
-import { scriptsFor } from './scripts/mode-scripts.js';
+import { nodeScripts } from './scripts/node-scripts.js';
 import { splitBy } from './split-by.js';
 
 /** Sends extensions to one node, and reads its answers. */
@@ -37,7 +37,7 @@ export class Extensions {
     const { channel, context, channelBase } = this.node;
     const [lease] = leases;
     if (!lease) return;
-    const { script, pack } = scriptsFor(lease).extend;
+    const { script, pack } = nodeScripts.of(lease).extend;
     // If the server does not know the script, its text is sent only while no lease has ended (S15).
     const wanted = (): boolean => leases.every(({ ended }) => !ended);
     channel.run(script, pack(leases, ttl, context.keyPrefix, channelBase), wanted).then(

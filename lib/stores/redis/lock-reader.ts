@@ -5,8 +5,7 @@ import { keyPrefixOf } from './connection/connection.js';
 import { mastersOf } from './connection/driver.js';
 import { keyOfLock, lockPattern } from './lock-key.js';
 import { ReaderPages } from './reader-pages.js';
-import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
-import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
+import { nodeScripts } from './scripts/node-scripts.js';
 
 /**
  * Number of Redis keys that one SCAN visits, including keys that are not locks. The SCAN takes about a quarter of a
@@ -36,8 +35,9 @@ export class LockReader {
 
   /** Reads the first waiters in the queue of each key. */
   async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    const { script, pack, waitersOf } = nodeScripts.waiting;
     const read = async (some: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> =>
-      waitersOf(some.length, await this.channel.run(WAITING, packWaiting(some, this.keyPrefix)));
+      waitersOf(some.length, await this.channel.run(script, pack(some, this.keyPrefix)));
     const found = this.#groupsOf(keys).map((group) => this.#oneByOne(group, read, () => []));
     return (await Promise.all(found)).flat();
   }
@@ -98,19 +98,20 @@ export class LockReader {
    * Reads the locks of keys. Uses several commands if there are many holders, because each command blocks the server.
    */
   async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
+    const { script, pack, page, beginning } = nodeScripts.read;
     const states: KeyState[] = [];
-    let from = BEGINNING;
+    let from = beginning;
     let readers = new ReaderPages();
     while (states.length < keys.length) {
-      const packed = packRead(keys.slice(states.length), this.keyPrefix, from);
-      for (const answer of (await this.channel.run(READ, packed)) as readonly unknown[]) {
-        const { state, next } = readPage(answer);
+      const packed = pack(keys.slice(states.length), this.keyPrefix, from);
+      for (const answer of (await this.channel.run(script, packed)) as readonly unknown[]) {
+        const { state, next } = page(answer);
         // If the lock is no longer shared, none of the readers from earlier pages holds it, so omit them.
         const isShared = state && 'mode' in state && state.mode === 'shared';
-        const isWhole = from === BEGINNING && next === BEGINNING;
+        const isWhole = from === beginning && next === beginning;
         if (isShared && !isWhole) readers.add(state.holders);
         from = next;
-        if (from !== BEGINNING) break;
+        if (from !== beginning) break;
         states.push(isShared && !isWhole ? { ...state, holders: readers.holders } : state);
         readers = new ReaderPages();
       }

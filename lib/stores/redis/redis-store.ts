@@ -38,13 +38,7 @@ import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
 import { waiterName } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import { Releases } from './releases.js';
-import { BIRTH } from './scripts/birth.js';
-import { FORCE_RELEASE, packForceRelease } from './scripts/force-release.js';
-import { HOLD_BACK, packHoldBack } from './scripts/hold-back.js';
-import { LEAVE, packLeave } from './scripts/leave.js';
-import { LET_PASS, packLetPass } from './scripts/let-pass.js';
-import { MODES, scriptsFor } from './scripts/mode-scripts.js';
-import { PROBE } from './scripts/probe.js';
+import { nodeScripts } from './scripts/node-scripts.js';
 import type { Script } from './scripts/script.js';
 import type { StoreContext } from './store-context.js';
 
@@ -64,7 +58,7 @@ export class RedisStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
 {
   readonly name: string;
-  readonly modes: readonly LockMode[] = MODES;
+  readonly modes: readonly LockMode[] = nodeScripts.modes;
   readonly #channel: CommandChannel;
   readonly #probe: ServerProbe;
   readonly #reader: LockReader;
@@ -209,7 +203,7 @@ export class RedisStore
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
-    const { script, pack } = scriptsFor(lease).raise;
+    const { script, pack } = nodeScripts.of(lease).raise;
     const packed = pack(lease, token, this.context.keyPrefix, this.#marker);
     return Number(await this.#channel.run(script, packed, () => !lease.ended)) === 1;
   }
@@ -237,8 +231,9 @@ export class RedisStore
 
   async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     await this.#probe.passed();
-    const packed = packForceRelease(key, ids, this.context.keyPrefix, this.#channelBase);
-    const ended = (await this.#channel.run(FORCE_RELEASE, packed)) as readonly unknown[];
+    const { script, pack } = nodeScripts.forceRelease;
+    const packed = pack(key, ids, this.context.keyPrefix, this.#channelBase);
+    const ended = (await this.#channel.run(script, packed)) as readonly unknown[];
     return ended.map((position) => ids[Number(position) - 1] as string);
   }
 
@@ -248,7 +243,7 @@ export class RedisStore
       await this.#probe.passed();
       [age] = await Promise.all([
         this.#age(),
-        this.#channel.run(PROBE, [1, probeKey(this.context.keyPrefix)]),
+        this.#channel.run(nodeScripts.probe.script, [1, probeKey(this.context.keyPrefix)]),
       ]);
     } catch (error) {
       if (error instanceof UnfitStoreError) return { state: 'unfit', reason: error.message, warnings: [] };
@@ -290,16 +285,19 @@ export class RedisStore
   }
 
   async holdBack(waiter: WaiterId, waited: number): Promise<boolean> {
-    const stands = await this.#tell(waiter, HOLD_BACK, packHoldBack(waiter, waited, this.context.keyPrefix));
+    const { script, pack } = nodeScripts.holdBack;
+    const stands = await this.#tell(waiter, script, pack(waiter, waited, this.context.keyPrefix));
     return Number(stands) === 1;
   }
 
   async letPass(waiter: WaiterId): Promise<void> {
-    await this.#tell(waiter, LET_PASS, packLetPass(waiter, this.context.keyPrefix));
+    const { script, pack } = nodeScripts.letPass;
+    await this.#tell(waiter, script, pack(waiter, this.context.keyPrefix));
   }
 
   async leave(waiter: WaiterId): Promise<void> {
-    await this.#tell(waiter, LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
+    const { script, pack } = nodeScripts.leave;
+    await this.#tell(waiter, script, pack(waiter, this.context.keyPrefix, this.#channelBase));
   }
 
   /**
@@ -343,7 +341,7 @@ export class RedisStore
     const marker = this.#probe.guarded ? this.#marker : undefined;
     // The script also sets a missing marker, so that the guard's time begins to run.
     const packed: Packed = marker === undefined ? [0] : [1, marker];
-    const [micros, born] = (await this.#channel.run(BIRTH, packed)) as [unknown, unknown];
+    const [micros, born] = (await this.#channel.run(nodeScripts.birth.script, packed)) as [unknown, unknown];
     if (marker === undefined) return Infinity;
     return Math.min(Math.max(0, Number(micros) / 1_000 - Number(born)), this.#probe.age());
   }

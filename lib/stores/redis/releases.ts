@@ -5,8 +5,7 @@ import type { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { isRefusal, mayConcernOne } from './connection/command-channel.js';
 import type { RedisNode } from './redis-node.js';
-import { scriptsFor } from './scripts/mode-scripts.js';
-import { releaseAnswer } from './scripts/release.js';
+import { nodeScripts } from './scripts/node-scripts.js';
 import { splitBy } from './split-by.js';
 
 /**
@@ -77,12 +76,12 @@ export class Releases {
 
   #send(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     const { channel, context, channelBase } = this.node;
-    const { script, pack } = scriptsFor((requests as [ReleaseRequest])[0].lease).release;
+    const { script, pack } = nodeScripts.of((requests as [ReleaseRequest])[0].lease).release;
     channel.run(script, pack(requests, context.keyPrefix, channelBase)).then(
       (answer) => {
         for (let index = 0; index < requests.length; index++) {
           const { lease } = requests[index] as ReleaseRequest;
-          tell(index, this.#take(lease, releaseAnswer(answer, index)));
+          tell(index, this.#take(lease, nodeScripts.release.answer(answer, index)));
         }
       },
       (thrown: unknown) => {

@@ -8,8 +8,7 @@ import type { StoreContext } from '../store-context.js';
 import { markerKey, probeKey } from '../lock-key.js';
 import { NO_INFO, NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
 import { type ServerReport, parseInfo } from './server-report.js';
-import { BIRTH } from '../scripts/birth.js';
-import { adviceOnKinds, PROBE_KINDS } from '../scripts/probe-kinds.js';
+import { nodeScripts } from '../scripts/node-scripts.js';
 
 /** Milliseconds until a server that was not fit is checked again. */
 const UNFIT_FOR_MS = 1_000;
@@ -134,7 +133,7 @@ export class ServerProbe {
     await this.#inspectServers();
     // Set the marker. If the marker is missing at a later check, the server has lost its data (S12).
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
-    const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
+    const birth = this.channel.run(nodeScripts.birth.script, packed) as Promise<readonly unknown[]>;
     await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
     await this.#inTime(this.#tryKinds());
   }
@@ -142,7 +141,8 @@ export class ServerProbe {
   /** Checks the user's rights to the commands of shared locks and permits; exclusive locks work without them. */
   async #tryKinds(): Promise<void> {
     const key = probeKey(this.context.keyPrefix);
-    const advice = await this.channel.run(PROBE_KINDS, [1, key]).then(adviceOnKinds, (error: unknown) => {
+    const { script, advice: adviceOn } = nodeScripts.probeKinds;
+    const advice = await this.channel.run(script, [1, key]).then(adviceOn, (error: unknown) => {
       // Ignore an error of the server that affects every script: an acquisition will report it.
       if (isRefusal(error)) return undefined;
       throw error;

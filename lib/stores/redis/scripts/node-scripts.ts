@@ -1,0 +1,35 @@
+import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './acquire.js';
+import { BIRTH } from './birth.js';
+import { FORCE_RELEASE, packForceRelease } from './force-release.js';
+import { HOLD_BACK, packHoldBack } from './hold-back.js';
+import { LEAVE, packLeave } from './leave.js';
+import { LET_PASS, packLetPass } from './let-pass.js';
+import { MODES, scriptsFor } from './mode-scripts.js';
+import { PROBE } from './probe.js';
+import { adviceOnKinds, PROBE_KINDS } from './probe-kinds.js';
+import { BEGINNING, packRead, READ, readPage } from './read.js';
+import { releaseAnswer } from './release.js';
+import { packWaiting, WAITING, waitersOf } from './waiting.js';
+
+/**
+ * All scripts that a Redis node runs, with the functions that pack their arguments and read their answers. The store
+ * uses no other file of this folder, so that the simulator can replace Lua by code that runs without a server.
+ */
+export const nodeScripts = {
+  modes: MODES,
+  /** The scripts for the mode of a lease. */
+  of: scriptsFor,
+  acquire: { answers: acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor },
+  release: { answer: releaseAnswer },
+  forceRelease: { script: FORCE_RELEASE, pack: packForceRelease },
+  holdBack: { script: HOLD_BACK, pack: packHoldBack },
+  letPass: { script: LET_PASS, pack: packLetPass },
+  leave: { script: LEAVE, pack: packLeave },
+  read: { script: READ, pack: packRead, page: readPage, beginning: BEGINNING },
+  waiting: { script: WAITING, pack: packWaiting, waitersOf },
+  birth: { script: BIRTH },
+  probe: { script: PROBE },
+  probeKinds: { script: PROBE_KINDS, advice: adviceOnKinds },
+};
+
+export type NodeScripts = typeof nodeScripts;
