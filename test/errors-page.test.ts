@@ -476,6 +476,16 @@ describe('docs/errors.md quotes each message about invalid options', () => {
       const locks = await locksOn(etcd({ endpoints: 'http://127.0.0.1:1' }));
       return messageOf(RangeError, locks.acquire('key', { ttl: 2_500 }));
     },
+    'Expected `key` to be a key without a missing value': async () =>
+      thrownBy(() => defineLocks({ report: { key: 'report:undefined' } })),
+    'Expected `key` to be at most 2000 bytes long in UTF-8': async () => {
+      const locks = await locksOn('memory');
+      return messageOf(RangeError, locks.acquire('x'.repeat(2_001)));
+    },
+    '... cannot store a lock of ...': async () => {
+      const locks = await locksOn(etcd({ endpoints: 'http://127.0.0.1:1' }));
+      return messageOf(RangeError, locks.acquire('a\0b'));
+    },
     'Expected `ttl` to be at most the `restartGuard` of ... ms': async () => {
       const locks = await locksOn('memory', { restartGuard: 20_000 });
       return messageOf(RangeError, locks.acquire('key', { ttl: 30_000 }));
@@ -584,6 +594,12 @@ describe('docs/errors.md quotes each log line', () => {
       await running;
       await app.close();
       await ended;
+      return log.of('warn').join();
+    },
+    'probably stands for a missing value': async () => {
+      const log = new LogLines();
+      app = await startApp({}, memory, { logger: log });
+      await app.get(LockService).withLock('order:undefined', () => undefined);
       return log.of('warn').join();
     },
     '... locks ... inside an open transaction': async () => {

@@ -8,7 +8,7 @@ import { LiveLocks, type LockSource } from '../live/live-locks.js';
 import { whyNotLoopback } from '../live/own-page.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { quoted } from './format.js';
+import { quoted } from '../core/printable.js';
 import type { Session } from './session.js';
 import { print, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
@@ -37,7 +37,7 @@ export async function board(
     heldIds: () => NOTHING,
     async forceRelease(key, { id }) {
       const released = await inspection.forceRelease(key, { id });
-      if (released) print(terminal, `${new Date().toISOString()}  ended a holder of ${quoted(key)}`);
+      if (released) print(terminal, `${new Date().toISOString()}  ended a holder of ${quoted([key])}`);
       return released;
     },
   };

@@ -1,6 +1,6 @@
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { printable } from './format.js';
+import { printableText } from '../core/printable.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
@@ -14,8 +14,8 @@ export async function checkNodes(
   if (json) printJson(terminal, status);
   else
     for (const { node, state, reason, warnings } of status.nodes) {
-      print(terminal, printable(`${node}  ${state}${reason === undefined ? '' : `: ${reason}`}`));
-      print(terminal, ...warnings.map((warning) => `warning: ${printable(warning)}`));
+      print(terminal, printableText(`${node}  ${state}${reason === undefined ? '' : `: ${reason}`}`));
+      print(terminal, ...warnings.map((warning) => `warning: ${printableText(warning)}`));
     }
   if (status.nodes.some(({ state }) => state === 'unreachable')) return ExitCode.Unavailable;
   return status.available ? ExitCode.Ok : ExitCode.No;

@@ -6,7 +6,8 @@ import { type LockPolicy, modeOf } from '../core/lock-policy.js';
 import { nearNames } from '../core/near-names.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { ageOf, duration, lockJson, lockTable, printable, quoted, table } from './format.js';
+import { ageOf, duration, lockJson, lockTable, table } from './format.js';
+import { printable, quoted } from '../core/printable.js';
 import { locksOf } from './list.js';
 import { readLocks } from './locks-file.js';
 import type { Session } from './session.js';
@@ -63,9 +64,9 @@ export async function describe(
     const near = nearNames(
       name,
       locks.map((lock) => lock.name),
-    ).map(quoted);
+    ).map((known) => quoted([known]));
     const hint = near.length > 0 ? `. Did you mean ${near.join(', ')}?` : '';
-    throw new UsageError(`${file} declares no lock ${quoted(name)}${hint}`);
+    throw new UsageError(`${file} declares no lock ${quoted([name])}${hint}`);
   }
   if (json) {
     printJson(terminal, declaredJson(declared));
@@ -129,7 +130,7 @@ function policyLines(lock: DeclaredLock, patterns: readonly KeyPattern[]): strin
   const given = rows.flatMap(([what, value]) =>
     value === undefined ? [] : [`  ${what.padEnd(12)} ${printable(value)}`],
   );
-  return [about === undefined ? quoted(name) : `${quoted(name)}: ${printable(about)}`, ...given];
+  return [about === undefined ? quoted([name]) : `${quoted([name])}: ${printable(about)}`, ...given];
 }
 
 function textOf(patterns: readonly KeyPattern[]): string {

@@ -6,7 +6,8 @@ import { withTimeout } from '../core/with-timeout.js';
 import { quorumOf } from '../redlock/quorum.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { duration, printable, table } from './format.js';
+import { printableText } from '../core/printable.js';
+import { duration, table } from './format.js';
 import { openNodes } from './node-url.js';
 import { adviceOn, examineRights, examineServer, type Finding, type ServerExam } from './server-check.js';
 import { NODE_LIMIT_MS } from './session.js';
@@ -165,7 +166,7 @@ function rowOf({ name, version, report: server, roundTrip, clockAhead, persisten
 }
 
 function lineOf({ level, text }: Finding, name?: string): string {
-  return `${level}: ${name === undefined ? '' : `${name}: `}${printable(text)}`;
+  return `${level}: ${name === undefined ? '' : `${name}: `}${printableText(text)}`;
 }
 
 function jsonOf(diagnosis: Diagnosis): object {

@@ -1,5 +1,4 @@
-import { stripVTControlCharacters } from 'node:util';
-import { printable as escaped } from '../core/printable.js';
+import { printable, printableText } from '../core/printable.js';
 import type { LockHolder, LockInfo, LockVote } from '../core/lock-info.js';
 
 /** Smallest width to which the first column is shortened, in characters. */
@@ -65,11 +64,6 @@ function widthOf(text: string): number {
   return width;
 }
 
-/** Escapes characters that would move the cursor or begin a new line: keys and owners can be any text. */
-export function printable(text: string): string {
-  return escaped(stripVTControlCharacters(text));
-}
-
 /** Formats milliseconds for people. */
 export function duration(milliseconds: number): string {
   if (milliseconds === Infinity) return 'for ever';
@@ -80,11 +74,6 @@ export function duration(milliseconds: number): string {
   if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
   const hours = Math.floor(minutes / 60);
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
-}
-
-/** Formats a key for people. */
-export function quoted(key: string): string {
-  return `"${printable(key)}"`;
 }
 
 const HEADING = ['KEY', 'MODE', 'OWNER', 'HELD FOR', 'ENDS IN', 'TOKEN', 'NODES'];
@@ -138,10 +127,12 @@ export function voteTable(votes: readonly LockVote[]): string[] {
     ]);
   });
   // An error is a long text and would make its column too wide, so rows with errors stand below the table.
-  const errors = rows.filter(([, vote]) => vote === 'error').map((cells) => cells.join('  '));
+  const errors = rows
+    .filter(([, vote]) => vote === 'error')
+    .map((cells) => cells.map(printableText).join('  '));
   const others = rows.filter(([, vote]) => vote !== 'error');
   const heading = ['NODE', 'SAYS', 'OWNER', 'ID', 'ENDS IN', 'TOKEN'];
-  return [...(others.length > 0 ? table(heading, others) : []), ...errors.map(printable)];
+  return [...(others.length > 0 ? table(heading, others) : []), ...errors];
 }
 
 /**

@@ -1,7 +1,8 @@
 import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { ageOf, duration, holderTable, lockJson, printable, quoted, voteTable } from './format.js';
+import { ageOf, duration, holderTable, lockJson, voteTable } from './format.js';
+import { printable, quoted } from '../core/printable.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
@@ -18,13 +19,13 @@ export async function inspect(
 
 function summary(info: LockInfo): string[] {
   const { key, held, mode, permits, holders, owner = '', since, remaining, fencingToken, id = '' } = info;
-  if (!held) return [`${quoted(key)} is ${whyNotHeld(info)}`];
+  if (!held) return [`${quoted([key])} is ${whyNotHeld(info)}`];
   if (permits !== undefined)
-    return [`${quoted(key)}: ${holders.length} of ${permits} permits are taken`, ...indented(holders)];
-  if (mode === 'shared') return [`${quoted(key)} is shared by ${holders.length}`, ...indented(holders)];
+    return [`${quoted([key])}: ${holders.length} of ${permits} permits are taken`, ...indented(holders)];
+  if (mode === 'shared') return [`${quoted([key])} is shared by ${holders.length}`, ...indented(holders)];
   const unknown = 'not known';
   return [
-    `${quoted(key)} is held`,
+    `${quoted([key])} is held`,
     `  mode     ${mode}`,
     `  owner    ${printable(owner)}`,
     `  since    ${since ? `${since.toISOString()}, ${ageOf(since)} ago (by the holder's clock)` : unknown}`,

@@ -6,7 +6,7 @@ import { HELP, type NodeRequest, readCommandLine } from './command-line.js';
 import { describe, listDeclared } from './declared.js';
 import { doctor } from './doctor.js';
 import { ExitCode } from './exit-code.js';
-import { printable } from './format.js';
+import { printableText } from '../core/printable.js';
 import { inspect } from './inspect.js';
 import { leaders } from './leaders.js';
 import { list } from './list.js';
@@ -49,10 +49,10 @@ async function main(): Promise<number> {
     // Print only the message: an error of ioredis also carries its command, and the command AUTH contains the password.
     const { message } = error as Error;
     if (error instanceof UsageError) {
-      process.stderr.write(`nestjs-redlock: ${printable(message)}\nTry nestjs-redlock --help\n`);
+      process.stderr.write(`nestjs-redlock: ${printableText(message)}\nTry nestjs-redlock --help\n`);
       return ExitCode.Usage;
     }
-    process.stderr.write(`nestjs-redlock: ${printable(message)}\n`);
+    process.stderr.write(`nestjs-redlock: ${printableText(message)}\n`);
     if (!(error instanceof LockUnavailableError)) return ExitCode.Unexpected;
     process.stderr.write('Try nestjs-redlock doctor\n');
     return ExitCode.Unavailable;

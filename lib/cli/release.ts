@@ -2,7 +2,8 @@ import { createInterface } from 'node:readline/promises';
 import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { ageOf, printable, quoted } from './format.js';
+import { ageOf } from './format.js';
+import { printable, quoted } from '../core/printable.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
@@ -35,11 +36,12 @@ export async function release(
     print(
       terminal,
       id === undefined
-        ? `Released ${quoted(key)}. ${who}`
-        : `Released ${quoted(key)} for one of its holders. That holder notices the loss at its next renewal.`,
+        ? `Released ${quoted([key])}. ${who}`
+        : `Released ${quoted([key])} for one of its holders. That holder notices the loss at its next renewal.`,
     );
-  } else if (there) print(terminal, `${quoted(key)} was not released.`);
-  else print(terminal, `${quoted(key)} ${id === undefined ? 'is not held' : 'has no holder with that id'}.`);
+  } else if (there) print(terminal, `${quoted([key])} was not released.`);
+  else
+    print(terminal, `${quoted([key])} ${id === undefined ? 'is not held' : 'has no holder with that id'}.`);
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
@@ -68,7 +70,7 @@ async function agrees(
       others.length > 0
         ? 'After the release its holders continue to work until they notice the loss at their next renewals.'
         : 'After the release its holder continues to work until it notices the loss at its next renewal.';
-    const question = `${quoted(key)} is held by ${name}. ${until}\nRelease it? [y/N] `;
+    const question = `${quoted([key])} is held by ${name}. ${until}\nRelease it? [y/N] `;
     const answer = await asking.question(question, { signal: AbortSignal.any([signal, gone.signal]) });
     return /^y(es)?$/i.test(answer.trim());
   } catch (error) {

@@ -1,3 +1,4 @@
+import { printableJson } from '../core/printable.js';
 import type { Readable, Writable } from 'node:stream';
 
 /** Input and output of a command. */
@@ -17,5 +18,5 @@ export function print({ output }: Terminal, ...lines: readonly string[]): void {
 
 /** Writes a document for programs, on one line. */
 export function printJson(terminal: Terminal, document: unknown): void {
-  print(terminal, JSON.stringify(document));
+  print(terminal, printableJson(JSON.stringify(document)));
 }

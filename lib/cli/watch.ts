@@ -3,7 +3,8 @@ import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { holderJson, lockTable, printable } from './format.js';
+import { holderJson, lockTable } from './format.js';
+import { printable, printableText } from '../core/printable.js';
 import { locksOf } from './list.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
@@ -60,7 +61,7 @@ function screen(terminal: Terminal): View {
         '',
         ...(infos.length > 0 ? lockTable(infos, terminal.output.columns) : []),
       ),
-    unavailable: (error) => draw(printable(error.message)),
+    unavailable: (error) => draw(printableText(error.message)),
     // Begin a new line: the terminal shows ^C on the last line.
     end: () => terminal.output.write('\n'),
   };
@@ -95,7 +96,7 @@ function lines(terminal: Terminal, json: boolean): View {
     unavailable(error) {
       const time = new Date().toISOString();
       if (json) printJson(terminal, { time, change: 'unavailable', error: error.message });
-      else print(terminal, `${time}  unavailable  ${printable(error.message)}`);
+      else print(terminal, `${time}  unavailable  ${printableText(error.message)}`);
     },
   };
 }

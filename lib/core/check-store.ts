@@ -45,7 +45,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
         `Add them; nestjs-redlock/store has the interface \`${port}\`, and tests for stores (\`storeContract\`)`,
     );
   }
-  const { name, modes, available, subscribed, listen } = store as Store;
+  const { name, modes, available, refuses, subscribed, listen } = store as Store;
   if (typeof name !== 'string' || name === '')
     throw badValue(`\`name\` of ${what}`, 'a string that is not empty', name);
   if (!isModes(modes))
@@ -55,6 +55,8 @@ export function checkStore(store: unknown, what: string): asserts store is Store
       modes,
     );
   if (typeof available !== 'boolean') throw badValue(`\`available\` of ${what}`, 'true or false', available);
+  if (refuses !== undefined && typeof refuses !== 'function')
+    throw badValue(`\`refuses\` of ${what}`, 'a function', refuses);
   if (listen && typeof subscribed !== 'boolean')
     throw badValue(`\`subscribed\` of ${what}`, 'true or false', subscribed);
 }

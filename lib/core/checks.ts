@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
 import { likelyNames } from './near-names.js';
+import { printableText } from './printable.js';
 
 /** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -71,7 +72,19 @@ export function badOption(option: string, rule: string, value: unknown): TypeErr
 
 /** Makes the error for a bad value that is no option; {@link badOption} is for options. */
 export function badValue(what: string, rule: string, value: unknown): TypeError {
-  return new TypeError(`Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`);
+  return new TypeError(`Expected ${what} to be ${rule}, got ${shownValue(value)}`);
+}
+
+/** Formats a value for a message on one line, and shortens it. */
+function shownValue(value: unknown): string {
+  const shown = inspect(value, {
+    depth: 1,
+    compact: true,
+    breakLength: Infinity,
+    maxStringLength: 100,
+    maxArrayLength: 8,
+  });
+  return printableText(shown.replaceAll(/\s*\n\s*/g, ' '));
 }
 
 /**

@@ -2,6 +2,7 @@ import { badOption, checkOptionNames } from './checks.js';
 import { keysOf, type LockKey } from './keys.js';
 import { whereItBelongs } from './lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from './lock-policy.js';
+import { fixedKeysOf } from './missing-value.js';
 import { quoted } from './printable.js';
 
 /** The key of a declared lock: a fixed key, a list of keys that make one lock, or a function that returns either. */
@@ -116,7 +117,7 @@ function declare(name: string, definition: LockDefinition): DeclaredLock {
   }
   const { key, team, about, ...policy } = definition;
   const keyOf = typeof key === 'function' ? (key as (...args: unknown[]) => LockKey) : undefined;
-  const keys = typeof key === 'function' ? undefined : Object.freeze(keysOf(key));
+  const keys = typeof key === 'function' ? undefined : Object.freeze(fixedKeysOf(key));
   const lock: DeclaredLock = {
     name,
     policy: Object.freeze(policy),
@@ -142,7 +143,7 @@ function check(name: string, definition: LockDefinition): void {
       : whereItBelongs(option),
   );
   const { key, team, about } = definition;
-  if (typeof key !== 'function') keysOf(key);
+  if (typeof key !== 'function') fixedKeysOf(key);
   checkLockPolicy(definition);
   for (const [option, text] of Object.entries({ team, about })) {
     if (text !== undefined && (typeof text !== 'string' || text === ''))

@@ -1,10 +1,17 @@
 import { badValue } from './checks.js';
+import { quoted } from './printable.js';
 
 /**
  * The prefix of leader keys. For the stores and for operators, a leader is the holder of a lock whose key has this
  * prefix.
  */
 export const LEADER_PREFIX = 'leader:';
+
+/** Most bytes of a key in UTF-8: with a prefix of 48 bytes it fits into the index of every database. */
+export const LONGEST_KEY_BYTES = 2_000;
+
+/** A string of this many UTF-16 units or fewer cannot be longer than {@link LONGEST_KEY_BYTES}. */
+const SURELY_SHORT = Math.floor(LONGEST_KEY_BYTES / 3);
 
 /** The key of a lock: one key, or several that make one lock. */
 export type LockKey = string | readonly string[];
@@ -13,10 +20,14 @@ export type LockKey = string | readonly string[];
  * Lists the keys of a lock without repetitions, in the same order in every process.
  *
  * @param what - the key's name in error messages
- * @throws TypeError when the list is empty, or when a key is not usable
+ * @throws TypeError when the list is empty, or when a key is not usable; RangeError when a key is longer than 2,000 bytes
+ * in UTF-8
  */
 export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
-  if (isUsable(key)) return [key];
+  if (isUsable(key)) {
+    checkLength(key, what);
+    return [key];
+  }
   const keys: readonly unknown[] = Array.isArray(key) ? key : [];
   const usable = keys.filter(isUsable);
   if (keys.length === 0 || usable.length < keys.length) {
@@ -26,17 +37,37 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
       key,
     );
   }
-  return typeof key === 'string' ? [key] : [...new Set(usable)].toSorted();
+  for (const each of usable) checkLength(each, what);
+  return [...new Set(usable)].toSorted();
 }
 
 /**
  * Checks the key of an operation on exactly one key, as {@link keysOf} does.
  *
- * @throws TypeError when the key is not usable
+ * @throws TypeError when the key is not usable; RangeError when it is longer than 2,000 bytes in UTF-8
  */
 export function oneKey(key: string): string {
   if (!isUsable(key)) throw badValue('`key`', 'a string that is not empty and does not begin with "}"', key);
+  checkLength(key, '`key`');
   return key;
+}
+
+/** The number of bytes of a text in UTF-8. Half of a surrogate pair counts as U+FFFD, as which it is sent. */
+export function byteLengthOf(text: string): number {
+  return Buffer.byteLength(text);
+}
+
+/** Makes the error for a key that is longer than `most` bytes. */
+export function tooLong(what: string, key: string, most: number, because = ''): RangeError {
+  return new RangeError(
+    `Expected ${what} to be at most ${most} bytes long in UTF-8${because}, got ${byteLengthOf(key)} bytes: ` +
+      `${quoted([key])}. Lock a hash of a long value, such as its SHA-256`,
+  );
+}
+
+function checkLength(key: string, what: string): void {
+  if (key.length > SURELY_SHORT && byteLengthOf(key) > LONGEST_KEY_BYTES)
+    throw tooLong(what, key, LONGEST_KEY_BYTES);
 }
 
 /**

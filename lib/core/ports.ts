@@ -209,6 +209,19 @@ export interface LockStore {
    */
   readonly ttls?: TtlRule;
 
+  /**
+   * Returns the reason why the store can never store a lock of these keys in this mode, with the remedy, such as `'a key
+   * must not contain a NUL character'`; `undefined` if the store can. The algorithm rejects such a lock at once with a
+   * `RangeError`, and sends no request with its keys. Without this rule it would take the store's error for an outage,
+   * and would try again until the end of the wait.
+   *
+   * The method answers from the keys alone, without a request. Its reason names no key: the message has the keys. The
+   * algorithm itself refuses an empty key, a key that begins with "}", and a key of more than 2,000 bytes in UTF-8, or
+   * of more than 2,048 bytes together with the `keyPrefix` of the module.
+   * @defaultValue every other key is accepted
+   */
+  refuses?(keys: readonly string[], mode: LockMode): string | undefined;
+
   /** `false` if the store knows, without a request, that it cannot answer. */
   readonly available: boolean;
 

@@ -1,8 +1,9 @@
 import type { Observable } from 'rxjs';
 import { badValue, checkOptionNames } from '../core/checks.js';
 import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
-import { keysOf, type LockKey } from '../core/keys.js';
+import type { LockKey } from '../core/keys.js';
 import { whereItBelongs } from '../core/lock-options.js';
+import { fixedKeysOf } from '../core/missing-value.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
@@ -55,11 +56,11 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
   const keyOf = isFixed ? (): LockKey => given : given;
   return (target, name, descriptor: PropertyDescriptor) => {
     const fullName = checkedName(target, name, descriptor, () => {
-      if (isFixed) keysOf(given);
+      if (isFixed) fixedKeysOf(given);
       checkWithLockOptions(options);
     });
     const label = options.label ?? (typeof given === 'string' ? given : fullName);
-    const keys = isFixed ? keysOf(given) : undefined;
+    const keys = isFixed ? fixedKeysOf(given) : undefined;
     lockMethod(target, name, descriptor, { fullName, label, keyOf, keys, lock: undefined, options });
   };
 }

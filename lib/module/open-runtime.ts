@@ -82,6 +82,7 @@ export function makeRuntime(
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
+    keyPrefix: context.keyPrefix,
     guard,
     // Do not log each lost lock during a shutdown: the module then logs all remaining locks in one line.
     lost: ({ message }) => {

@@ -31,6 +31,8 @@ export interface RedlockSettings {
   readonly guard: RestartGuard;
   /** Time limit of a node in milliseconds; `undefined` to compute it from each lock's ttl. */
   readonly nodeTimeout: number | undefined;
+  /** The prefix that the stores add to each key. */
+  readonly keyPrefix?: string;
   /** Called for every lost lock. */
   readonly lost?: (error: LockLostError) => void;
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { now } from '../core/clock.js';
 import { LockHeldError } from '../core/errors.js';
-import { EXCLUSIVE, type LockKind } from '../core/lock-mode.js';
+import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
 import {
@@ -13,6 +13,7 @@ import {
 } from './acquire.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
+import { KeyRule } from '../core/key-rule.js';
 import { ShortLivedMap } from '../core/short-lived-map.js';
 import { SlotList } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
@@ -38,6 +39,7 @@ export class Redlock {
   /** The locks held at present. */
   readonly held = new SlotList<'heldSlot', HeldLock>('heldSlot');
   readonly #context: AcquireContext;
+  readonly #keyRule: KeyRule;
   /** The queues of this process, by the name of the requested lock. */
   readonly #queues = new Map<string, LocalQueue>();
   /**
@@ -64,6 +66,7 @@ export class Redlock {
       this.#busy--;
       if (this.#busy === 0) this.#idle?.();
     };
+    this.#keyRule = new KeyRule(stores, settings.keyPrefix);
     this.#context = {
       settings,
       nodes: new Nodes(stores),
@@ -92,6 +95,11 @@ export class Redlock {
     this.settings.guard.note(ttl);
   }
 
+  /** @throws RangeError when a store can never store a lock of these keys */
+  checkKeys(keys: readonly string[], mode: LockMode): void {
+    this.#keyRule.check(keys, mode);
+  }
+
   /**
    * Tries until the lock is acquired or one of the limits of `retry` is reached.
    *
@@ -100,10 +108,12 @@ export class Redlock {
    * the queue.
    *
    * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
+   * @throws RangeError or TypeError, synchronously, when a store cannot store a lock with these keys, ttl or mode
    */
   acquire(keys: readonly string[], options: AcquireOptions): Promise<HeldLock> {
     this.foresee(options.ttl);
     if (options.kind && options.kind !== EXCLUSIVE) this.#checkMode(options.kind);
+    this.#keyRule.check(keys, (options.kind ?? EXCLUSIVE).mode);
     return new Promise((resolve, reject) => {
       this.#begin(new Call(keys, options, resolve, reject, this.#firstAttempts));
     });

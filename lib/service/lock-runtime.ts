@@ -6,10 +6,12 @@ import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError, RedlockError, titleOf } from '../core/errors.js';
-import { canHoldTogether, joins, type LockKind, nameOfKind } from '../core/lock-mode.js';
+import { canHoldTogether, joins, type LockKind, type LockMode, nameOfKind } from '../core/lock-mode.js';
+import { modeOf } from '../core/lock-policy.js';
 import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { onAbort } from '../core/on-abort.js';
+import { MissingValues } from './missing-values.js';
 import { quoted } from '../core/printable.js';
 import type { AcquireOptions, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
@@ -26,6 +28,7 @@ export class LockRuntime {
   /** Aborts when shutdown begins, which ends the waits of calls that have no lock yet. */
   readonly #closing = new AbortController();
   readonly #options: ResolvedOptions;
+  readonly #missingValues = new MissingValues();
   /**
    * The options of the last call that had no signal and no tick, and was not made under a lock: the next call usually
    * has the same options.
@@ -72,10 +75,10 @@ export class LockRuntime {
   }
 
   /**
-   * Announces the ttls of the locks of decorated methods and of the declared locks.
+   * Announces the ttls and the fixed keys of decorated methods and of the declared locks.
    *
-   * @throws RangeError naming the method or the lock, when a store cannot keep the ttl, or `restartGuard` is shorter
-   * than the ttl
+   * @throws RangeError naming the method or the lock, when a store cannot keep the ttl or the fixed keys, or
+   * `restartGuard` is shorter than the ttl
    * @throws TypeError when a method uses `release: 'afterCommit'` and the module has no `afterTransaction`, or when the
    * defaults of the module have a `minHold` and the lock is shared
    * @throws the errors of {@link Declarations.policyOf}
@@ -90,14 +93,27 @@ export class LockRuntime {
       // Check `release` only for locks in use: one file can declare the locks of several applications, and some of them
       // have no database.
       this.#foresee(name, { ttl, release: used.has(lock) ? release : undefined });
+      this.#checkKeys(name, lock.keys, modeOf(policy));
       try {
         this.#options.of(policy);
       } catch (error) {
         throw withPlace(name, error);
       }
     }
-    for (const { place, ttl, release, what } of sites)
-      if (what.kind !== 'declared' || !declarations.has(what.lock)) this.#foresee(place, { ttl, release });
+    for (const { place, ttl, release, what } of sites) {
+      if (what.kind !== 'declared') this.#checkKeys(place, what.keys, what.mode);
+      else if (declarations.has(what.lock)) continue;
+      this.#foresee(place, { ttl, release });
+    }
+  }
+
+  #checkKeys(what: string, keys: readonly string[] | undefined, mode: LockMode): void {
+    if (keys === undefined) return;
+    try {
+      this.redlock.checkKeys(keys, mode);
+    } catch (error) {
+      throw withPlace(what, error);
+    }
   }
 
   #foresee(what: string, { ttl, release }: Partial<Pick<LockSite, 'ttl' | 'release'>>): void {
@@ -168,6 +184,7 @@ export class LockRuntime {
     tick?: Tick,
   ): Promise<RunnableLock> {
     const { kind, lock } = options;
+    this.#missingValues.check(keys, origin);
     if (kind.mode !== 'shared') this.#refuseUpgrade(keys, options);
     const outer = options.reentrant ? this.#outerRun(keys, kind) : undefined;
     const joined = outer && JoinedLock.in(outer);

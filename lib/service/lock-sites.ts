@@ -28,7 +28,7 @@ export type LockedThing =
       /** The fixed keys; `undefined` if a function computes the keys. */
       readonly keys: readonly string[] | undefined;
     }
-  | { readonly kind: 'leader' };
+  | { readonly kind: 'leader'; readonly mode: 'exclusive'; readonly keys: readonly [string] };
 
 // The sites are stored on the prototype and not on the method: another decorator may replace the method, and the
 // metadata of the replaced method would be lost.

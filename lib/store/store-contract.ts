@@ -1,6 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { checkStore } from '../core/check-store.js';
 import { canHoldTogether, type LockMode, MOST_PERMITS } from '../core/lock-mode.js';
+import type { Lease } from '../core/lease.js';
 import type { Store } from '../core/ports.js';
 import {
   type Contract,
@@ -92,6 +93,36 @@ export function storeContract(
   });
 }
 
+/** Ends of keys: the longest keys, and keys that some database confuses or does not take. */
+const UNUSUAL_KEYS: readonly (readonly string[])[] = [
+  ['x'.repeat(1_980)],
+  ['\u{1F511}'.repeat(495)],
+  ...[
+    'a',
+    'A',
+    '\u00e0',
+    'a\u0300',
+    'a ',
+    ' a',
+    'a\t',
+    'a\n',
+    'a\0',
+    'a\0b',
+    "a'",
+    'a"',
+    'a\\',
+    'a%',
+    'a_',
+    'a*',
+    'a?',
+    'a[a]',
+  ].map((key) => [key]),
+];
+
+function many(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `${count}:${String(index).padStart(3, '0')}`);
+}
+
 /** The contract of each mode. */
 function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): void {
   const kind = kindOf(mode);
@@ -115,6 +146,23 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const slot = mode === 'permits' ? { slot: 0 } : {};
     assert.deepEqual(rest, { id: lease.id, owner: 'alice', since, fencingToken: token, mode, ...slot });
     assert.ok(remaining > TTL / 2 && remaining <= TTL, `${remaining} ms`);
+  });
+
+  test('stores every lock whose keys `refuses` accepts, and keeps keys apart that differ in one character', async () => {
+    const ask = open();
+    const begin = freshKey();
+    const leases: Lease[] = [];
+    for (const keys of [...UNUSUAL_KEYS, many(60), many(200)].map((each) =>
+      each.map((key) => `${begin}${key}`),
+    )) {
+      const reason = ask.store.refuses?.(keys, mode);
+      if (reason === undefined) leases.push(leaseOf(kind, keys));
+      else assert.ok(typeof reason === 'string' && reason !== '', `the reason is ${String(reason)}`);
+    }
+    for (const lease of leases) await ask.granted(lease);
+    for (const { id, keys } of leases) assert.deepEqual(await ask.holders(keys[0]!), [id]);
+    for (const lease of leases) await ask.release(lease);
+    for (const { keys } of leases) assert.deepEqual(await ask.holders(keys.at(-1)!), []);
   });
 
   test('answers a repeated request with the same grant, and stores the lease only once', async () => {

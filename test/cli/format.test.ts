@@ -1,13 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import {
-  duration,
-  holderTable,
-  lockJson,
-  lockTable,
-  printable,
-  table,
-  voteTable,
-} from '../../lib/cli/format.js';
+import { duration, holderTable, lockJson, lockTable, table, voteTable } from '../../lib/cli/format.js';
 import { infoOf, type LockVote } from '../../lib/core/lock-info.js';
 
 test('table() makes each column as wide as its widest cell', () => {
@@ -46,11 +38,11 @@ test('table() aligns columns that contain characters of width two or zero', () =
       [
         ['日本語', 'x'],
         ['🔑', 'x'],
-        ['e\u0301', 'x'],
+        ['q\u0301', 'x'],
         ['абв', 'x'],
       ],
     ),
-  ).toEqual(['KEY     B', '日本語  x', '🔑      x', 'e\u0301       x', 'абв     x']);
+  ).toEqual(['KEY     B', '日本語  x', '🔑      x', 'q\u0301       x', 'абв     x']);
 });
 
 test.each([
@@ -65,11 +57,6 @@ test.each([
   [Infinity, 'for ever'],
 ])('duration() formats %p milliseconds as %p', (milliseconds, text) => {
   expect(duration(milliseconds)).toBe(text);
-});
-
-test('printable() escapes characters that would move the cursor or begin a new line', () => {
-  expect(printable('a\u001B[2Jb\nc\u0007')).toBe(String.raw`ab\u000ac\u0007`);
-  expect(printable('ключ 🔑')).toBe('ключ 🔑');
 });
 
 const holder = {

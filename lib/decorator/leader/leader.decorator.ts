@@ -1,8 +1,9 @@
 import 'reflect-metadata';
 import { badOption, checkMilliseconds, checkOptionNames } from '../../core/checks.js';
 import { SHORTEST_TTL_MS } from '../../core/lock-options.js';
+import { fixedKeysOf } from '../../core/missing-value.js';
 import { addLockSite } from '../../service/lock-sites.js';
-import { checkLeaderName, type LeaderTerm } from '../../service/leader/leader-term.js';
+import { checkLeaderName, leaderKey, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
 import { methodName } from '../method-name.js';
 
@@ -75,6 +76,7 @@ export function Leader(
     const fullName = methodName('@Leader', target, method, descriptor);
     try {
       checkLeaderName(name);
+      fixedKeysOf(leaderKey(name), 'the key of the leader');
       checkOptionNames('@Leader', options, ['ttl', 'instance']);
       if (options.ttl !== undefined) checkMilliseconds('ttl', options.ttl, SHORTEST_TTL_MS);
       checkInstance(options.instance);
@@ -88,7 +90,7 @@ export function Leader(
       method,
       instance,
       ttl,
-      what: { kind: 'leader' },
+      what: { kind: 'leader', mode: 'exclusive', keys: [leaderKey(name)] },
     });
     const declared: DeclaredLeader = { name, method, ...options };
     // A subclass that overrides a method may repeat the decorator of the method. The new entry then replaces the

@@ -1,4 +1,5 @@
 import { type Answer, fanOut } from '../fan-out.js';
+import { KeyRule } from '../../core/key-rule.js';
 import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
 import { asError, LockUnavailableError, type NodeVote } from '../../core/errors.js';
 import type { HeldLock, RedlockSettings } from '../held-lock.js';
@@ -64,6 +65,7 @@ export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
 export class LockInspector {
   readonly #nodes: readonly Store[];
   readonly #quorum: number;
+  readonly #keyRule: KeyRule;
   readonly #guard: RedlockSettings['guard'] | undefined;
   /** The time limit for the answer of a node, in milliseconds, the same as for a lock with the default ttl. */
   readonly #limit: number;
@@ -77,11 +79,16 @@ export class LockInspector {
     this.#nodes = nodes;
     this.#guard = guard;
     this.#quorum = quorumOf(nodes.length);
+    this.#keyRule = new KeyRule(nodes);
     this.#limit = nodeTimeLimit(DEFAULT_TTL_MS, nodeTimeout);
   }
 
-  /** @throws LockUnavailableError when fewer than a quorum of nodes answered */
+  /**
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; RangeError for a key that a node can never
+   * store
+   */
   async inspect(key: string): Promise<LockInfo> {
+    this.#keyRule.check([key], 'exclusive');
     const votes = await this.#votesOn(key);
     const error = this.#withoutQuorum([key], `inspect ${quoted([key])}`, votes);
     if (error) throw error;
@@ -149,6 +156,7 @@ export class LockInspector {
    * node had something to delete.
    */
   async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
+    this.#keyRule.check([key], 'exclusive');
     const what = `release ${quoted([key])}`;
     const votes = await this.#votesOn(key);
     const unread = this.#withoutQuorum([key], what, votes);

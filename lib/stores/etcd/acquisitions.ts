@@ -1,6 +1,6 @@
 import { now } from '../../core/clock.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
-import { type Asked, type QueueEntry, type Round, timeLeft, transactionOf, whyNot } from './attempt.js';
+import { type Asked, type QueueEntry, type Round, timeLeft, transactionOf } from './attempt.js';
 import type { Bases } from './bases.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { didNothing, GatewayError } from './gateway.js';
@@ -55,8 +55,6 @@ export class Acquisitions {
       came: performance.now() - (request.position?.waited ?? 0),
     };
     if (holds.hasEnded(lease)) throw new Error('this lock was stored before, and has ended');
-    const reason = whyNot(asked);
-    if (reason) throw reason;
     const hold = holds.of(lease);
     if (hold) {
       const reply = await this.#again(asked, hold);

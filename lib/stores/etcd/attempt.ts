@@ -6,7 +6,7 @@ import type { EtcdLease } from './etcd-leases.js';
 import { holderValue, permitsOf, waiterValue, type SlotOf } from './key-view.js';
 import { queueOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js';
 import type { Next, QueueEntries } from './queue-entries.js';
-import { absent, get, modifiedAt, MOST_OPERATIONS, put, remove, type Txn } from './protocol.js';
+import { absent, get, modifiedAt, put, remove, type Txn } from './protocol.js';
 
 /** One request to acquire, and the values that all its rounds use. */
 export interface Asked {
@@ -79,18 +79,6 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
   // This read must be the last, because `Acquisitions.#granted` takes the last response.
   if (ordered) success.push(get(queueOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
   return { compare, success, failure };
-}
-
-/** The reason why the lease cannot be stored; `undefined` when it can. */
-export function whyNot({ keys, request }: Asked): Error | undefined {
-  if (keys.some((key) => key.includes('\0'))) return new Error('cannot store a key with a NUL character');
-  const each = request.lease.kind.mode === 'permits' ? 4 : 2;
-  const most = Math.floor((MOST_OPERATIONS - 3) / each);
-  if (keys.length > most)
-    return new Error(
-      `cannot store a lock of ${keys.length} keys: one transaction of etcd can hold at most ${most}`,
-    );
-  return undefined;
 }
 
 export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | undefined {

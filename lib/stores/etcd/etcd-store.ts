@@ -30,6 +30,7 @@ import { Extensions } from './extensions.js';
 import { checkMembers, openOrUnfit } from './fitness.js';
 import { Gateway } from './gateway.js';
 import { Holds } from './holds.js';
+import { whyNotKeys } from './key-rule.js';
 import { Names } from './names.js';
 import { QueueEntries } from './queue-entries.js';
 import { remove } from './protocol.js';
@@ -117,6 +118,10 @@ export class EtcdStore
     });
     this.#watches = new Watches(gateway, transactions, names);
     this.#directory = new Directory({ transactions, leases, names, bases });
+  }
+
+  refuses(keys: readonly string[], mode: LockMode): string | undefined {
+    return whyNotKeys(keys, mode);
   }
 
   async connect(): Promise<void> {

@@ -99,6 +99,11 @@ export class PostgresStore
     this.#sweeper = new Sweeper((most) => this.#call<boolean>('sweep($1)', [most]));
   }
 
+  refuses(keys: readonly string[]): string | undefined {
+    const isPossible = keys.every((key) => !key.includes('\0'));
+    return isPossible ? undefined : 'a text of PostgreSQL has no NUL character; leave it out of the key';
+  }
+
   async connect(): Promise<void> {
     await this.#connection.open();
     if (!this.#looksOnly) await this.#messages.open();

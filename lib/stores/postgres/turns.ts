@@ -8,7 +8,7 @@ import { ServerClock } from '../../core/server-clock.js';
 import type { Connection } from './connection.js';
 import { Releases } from './releases.js';
 import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
-import { storedKey, whyNotKeys } from './text.js';
+import { storedKey } from './text.js';
 
 /**
  * Largest number of releases in one statement, and likewise of extensions and of acquisitions. The statement locks the
@@ -179,9 +179,8 @@ export class Turns {
   }
 
   /**
-   * Answers and omits requests that must not be sent: their lease has ended, their time limit has passed, or a key
-   * cannot be stored. The release of an ended lease has already been sent, so a lease that is stored now would stay
-   * until its ttl has passed (S15).
+   * Answers and omits requests that must not be sent: their lease has ended, or their time limit has passed. The release
+   * of an ended lease has already been sent, so a lease that is stored now would stay until its ttl has passed (S15).
    */
   #wanted(asked: readonly Acquisition[]): Acquisition[] {
     return asked.filter(({ request, asked: since, tell }) => {
@@ -190,7 +189,7 @@ export class Turns {
         ? new Error('the attempt ended before the request was sent')
         : elapsedSince(since) >= limit
           ? new NoTimeError('no time was left to send the request')
-          : whyNotKeys(this.#stored(lease));
+          : undefined;
       if (reason) tell(reason);
       return !reason;
     });
@@ -213,16 +212,9 @@ export class Turns {
       for (const name of names) keys.add(name);
       return names;
     };
-    // An invalid key was never stored, so it needs no release. An invalid key in the statement would make the other
-    // releases fail.
-    const possible = releases.filter(({ request, tell }) => {
-      const isPossible = !whyNotKeys(this.#stored(request.lease));
-      if (!isPossible) tell(undefined);
-      return isPossible;
-    });
     const asked = {
-      ...(possible.length > 0
-        ? { releases: possible.map(({ request }) => releaseOf(request, stored(request.lease))) }
+      ...(releases.length > 0
+        ? { releases: releases.map(({ request }) => releaseOf(request, stored(request.lease))) }
         : {}),
       ...(extensions.length > 0
         ? { extensions: extensions.map(({ lease, ttl }) => extensionOf(lease, stored(lease), ttl)) }
@@ -238,11 +230,11 @@ export class Turns {
       const text = await connection.run(`select "${schema}".turn($1::text[], $2::jsonb)`, values);
       answer = JSON.parse(text ?? '') as TurnAnswer;
     } catch (thrown) {
-      this.#failed(possible, extensions, acquisitions, asError(thrown));
+      this.#failed(releases, extensions, acquisitions, asError(thrown));
       return false;
     }
     this.clock.learn(answer.at);
-    for (const [index, { request, tell }] of possible.entries()) {
+    for (const [index, { request, tell }] of releases.entries()) {
       if (answer.released[index] === true) this.context.waiters.note(request.lease.keys);
       this.#pending.released(request.lease);
       tell(undefined);

@@ -8,6 +8,24 @@ export function recordKey(prefix: string, key: string): string {
   return `${prefix}{${key}}`;
 }
 
+/** The part of a Redis key from which a Cluster computes the key's hash slot. */
+function hashTagOf(redisKey: string): string {
+  const [, tag = redisKey] = /^[^{]*\{([^}]+)\}/s.exec(redisKey) ?? [];
+  return tag;
+}
+
+/**
+ * The reason why a Cluster can never store one lock of these keys (S19); `undefined` if it can. Keys with different hash
+ * tags are refused even if their tags happen to have the same slot.
+ *
+ * @param prefix - everything that is put before the key, also by the client
+ */
+export function whyNotInCluster(prefix: string, keys: readonly string[]): string | undefined {
+  const tags = new Set(keys.map((key) => hashTagOf(recordKey(prefix, key))));
+  if (tags.size <= 1) return undefined;
+  return 'the keys of one lock must be in one slot of the Cluster; give them a common hash tag, such as {orders}:1 and {orders}:2';
+}
+
 /**
  * The Redis key for a schedule, which stores the last tick that has run. Its name contains the first key of the lock,
  * so that on a Cluster this Redis key and the record of the lock are in one hash slot.

@@ -30,7 +30,7 @@ import { type Driver, mastersOf, type Server } from './connection/driver.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { Extensions } from './extensions.js';
 import { ServerProbe } from './health/server-probe.js';
-import { channelBase, markerKey, probeKey, wakeChannel } from './lock-key.js';
+import { channelBase, markerKey, probeKey, wakeChannel, whyNotInCluster } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { OneAfterAnother } from './one-after-another.js';
 import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
@@ -59,6 +59,8 @@ export class RedisStore
 {
   readonly name: string;
   readonly modes: readonly LockMode[] = nodeScripts.modes;
+  /** Only a Cluster refuses keys. */
+  readonly refuses?: (keys: readonly string[]) => string | undefined;
   readonly #channel: CommandChannel;
   readonly #probe: ServerProbe;
   readonly #reader: LockReader;
@@ -102,6 +104,8 @@ export class RedisStore
     this.#reader = new LockReader(this.#channel, context.keyPrefix);
     const { isCluster } = client;
     this.#channelBase = isCluster ? '' : channelBase(this.#channelPrefix);
+    const before = this.#channelPrefix;
+    if (isCluster) this.refuses = (keys) => whyNotInCluster(before, keys);
     const { guarded, several, keyPrefix } = context;
     this.#marker = (guarded || several) && !isCluster ? markerKey(keyPrefix) : undefined;
     const node: RedisNode = {

@@ -204,14 +204,8 @@ export class CommandChannel {
     return this.#notConnected;
   }
 
-  /** Adds an explanation to an error of the server. Ends a connection whose server has become a replica. */
+  /** Ends a connection whose server has become a replica. */
   explained(error: Error): Error {
-    if (error.message.startsWith('CROSSSLOT')) {
-      return new Error(
-        'the keys of one lock must be in one slot of the Cluster; give them a common hash tag, such as {orders}:1 and {orders}:2',
-        { cause: error },
-      );
-    }
     // The server was a master, and became a replica in a fail-over. A new connection to its address may lead to the new
     // master.
     if (error.message.startsWith('READONLY') && this.opened) this.client.stream?.destroy();

@@ -1,0 +1,36 @@
+import { byteLengthOf, LONGEST_KEY_BYTES, tooLong } from './keys.js';
+import type { LockMode } from './lock-mode.js';
+import type { LockStore } from './ports.js';
+import { quoted } from './printable.js';
+
+/** Most bytes of a key together with the prefix of the module, in UTF-8. Every store has room for this length. */
+const LONGEST_STORED_BYTES = 2_048;
+
+/** The keys that the stores of one module can store. */
+export class KeyRule {
+  readonly #choosy: readonly LockStore[];
+  readonly #most: number;
+
+  /** @param prefix - the `keyPrefix` of the module */
+  constructor(stores: readonly LockStore[], prefix = '') {
+    this.#choosy = stores.filter((store) => store.refuses);
+    this.#most = LONGEST_STORED_BYTES - byteLengthOf(prefix);
+  }
+
+  /** @throws RangeError when one of the stores can never store a lock of these keys */
+  check(keys: readonly string[], mode: LockMode): void {
+    // `keysOf` has already checked the length without the prefix.
+    if (this.#most < LONGEST_KEY_BYTES) this.#checkLength(keys);
+    for (const store of this.#choosy) {
+      const reason = store.refuses?.(keys, mode);
+      if (reason !== undefined)
+        throw new RangeError(`${store.name} cannot store a lock of ${quoted(keys)}: ${reason}`);
+    }
+  }
+
+  #checkLength(keys: readonly string[]): void {
+    for (const key of keys)
+      if (byteLengthOf(key) > this.#most)
+        throw tooLong('`key`', key, this.#most, ', because of the `keyPrefix`');
+  }
+}

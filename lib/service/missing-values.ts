@@ -1,0 +1,32 @@
+import { Logger } from '@nestjs/common';
+import { missingValueIn } from '../core/missing-value.js';
+import { quoted } from '../core/printable.js';
+import type { LockOrigin } from '../telemetry/lock-origin.js';
+
+/** Most warnings of one module: the keys of `LockService` can be of any number. */
+const MOST_WARNINGS = 100;
+
+/** Warns about keys in which a value is missing: once for each method, and for calls of `LockService` once for each key. */
+export class MissingValues {
+  readonly #told = new Set<string>();
+  readonly #logger = new Logger('RedlockModule');
+
+  check(keys: readonly string[], origin: LockOrigin): void {
+    for (const key of keys) {
+      const missing = missingValueIn(key);
+      if (missing) this.#warn(key, missing.text, origin, missing.before);
+    }
+  }
+
+  #warn(key: string, text: string, { method, label }: LockOrigin, before: string): void {
+    const name = method ?? `${label} ${before}`;
+    if (this.#told.has(name) || this.#told.size === MOST_WARNINGS) return;
+    this.#told.add(name);
+    this.#logger.warn(
+      `${method ?? `LockService (label ${quoted([label])})`} locks ${quoted([key])}, where "${text}" probably stands for a missing ` +
+        'value: all calls without the value exclude each other. ' +
+        (text === '${' ? 'Write the key in backticks' : 'Refuse such a call, or correct the key') +
+        '. The warning comes once.',
+    );
+  }
+}
