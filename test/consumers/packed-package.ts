@@ -12,8 +12,6 @@ export interface PackedPackage {
   readonly files: readonly string[];
   /** Size of the tarball in bytes. */
   readonly size: number;
-  /** Size of the installed files in bytes, without the peers. There are no other dependencies. */
-  readonly installedSize: number;
 }
 
 /** Packs the existing build into `folder`, as `npm publish` would. */
@@ -21,13 +19,12 @@ export async function packPackage(folder: string): Promise<PackedPackage> {
   assertBuilt();
   const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
   const [packed] = Object.values(JSON.parse(await runCommand('npm', args, { cwd: ROOT }))) as [
-    { filename: string; files: { path: string }[]; size: number; unpackedSize: number },
+    { filename: string; files: { path: string }[]; size: number },
   ];
   return {
     tarball: join(folder, packed.filename),
     files: packed.files.map((file) => file.path),
     size: packed.size,
-    installedSize: packed.unpackedSize,
   };
 }
 
@@ -46,7 +43,7 @@ export function loadedBy(file: string): Loaded {
   // The loop over a set also visits the elements that it adds.
   for (const each of files) {
     for (const [, specifier = ''] of readFileSync(each, 'utf8').matchAll(
-      /(?:\bfrom|\brequire\(|^import)"([^"]+)"/gm,
+      /^(?:(?:import|export)\b[^'\n]*|(?:const \w+ = )?require\()'([^']+)'/gm,
     )) {
       if (specifier.startsWith('.')) files.add(resolve(dirname(each), specifier));
       else if (!isBuiltin(specifier)) packages.add(specifier);
