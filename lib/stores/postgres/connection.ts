@@ -1,7 +1,8 @@
-import { Client, type ClientConfig } from 'pg';
+import type { Client, ClientConfig } from 'pg';
 import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
 import { withAdvice } from './connection-advice.js';
+import { newClient, type OwnClient, valueOf } from './own-client.js';
 
 /** Milliseconds without an answer after which a server gets no further requests until it answers. */
 const SILENT_AFTER_MS = 1_000;
@@ -21,9 +22,6 @@ const LONGEST_PAUSE_MS = 500;
  */
 const READ_ONLY = '25006';
 
-/** Leaves values as texts, as the server sends them: the application may have set other parsers in `pg`. */
-const AS_TEXT = { getTypeParser: () => (value: string) => value };
-
 /** Events of a connection. */
 export interface ConnectionEvents {
   /** Called after each connect, before all other requests. Throws when the server must not be used. */
@@ -37,7 +35,7 @@ export interface ConnectionEvents {
  * answer is not repeated on the next connection: it could store a lease that has ended meanwhile (S15).
  */
 export class Connection {
-  #client: Client | undefined;
+  #own: OwnClient | undefined;
   #isReady = false;
   #isClosed = false;
   #attempts = 0;
@@ -71,13 +69,13 @@ export class Connection {
 
   /** Runs a statement whose result is one value. Resolves to its text; `undefined` for null. */
   async run(text: string, values: readonly unknown[] = []): Promise<string | undefined> {
-    const client = this.#client;
-    if (!client || !this.#isReady) throw this.#away();
+    const own = this.#own;
+    if (!own || !this.#isReady) throw this.#away();
     try {
       this.#asked();
-      return await this.#inTurn(client, () => valueOf(client, text, values));
+      return await this.#inTurn(own, () => valueOf(own.client, text, values));
     } catch (error) {
-      if ((error as { code?: string }).code === READ_ONLY) this.#lose(client, asError(error));
+      if ((error as { code?: string }).code === READ_ONLY) this.#lose(own, asError(error));
       throw error;
     } finally {
       this.#unanswered--;
@@ -86,9 +84,9 @@ export class Connection {
   }
 
   /** Sends one statement at a time: `pg` 8 warns of a statement during another one, and `pg` 9 will refuse it. */
-  #inTurn<T>(client: Client, send: () => Promise<T>): Promise<T> {
+  #inTurn<T>(own: OwnClient, send: () => Promise<T>): Promise<T> {
     const answer = this.#idle.then(() => {
-      if (client !== this.#client) throw this.#away();
+      if (own !== this.#own) throw this.#away();
       return send();
     });
     this.#idle = answer.catch(() => undefined);
@@ -97,7 +95,7 @@ export class Connection {
 
   /** Ends the connection, so that a new one replaces it. */
   drop(reason: string): void {
-    if (this.#client) this.#lose(this.#client, new Error(reason));
+    if (this.#own) this.#lose(this.#own, new Error(reason));
   }
 
   /** Milliseconds since the server last answered, while a request has no answer; otherwise 0. */
@@ -110,28 +108,29 @@ export class Connection {
     this.#isReady = false;
     clearTimeout(this.#again);
     clearTimeout(this.#watch);
-    const client = this.#client;
-    this.#client = undefined;
-    await client?.end().catch(() => undefined);
+    const own = this.#own;
+    this.#own = undefined;
+    await own?.end();
   }
 
   async #connect(): Promise<Error | undefined> {
-    const client = new Client(this.config);
-    this.#client = client;
+    const own = newClient(this.config);
+    const { client } = own;
+    this.#own = own;
     // Do not wait for statements on the previous connection: they may never get an answer.
     this.#idle = Promise.resolve();
-    client.on('error', (error) => this.#lose(client, error));
-    client.on('end', () => this.#lose(client, new Error('the connection was closed')));
+    client.on('error', (error) => this.#lose(own, error));
+    client.on('end', () => this.#lose(own, new Error('the connection was closed')));
     try {
       await client.connect();
-      if (client !== this.#client) throw this.#away();
+      if (own !== this.#own) throw this.#away();
       await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
-      if (client !== this.#client) throw this.#away();
+      if (own !== this.#own) throw this.#away();
     } catch (thrown) {
       const error = withAdvice(asError(thrown));
-      this.#lose(client, error);
+      this.#lose(own, error);
       // `#lose` does not end a client that is no longer the present one, such as after a loss during the preparation.
-      client.end().catch(() => undefined);
+      void own.end();
       return error;
     }
     this.#attempts = 0;
@@ -141,13 +140,13 @@ export class Connection {
     return undefined;
   }
 
-  #lose(client: Client, error: Error): void {
-    if (client !== this.#client) return;
-    this.#client = undefined;
+  #lose(own: OwnClient, error: Error): void {
+    if (own !== this.#own) return;
+    this.#own = undefined;
     this.#isReady = false;
     this.#failure = error;
     // `end` closes the socket at once when a request has no answer.
-    client.end().catch(() => undefined);
+    void own.end();
     if (this.#isClosed) return;
     this.events.lost();
     const pause = Math.min(20 * 2 ** this.#attempts++, LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
@@ -176,19 +175,4 @@ export class Connection {
     const reason = this.#failure ? `: ${this.#failure.message}` : '';
     return new Error(`not connected${reason}`, { cause: this.#failure });
   }
-}
-
-/** The value in the only row and column of a result. */
-export async function valueOf(
-  client: Client,
-  text: string,
-  values: readonly unknown[] = [],
-): Promise<string | undefined> {
-  const { rows } = await client.query<[string | null]>({
-    text,
-    values: [...values],
-    rowMode: 'array',
-    types: AS_TEXT,
-  });
-  return rows[0]?.[0] ?? undefined;
 }

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import type { Client, ClientConfig } from 'pg';
+import type { ClientConfig } from 'pg';
 import type { Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { withTimeout } from '../../core/with-timeout.js';
-import { Connection, valueOf } from './connection.js';
+import { Connection } from './connection.js';
+import { valueOf } from './own-client.js';
 import { waiterName } from './request.js';
 
 /** Milliseconds within which a test message must arrive. */
@@ -60,7 +61,7 @@ export class Messages {
     this.#connection = new Connection(config, {
       prepare: async (client) => {
         client.on('notification', ({ payload = '' }) => this.#take(payload));
-        await valueOf(client as Client, `listen "${this.channel}"`);
+        await valueOf(client, `listen "${this.channel}"`);
       },
       ready: () => undefined,
       lost: () => {
@@ -168,7 +169,7 @@ export class Messages {
       else if (!this.#connection.available) return;
       else if (!this.#isReady) {
         if (!this.#again) void this.try();
-      } else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
+      } else if (this.#listeners.size > 0) this.#connection.run(`select '1'`).catch(() => undefined);
     };
     // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
     // Node read the answer before the time limit takes effect.

@@ -227,7 +227,7 @@ export class Turns {
     let answer: TurnAnswer;
     try {
       const values = [[...keys], JSON.stringify(asked)];
-      const text = await connection.run(`select "${schema}".turn($1::text[], $2::jsonb)`, values);
+      const text = await connection.run(`select "${schema}".turn($1::text[], $2::jsonb)::text`, values);
       answer = JSON.parse(text ?? '') as TurnAnswer;
     } catch (thrown) {
       this.#failed(releases, extensions, acquisitions, asError(thrown));

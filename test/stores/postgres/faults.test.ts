@@ -179,7 +179,7 @@ describe('a store over a broken connection', () => {
         (await looker.query('select from redlock.waiters where key = $1', [`lock:${key}`])).rowCount === 1,
     );
     await looker.query(
-      `select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%' or query = 'select 1'`,
+      `select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%' or query = 'select ''1'''`,
     );
     await held.release();
     const lock = await next;
