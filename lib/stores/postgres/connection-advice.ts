@@ -31,7 +31,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/^42501/, 'give the role the right to connect to the database'],
   [
     /^53300|too many clients|no more connections/,
-    'raise max_connections: each process takes two connections',
+    'raise max_connections: each process takes two or three connections',
   ],
   [/does not support SSL/, 'leave out `ssl`, or turn it on at the server'],
   [

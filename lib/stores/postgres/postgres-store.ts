@@ -26,12 +26,13 @@ import { type PostgresOptions, schemaOf } from './postgres.options.js';
 import { prepare, type ServerDescription, unfitBecause, weakBecause } from './preparation.js';
 import { type Found, type FoundWaiter, keyWaiterOf, stateOf, waiterName } from './request.js';
 import { DESCRIBE } from './sql/fitness.js';
+import { SideConnection } from './side-connection.js';
 import { Sweeper } from './sweeper.js';
 import { storedKey, storedOwner } from './text.js';
 import { Turns } from './turns.js';
 
-/** The number of keys in a page of a scan. */
-const PAGE = 500;
+/** The number of keys that one statement of a scan examines, held or not. */
+const PAGE = 1_000;
 
 /**
  * Error codes of a PostgreSQL that refuses to write: no disk space, no memory, too many objects, missing rights,
@@ -43,7 +44,8 @@ const REFUSES_TO_WRITE = /^(53|42501|25006)/;
  * A store in one PostgreSQL. Locks in its rows end by the server's clock. An acquisition or a release takes one round
  * trip, for any number of keys and leases.
  *
- * The store opens two connections: one for requests, one for messages to waiters.
+ * The store opens two connections: one for requests, one for messages to waiters. A third one is open while the process
+ * lists locks or removes old rows.
  */
 export class PostgresStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, StoreHealth
@@ -54,6 +56,7 @@ export class PostgresStore
   readonly #messages: Messages;
   readonly #turns: Turns;
   readonly #waiters = new RecentWaiters();
+  readonly #side: SideConnection;
   readonly #sweeper: Sweeper;
   readonly #schema: string;
   readonly #keyPrefix: string;
@@ -82,7 +85,7 @@ export class PostgresStore
       },
     });
     this.#messages = new Messages(configOf({ ...options, ...maybe(listenConnectionString) }), {
-      send: (channel, text) => this.#connection.run('select pg_notify($1, $2)', [channel, text]),
+      send: (channel, text) => this.#connection.run('select pg_notify($1, $2)::text', [channel, text]),
       undelivered: () =>
         terms.warnOnce(
           `${this.name}: no messages arrive, as behind a pooler in transaction mode, so waiters for a lock have to ` +
@@ -96,7 +99,13 @@ export class PostgresStore
       channel: this.#messages.channel,
       waiters: this.#waiters,
     });
-    this.#sweeper = new Sweeper((most) => this.#call<boolean>('sweep($1)', [most]));
+    this.#side = new SideConnection(config);
+    this.#sweeper = new Sweeper({
+      // The connection for locks asks, so that only the process that sweeps needs the third connection.
+      takeTurn: (lasts) => this.#call<boolean>('take_sweep_turn($1, $2)', [this.#messages.channel, lasts]),
+      sweep: (part, after, most) =>
+        this.#call<readonly string[]>(`${part}($1::text[], $2)`, [after, most], this.#side),
+    });
   }
 
   refuses(keys: readonly string[]): string | undefined {
@@ -165,12 +174,12 @@ export class PostgresStore
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
-    for (let after = ''; ;) {
-      const values = [storedKey(this.#keyPrefix, prefix), after, PAGE];
-      const keys = (await this.#call<readonly string[]>('scan($1, $2, $3)', values)) ?? [];
-      yield keys.map((key) => key.slice(this.#keyPrefix.length));
-      if (keys.length < PAGE) return;
-      after = keys.at(-1) ?? '';
+    for (let after: string | null = ''; after !== null;) {
+      const values: readonly unknown[] = [storedKey(this.#keyPrefix, prefix), after, PAGE];
+      const page = await this.#call<ScanPage>('scan_page($1, $2, $3)', values, this.#side);
+      const { keys, next }: ScanPage = page ?? { keys: [], next: null };
+      if (keys.length > 0) yield keys.map((key) => key.slice(this.#keyPrefix.length));
+      after = next;
     }
   }
 
@@ -197,18 +206,28 @@ export class PostgresStore
   async close(): Promise<void> {
     this.#sweeper.end();
     this.#turns.close();
-    await Promise.all([this.#messages.close(), this.#connection.close()]);
+    await Promise.all([this.#messages.close(), this.#side.close(), this.#connection.close()]);
   }
 
   #stored(keys: readonly string[]): string[] {
     return keys.map((key) => storedKey(this.#keyPrefix, key));
   }
 
-  async #call<Answer>(call: string, values: readonly unknown[]): Promise<Answer | undefined> {
-    const text = await this.#connection.run(`select to_json("${this.#schema}".${call})`, values);
+  async #call<Answer>(
+    call: string,
+    values: readonly unknown[],
+    connection: Pick<Connection, 'run'> = this.#connection,
+  ): Promise<Answer | undefined> {
+    const text = await connection.run(`select to_json("${this.#schema}".${call})::text`, values);
     // A function without a result returns an empty text.
     return text === undefined || text === '""' ? undefined : (JSON.parse(text) as Answer);
   }
+}
+
+/** The result of `scan_page`. */
+interface ScanPage {
+  readonly keys: readonly string[];
+  readonly next: string | null;
 }
 
 function configOf(options: PostgresOptions): ClientConfig {
@@ -216,8 +235,6 @@ function configOf(options: PostgresOptions): ClientConfig {
   return {
     ...{ connectionString, host, port, database, user, password, ssl },
     application_name: options.applicationName ?? 'nestjs-redlock',
-    keepAlive: true,
-    connectionTimeoutMillis: 5_000,
   };
 }
 

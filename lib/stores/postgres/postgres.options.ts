@@ -31,7 +31,8 @@ export interface PostgresOptions {
   readonly ssl?: boolean | ConnectionOptions;
 
   /**
-   * The schema of the tables and functions. Processes exclude each other only with the same schema.
+   * The schema of the tables and functions, best one for locks alone: start-up refuses a schema that has other tables or
+   * functions of their names. Processes exclude each other only with the same schema.
    * @defaultValue 'redlock'
    */
   readonly schema?: string;

@@ -6,9 +6,9 @@ import { PostgresStore } from './postgres-store.js';
  * Locks in PostgreSQL. The result must be the only entry of the module's `nodes`, because a database that replicates
  * itself is one node.
  *
- * The store opens two connections for each process, and never uses a connection of the application: a lock inside a
- * transaction would be visible only after the commit, and would disappear with a rollback. The tables are created at
- * start-up, or by the migration that `npx nestjs-redlock postgres-migration` prints.
+ * The store opens two connections for each process, and a third one for long work. It never uses a connection of the
+ * application: a lock inside a transaction would be visible only after the commit, and would disappear with a rollback.
+ * The tables are created at start-up, or by the migration that `npx nestjs-redlock postgres-migration` prints.
  *
  * @throws TypeError or RangeError naming the invalid option
  * @see docs/postgres.md

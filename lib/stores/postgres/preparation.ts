@@ -1,8 +1,9 @@
 import type { Client } from 'pg';
 import { asError, UnfitStoreError } from '../../core/errors.js';
-import { valueOf } from './connection.js';
-import { SCHEMA_VERSION, schemaSql } from './schema.js';
+import { valueOf } from './own-client.js';
+import { foreignBecause, SCHEMA_VERSION, schemaDescriptionSql, schemaSql } from './schema.js';
 import { DESCRIBE } from './sql/fitness.js';
+import type { SchemaDescription } from './sql/ownership.js';
 
 /** Settings and state of the server, as {@link DESCRIBE} returns them. */
 export interface ServerDescription {
@@ -18,8 +19,11 @@ export interface ServerDescription {
   readonly at: number;
 }
 
-/** Error codes for a missing schema and a missing function. */
-const MISSING = ['3F000', '42883'];
+/** The state of the server and of the schema, which a new connection asks for in one round trip. */
+interface Found {
+  readonly server: ServerDescription;
+  readonly schema: SchemaDescription;
+}
 
 const NOT_ALLOWED = '42501';
 
@@ -36,11 +40,12 @@ export async function prepare(
   mayMake: boolean,
   learn: (time: number) => void,
 ): Promise<void> {
-  const description = JSON.parse((await valueOf(client, DESCRIBE)) ?? '') as ServerDescription;
-  learn(description.at);
-  const unfit = unfitBecause(description);
+  const text = `select json_build_object('server', (${DESCRIBE})::json, 'schema', (${schemaDescriptionSql(schema)}))::text`;
+  const { server, schema: found } = JSON.parse((await valueOf(client, text)) ?? '') as Found;
+  learn(server.at);
+  const unfit = unfitBecause(server) ?? uselessBecause(schema, found);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
-  if ((await versionOf(client, schema)) >= SCHEMA_VERSION) return;
+  if ((found.version ?? 0) >= SCHEMA_VERSION) return;
   if (!mayMake)
     throw new UnfitStoreError(
       `has no tables for locks in the schema ${schema}, or only old tables: start the application, which creates them, or run ` +
@@ -61,20 +66,15 @@ export async function prepare(
   }
 }
 
-/** The version of the schema; 0 when there is none. */
-async function versionOf(client: Client, schema: string): Promise<number> {
-  try {
-    return Number(await valueOf(client, `select "${schema}".version()`));
-  } catch (error) {
-    const { code = '' } = error as { code?: string };
-    if (MISSING.includes(code)) return 0;
-    if (code !== NOT_ALLOWED) throw error;
-    throw new UnfitStoreError(
+/** The reason why the schema cannot be used. */
+function uselessBecause(schema: string, { version, usable, foreign }: SchemaDescription): string | undefined {
+  if (foreign.length > 0) return `cannot be used for locks: ${foreignBecause(schema, foreign.join(', '))}`;
+  if (version !== null && !usable)
+    return (
       `does not let its role use the schema ${schema}: run the output of ` +
-        '`npx nestjs-redlock postgres-migration --role ROLE`',
-      { cause: error },
+      '`npx nestjs-redlock postgres-migration --role ROLE`'
     );
-  }
+  return undefined;
 }
 
 /**

@@ -3,20 +3,21 @@ import { EXTEND } from './sql/extend.js';
 import { TRY_TO_WRITE } from './sql/fitness.js';
 import { FORCE_RELEASE } from './sql/force-release.js';
 import { LEAVE } from './sql/leave.js';
-import { READ, SCAN, WAITING } from './sql/look.js';
+import { READ, SCAN, SCAN_PAGE, WAITING } from './sql/look.js';
 import { HOLD_BACK, LET_PASS } from './sql/marks.js';
+import { describeSchema, markSql } from './sql/ownership.js';
 import { QUEUE } from './sql/queue.js';
 import { GIVE_UP, RELEASE, SETTLE } from './sql/release.js';
 import { type EntryPoint, entryPointSql, functionSql } from './sql/sql-function.js';
-import { SWEEP } from './sql/sweep.js';
-import { TABLES } from './sql/tables.js';
+import { SWEEPS } from './sql/sweep.js';
+import { TABLE_NAMES, TABLES } from './sql/tables.js';
 import { TURN } from './sql/turn.js';
 
 /**
  * Version of the schema. It increases with every change of the result of {@link schemaSql}. A schema with a larger
  * version works with all earlier versions of this package.
  */
-export const SCHEMA_VERSION = 5;
+export const SCHEMA_VERSION = 6;
 
 /** The default schema. */
 export const DEFAULT_SCHEMA = 'redlock';
@@ -28,13 +29,21 @@ const ENTRY_POINTS: readonly EntryPoint[] = [
   LET_PASS,
   READ,
   SCAN,
+  SCAN_PAGE,
   WAITING,
   FORCE_RELEASE,
-  SWEEP,
+  ...SWEEPS,
   TRY_TO_WRITE,
 ];
 
 const PARTS: readonly EntryPoint[] = [...QUEUE, SETTLE, GIVE_UP, ...ACQUIRE_PARTS, ACQUIRE, EXTEND, RELEASE];
+
+const VERSION = 'version()';
+
+/** The functions for applications, in the form that a grant needs. */
+const GRANTED = [...ENTRY_POINTS.map(({ signature }) => withoutNames(signature)), VERSION];
+
+const ALL_FUNCTIONS = [...PARTS.map(({ signature }) => withoutNames(signature)), ...GRANTED];
 
 /** Longer names are not allowed, because PostgreSQL shortens them without an error. */
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
@@ -61,12 +70,9 @@ export function schemaSql(schema: string, role?: string): string {
     role === undefined
       ? ''
       : `grant usage on schema ${name} to ${quotedIdentifier(role)};\n` +
-        [...ENTRY_POINTS.map(({ signature }) => signature), VERSION]
-          .map(
-            (signature) =>
-              `grant execute on function ${name}.${withoutNames(signature)} to ${quotedIdentifier(role)};\n`,
-          )
-          .join('');
+        GRANTED.map(
+          (signature) => `grant execute on function ${name}.${signature} to ${quotedIdentifier(role)};\n`,
+        ).join('');
   return `begin;
 select pg_advisory_xact_lock(hashtextextended('nestjs-redlock ${schema}', 0));
 do $$ begin
@@ -74,19 +80,19 @@ do $$ begin
     create schema ${name};
   end if;
 end $$;
+${refusal(schema)}
 set local search_path = ${name}, pg_temp;
 ${TABLES}
 ${DROPPED}
 ${PARTS.map(functionSql).join('\n')}
 ${ENTRY_POINTS.map((entry) => entryPointSql(entry, name)).join('\n')}
 create or replace function ${VERSION} returns integer language sql immutable as 'select ${SCHEMA_VERSION}';
-revoke all on all functions in schema ${name} from public;
+${ALL_FUNCTIONS.map((signature) => `revoke all on function ${name}.${signature} from public;\n`).join('')}
+${markSql(name, TABLE_NAMES, ALL_FUNCTIONS)}
 ${keptGrants(name)}
 ${grants}commit;
 `;
 }
-
-const VERSION = 'version()';
 
 /**
  * Drops functions of versions before 3 that had another result type: `create or replace` cannot change the result type.
@@ -106,7 +112,7 @@ end $$;`;
  * one function without notice.
  */
 function keptGrants(schema: string): string {
-  const signatures = ENTRY_POINTS.map(({ signature }) => `'${schema}.${withoutNames(signature)}'`);
+  const signatures = GRANTED.map((signature) => `'${schema}.${signature}'`);
   return `do $$
 declare
   allowed regrole;
@@ -120,6 +126,36 @@ begin
       execute format('grant execute on function %s to %s', signature, allowed);
     end loop;
   end loop;
+end $$;`;
+}
+
+/** Statement for a {@link SchemaDescription} of a schema, as JSON. */
+export function schemaDescriptionSql(schema: string): string {
+  return describeSchema(schema, TABLE_NAMES, ALL_FUNCTIONS);
+}
+
+/** The reason why a schema with these foreign objects cannot be used, and the remedy. */
+export function foreignBecause(schema: string, objects: string): string {
+  return (
+    `the schema ${schema} has objects with names that nestjs-redlock needs, which are not its own: ${objects}. ` +
+    'Give another `schema`, one for locks alone'
+  );
+}
+
+/**
+ * Statement that fails if the schema has a table or function that this package needs and that is not its own: `create
+ * table if not exists` would take over the table, and `create or replace` would overwrite the function.
+ */
+function refusal(schema: string): string {
+  return `do $$
+declare
+  others text;
+begin
+  select string_agg(value, ', ') into others
+    from json_array_elements_text((${schemaDescriptionSql(schema)}) -> 'foreign');
+  if others is not null then
+    raise exception '${foreignBecause(schema, '%')}', others;
+  end if;
 end $$;`;
 }
 

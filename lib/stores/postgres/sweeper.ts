@@ -1,39 +1,96 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 /**
- * Average number of milliseconds between two searches for old rows. The pauses are random, so that processes begin at
- * different times.
+ * Average number of milliseconds between two sweeps, and between two questions of a process for the turn. The pauses are
+ * random, so that processes begin at different times.
  */
-const EVERY_MS = 600_000;
+const EVERY_MS = 10_000;
 
-/** The number of rows that one statement removes. */
-const PIECE = 1_000;
+/** Milliseconds for which a process has the turn. One that sweeps asks again before that, and so keeps the turn. */
+const TURN_MS = 2 * EVERY_MS;
 
-/** Removes rows that are no longer needed. A failed sweep is repeated at the next planned time. */
+/**
+ * Planned duration of a statement, in milliseconds. The duration of the last statement decides how many rows the next
+ * one examines, between `LEAST_ROWS` and `MOST_ROWS`: a row can cost a hundred times more on a cold cache.
+ */
+const STATEMENT_MS = 20;
+const LEAST_ROWS = 50;
+const MOST_ROWS = 1_000;
+
+/** The pause after a statement, as a multiple of its duration: the sweep takes a quarter of a connection's time. */
+const PAUSE_FACTOR = 3;
+
+/** The functions that examine rows, with the position before the first row of each table. */
+const PARTS: readonly (readonly [name: string, begin: readonly string[]])[] = [
+  ['sweep_locks', ['']],
+  ['sweep_holders', ['', '']],
+  ['sweep_ticks', ['', '']],
+];
+
+export interface SweeperTerms {
+  /** Asks for the turn for some milliseconds. Resolves to `true` if this process has the turn. */
+  readonly takeTurn: (lasts: number) => Promise<boolean | undefined>;
+  /**
+   * Examines rows from a position on, and removes those that are no longer needed. Resolves to the next position;
+   * `undefined` after the last row.
+   */
+  readonly sweep: (
+    part: string,
+    after: readonly string[],
+    most: number,
+  ) => Promise<readonly string[] | undefined>;
+}
+
+/**
+ * Removes rows that are no longer needed, one process of all at a time. A failed sweep begins again at the next planned
+ * time.
+ */
 export class Sweeper {
   #timer: NodeJS.Timeout | undefined;
-  #isEnded = false;
+  readonly #end = new AbortController();
+  #rows = LEAST_ROWS;
 
-  /** @param sweep - removes rows up to a given number, and resolves to `true` if more rows remain */
-  constructor(private readonly sweep: (most: number) => Promise<boolean | undefined>) {}
+  constructor(private readonly terms: SweeperTerms) {}
 
   begin(): void {
     if (!this.#timer) this.#plan(EVERY_MS * Math.random());
   }
 
   end(): void {
-    this.#isEnded = true;
+    this.#end.abort();
     clearTimeout(this.#timer);
   }
 
   #plan(delay: number): void {
-    if (!this.#isEnded) this.#timer = setTimeout(() => void this.#run(), delay).unref();
+    if (!this.#end.signal.aborted) this.#timer = setTimeout(() => void this.#run(), delay).unref();
   }
 
   async #run(): Promise<void> {
     try {
-      while (!this.#isEnded && (await this.sweep(PIECE)) === true);
+      for (const [part, begin] of PARTS) if (!(await this.#sweepAll(part, begin))) break;
     } catch {
       // Ignore the error: the next run repeats the sweep.
+      this.#rows = LEAST_ROWS;
     }
     this.#plan(EVERY_MS * (0.5 + Math.random()));
+  }
+
+  /** Resolves to `false` if another process has the turn. */
+  async #sweepAll(part: string, begin: readonly string[]): Promise<boolean> {
+    let after: readonly string[] | undefined = begin;
+    for (let asked = -Infinity; after;) {
+      if (performance.now() - asked > EVERY_MS / 2) {
+        asked = performance.now();
+        if ((await this.terms.takeTurn(TURN_MS)) !== true) return false;
+      }
+      const begun = performance.now();
+      after = await this.terms.sweep(part, after, this.#rows);
+      const took = Math.max(performance.now() - begun, 1);
+      this.#rows = Math.round(
+        Math.min(Math.max((this.#rows * STATEMENT_MS) / took, LEAST_ROWS), MOST_ROWS, 2 * this.#rows),
+      );
+      await pause(took * PAUSE_FACTOR, undefined, { ref: false, signal: this.#end.signal });
+    }
+    return true;
   }
 }

@@ -47,30 +47,45 @@ test.each([
   ['one row at a time', { rows: 1 }],
 ])('locks work while `pg.defaults` of the application asks for %s', async (_name, settings) => {
   Object.assign(defaults, settings);
-  await expectLocksToWork();
+  expect(await outcomesOfLocks()).toEqual(OUTCOMES);
 });
 
 test('locks work while the application has replaced the parsers of `pg.types`', async () => {
   replaceParsers();
-  await expectLocksToWork();
+  expect(await outcomesOfLocks()).toEqual(OUTCOMES);
 });
 
-async function expectLocksToWork(): Promise<void> {
+const OUTCOMES = {
+  subscribed: true,
+  checked: { state: 'voting', warnings: [] },
+  granted: expect.objectContaining({ granted: true, slots: [expect.any(Number), expect.any(Number)] }),
+  extended: true,
+  held: [
+    expect.objectContaining({ mode: 'permits', holders: [expect.objectContaining({ owner: 'öwner' })] }),
+  ],
+  waiting: [[]],
+  listed: ['kéy', 'other'],
+  released: [undefined],
+};
+
+async function outcomesOfLocks(): Promise<unknown> {
   // A schema of its own, so that the statements that make the tables run, too.
   const schema = `s${Math.random().toString(36).slice(2)}`;
   const store = new PostgresStore({ connectionString: server.url, schema }, newTerms());
   try {
     await store.connect();
-    expect(store.subscribed).toBe(true);
-    expect(await store.check()).toEqual({ state: 'voting', warnings: [] });
+    const { subscribed } = store;
+    const checked = await store.check();
     const lease = new Lease(['kéy', 'other'], 'öwner', TTL, undefined, { mode: 'permits', permits: 2 });
-    expect(await acquireOn(store, lease)).toMatchObject({ granted: true, slots: [expect.any(Number), 0] });
-    expect(await extendOn(store, lease, TTL)).toBe(true);
-    expect(await store.read(['kéy'])).toMatchObject([{ mode: 'permits', holders: [{ owner: 'öwner' }] }]);
-    expect(await store.waiting(['kéy'])).toEqual([[]]);
-    for await (const page of store.scan('')) expect(page).toEqual(['kéy', 'other']);
+    const granted = await acquireOn(store, lease);
+    const extended = await extendOn(store, lease, TTL);
+    const held = await store.read(['kéy']);
+    const waiting = await store.waiting(['kéy']);
+    const listed: string[] = [];
+    for await (const page of store.scan('')) listed.push(...page);
     await releaseOn(store, lease);
-    expect(await store.read(['kéy'])).toEqual([undefined]);
+    const released = await store.read(['kéy']);
+    return { subscribed, checked, granted, extended, held, waiting, listed, released };
   } finally {
     await store.close();
   }

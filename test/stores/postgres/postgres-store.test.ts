@@ -68,7 +68,7 @@ function grantOf(reply: AcquireReply): Extract<AcquireReply, { granted: true }> 
 }
 
 /** Statements that a store sends by itself from time to time: the clean-up, and the checks of its connection for messages. */
-const HOUSEKEEPING = /sweep\(|pg_notify\(|^listen|^select 1$/;
+const HOUSEKEEPING = /sweep|^select json_build_object|pg_notify\(|^listen|^select '1'$/;
 
 /** Resolves to the statements that are sent during a task, without `HOUSEKEEPING`. */
 async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
@@ -86,7 +86,7 @@ describe('the store', () => {
       await acquireOn(store, lease);
       await releaseOn(store, lease);
     });
-    expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
+    expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)::text'));
   });
 
   test('the store sends simultaneous acquires, renewals and releases in one statement', async () => {
@@ -616,13 +616,10 @@ describe('the tables of the store', () => {
   test('a role keeps its rights when a later migration recreates a function', async () => {
     const owner = await server.client(await database('kept_rights'));
     await owner.query('create role early login');
-    await owner.query(schemaSql('redlock', 'early'));
     const hold = 'redlock.hold_back(text[], text, text, text, double precision)';
-    // The function as it was in version 2.
-    await owner.query(`drop function ${hold}; create function ${hold} returns void language sql as ''`);
-    await owner.query(
-      `revoke all on function ${hold} from public; grant execute on function ${hold} to early`,
-    );
+    // The function `hold_back` of version 1 has another result.
+    await owner.query(await readFile('test/fixtures/postgres-schema-1.sql', 'utf8'));
+    await owner.query('grant execute on all functions in schema redlock to early');
     await owner.query(schemaSql('redlock'));
     const rights = `has_function_privilege('early', '${hold}', 'execute') as early`;
     const others = `has_function_privilege('public', '${hold}', 'execute') as everybody`;
@@ -647,31 +644,6 @@ describe('the tables of the store', () => {
     expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
   });
 
-  test('the clean-up statement of docs/postgres.md deletes only unneeded rows', async () => {
-    const page = await readFile('docs/postgres.md', 'utf8');
-    const [statement = ''] = /^delete from redlock\.locks[^;]*;/m.exec(page) ?? [];
-    const connectionString = await database('deleted_by_hand');
-    const store = await openStore({ connectionString });
-    const client = await server.client(connectionString);
-    const [held, fresh] = [leaseOn(['held']), leaseOn(['fresh'])];
-    for (const lease of [held, fresh]) await acquireOn(store, lease);
-    await releaseOn(store, fresh);
-    const ended = "now() - interval '2 minutes'";
-    await client.query(
-      `insert into redlock.locks (key, token, ends, state, mode) values
-         ('released', 1, ${ended}, 'free', 'exclusive'), ('lapsed', 1, ${ended}, 'held', 'exclusive'),
-         ('ahead of the clock', extract(epoch from now()) * 1048576, ${ended}, 'free', 'exclusive'),
-         ('permits', 1, ${ended}, 'free', 'permits'), ('waited for', 1, ${ended}, 'free', 'exclusive');
-       insert into redlock.waiters select 'waited for', 'w', 'c', 'exclusive', 'o', now(), now();`,
-    );
-    await client.query(statement);
-    const { rows } = await client.query('select array_agg(key order by key) as kept from redlock.locks');
-    expect(rows).toEqual([
-      { kept: ['ahead of the clock', 'lock:fresh', 'lock:held', 'permits', 'waited for'] },
-    ]);
-    expect(await extendOn(store, held, TTL)).toBe(true);
-  });
-
   test('the clean-up of the store deletes only rows with an old end and an old token', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
@@ -687,35 +659,120 @@ describe('the tables of the store', () => {
     await releaseOn(store, ticking);
     await client.query(
       `insert into redlock.locks (key, token, ends) values
-         ('ahead of the clock', extract(epoch from now() - interval '59 minutes') * 1048576, now() - interval '61 minutes'),
-         ('recent', 1, now() - interval '59 minutes');
-       insert into redlock.locks (key, token, ends, mode) select 'old ' || i, i, now() - interval '61 minutes', 'permits'
+         ('ahead of the clock', extract(epoch from now() - interval '59 seconds') * 1048576, now() - interval '61 seconds'),
+         ('recent', 1, now() - interval '50 seconds'), ('waited for', 1, now() - interval '61 seconds');
+       insert into redlock.waiters values ('waited for', 'w', 'c', 'exclusive', 'o', now(), now());
+       insert into redlock.locks (key, token, ends, mode) select 'old ' || i, i, now() - interval '61 seconds', 'permits'
        from generate_series(1, 2500) i;
        insert into redlock.slots select 'old ' || i, 0, i from generate_series(1, 2500) i;
        insert into redlock.waiters select 'old ' || i, 'w', 'c', 'shared', 'o', now() - interval '2 days', now() - interval '2 days'
          from generate_series(1, 10) i;
-       insert into redlock.holders select 'old ' || i, 'id', 'o', 1, 1, 0, false, now() - interval '61 minutes'
-         from generate_series(1, 10) i;`,
+       insert into redlock.holders select 'old ' || i, 'id', 'o', 1, 1, 0, false, now() - interval '61 seconds'
+         from generate_series(1, 10) i;
+       insert into redlock.holders select 'lock:held', 'id ' || i, 'o', 1, 1, 0, false, now() - interval '61 seconds'
+         from generate_series(1, 2500) i;
+       insert into redlock.ticks select 'ticked', 's ' || i, 1, 'o', now() - interval '1 second' from generate_series(1, 2500) i;`,
     );
-    for (let more = true; more;) {
-      const { rows } = await client.query('select redlock.sweep(1000) as more');
-      more = (rows as { more: boolean }[])[0]!.more;
-    }
+    jest.spyOn(Math, 'random').mockReturnValue(0);
+    await openStore({ connectionString });
+    await until(async () => (await countsOf(client)).ticks === '0');
+    expect(await countsOf(client)).toEqual({
+      locks: ['ahead of the clock', 'lock:fresh', 'lock:held', 'lock:ticked', 'recent', 'waited for'],
+      slots: '0',
+      waiters: '1',
+      holders: '0',
+      ticks: '0',
+      forgotten: '2500',
+    });
+    expect(await extendOn(store, held, TTL)).toBe(true);
+  });
+
+  async function countsOf(client: Client): Promise<Record<string, unknown>> {
     const { rows } = await client.query(
       `select (select array_agg(key order by key) from redlock.locks) as locks, (select count(*) from redlock.slots) as slots,
          (select count(*) from redlock.waiters) as waiters, (select count(*) from redlock.holders) as holders,
-         (select count(*) from redlock.ticks) as ticks`,
+         (select count(*) from redlock.ticks) as ticks, (select forgotten from redlock.sweeping) as forgotten`,
     );
-    expect(rows).toEqual([
-      {
-        locks: ['ahead of the clock', 'lock:fresh', 'lock:held', 'lock:ticked', 'recent'],
-        slots: '0',
-        waiters: '0',
-        holders: '0',
-        ticks: '0',
-      },
-    ]);
-    expect(await extendOn(store, held, TTL)).toBe(true);
+    return rows[0] as Record<string, unknown>;
+  }
+
+  test.each([
+    ['an exclusive lock', undefined],
+    ['a shared lock', SHARED],
+    ['a permit', PERMITS],
+  ])(
+    'the token of %s is larger than the token that was removed, even when the clock is set back',
+    async (_name, kind) => {
+      const connectionString = await database(`forgotten_${nextKey++}`);
+      const store = await openStore({ connectionString });
+      const client = await server.client(connectionString);
+      // The clock was an hour ahead when the token was given and when it was removed.
+      await client.query(
+        "update redlock.sweeping set forgotten = extract(epoch from now() + interval '1 hour') * 1048576",
+      );
+      const { rows } = await client.query<{ forgotten: string }>('select forgotten from redlock.sweeping');
+      const { token } = grantOf(await acquireOn(store, leaseOn(['key'], kind)));
+      expect(token).toBe(Number(rows[0]?.forgotten) + 1);
+    },
+  );
+
+  test('the clean-up of a process of schema version 5 examines a limited number of rows in each call, and passes over locked rows', async () => {
+    const client = await server.client(await database('swept_by_version_5'));
+    const other = await server.client(server.urlOf('postgres', 'swept_by_version_5'));
+    await client.query(schemaSql('redlock'));
+    await client.query(
+      `insert into redlock.locks (key, token, ends) select 'old ' || i, i, now() - interval '61 seconds' from generate_series(1, 25) i`,
+    );
+    await other.query("begin; select from redlock.locks where key = 'old 7' for update");
+    const left: unknown[] = [];
+    for (let more = true; more;) {
+      const { rows } = await client.query('select redlock.sweep(10) as more');
+      more = (rows as { more: boolean }[])[0]!.more;
+      left.push(((await countsOf(client))['locks'] as string[] | null)?.length);
+    }
+    expect(left).toEqual([15, 5, 1]);
+    await other.query('rollback');
+  });
+
+  test('a list that takes long leaves the connection for locks free', async () => {
+    const connectionString = await database('side');
+    const store = await openStore({ connectionString, applicationName: 'side' });
+    const client = await server.client(connectionString);
+    await client.query(
+      `create or replace function redlock.scan_page(prefix text, after text, most integer) returns jsonb language plpgsql
+       as $$ begin perform pg_sleep(60); end $$`,
+    );
+    const listed = store
+      .scan('')
+      .next()
+      .catch(() => 'closed');
+    await until(
+      async () =>
+        (await count(`pg_stat_activity where query like '%scan_page(%' and application_name = 'side'`)) > 0,
+    );
+    const begun = performance.now();
+    const lease = leaseOn(['key']);
+    await acquireOn(store, lease);
+    await releaseOn(store, lease);
+    expect(performance.now() - begun).toBeLessThan(5_000);
+    await store.close();
+    expect(await listed).toBe('closed');
+  });
+
+  test('`scan` examines a limited number of rows in each statement, and finds the held locks among free ones', async () => {
+    const connectionString = await database('scanned');
+    const store = await openStore({ connectionString });
+    const client = await server.client(connectionString);
+    await client.query(
+      `insert into redlock.locks (key, state, ends, token) select 'lock:' || i, case when i % 1000 = 0 then 'held' else 'free' end,
+         now() + interval '1 minute', 1 from generate_series(1, 5000) i`,
+    );
+    const found: string[] = [];
+    const sent = await statementsOf(async () => {
+      for await (const page of store.scan('')) found.push(...page);
+    });
+    expect(found).toEqual(['1000', '2000', '3000', '4000', '5000']);
+    expect(sent.filter((text) => text.includes('scan_page'))).toHaveLength(6);
   });
 });
 

@@ -48,6 +48,7 @@ declare
   got bigint := 0;
   least bigint := floor(extract(epoch from at) * ${STEPS_PER_SECOND});
   joins boolean := true;
+  is_new boolean := false;
   has_waiters boolean := false;
   place integer;
   given integer[] := '{}';
@@ -131,6 +132,7 @@ begin
       got := greatest(got, l.token);
     else
       joins := false;
+      is_new := is_new or l.token = 0;
       if r.mode = 'permits' and l.mode = 'permits' then
         got := greatest(got, l.floor + 1,
           (select token + 1 from slots where slots.key = k and slots.slot = place));
@@ -165,6 +167,10 @@ begin
     return refusal;
   end if;
 
+  if is_new then
+    -- The last token of the key may have been removed with its row.
+    select greatest(least, forgotten + 1) into least from sweeping;
+  end if;
   if not joins then
     got := greatest(got, least, r.proposal);
   end if;

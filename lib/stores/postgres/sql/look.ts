@@ -35,7 +35,37 @@ begin
 end`,
 };
 
-/** Lists in order the held keys that begin with a prefix and come after a given key. */
+/**
+ * Examines the next `most` keys with a prefix, in their order.
+ *
+ * after    the position of the previous call; '' to begin
+ * Returns  { keys, next }: the held ones of these keys, and the position; next is null after the last key
+ */
+export const SCAN_PAGE: EntryPoint = {
+  signature: 'scan_page(prefix text, after text, most integer)',
+  returns: 'jsonb',
+  body: `
+declare
+  at constant timestamptz := clock_timestamp();
+  -- All keys with the prefix come before this text: U+10FFFF is the largest character, and no key has more than eight
+  -- of them after the prefix.
+  last constant text := prefix || repeat(chr(1114111), 8);
+begin
+  return (
+    select jsonb_build_object(
+      'keys', coalesce(jsonb_agg(key order by key) filter (where state <> 'free' and ends > at and starts_with(key, prefix)), '[]'),
+      'next', case when count(*) = most then max(key) end)
+    from (
+      select key, state, ends from locks where key > after and key >= prefix and key < last order by key limit most
+    ) as page
+  );
+end`,
+};
+
+/**
+ * For processes of the schema versions 1 to 5: lists in order the held keys that begin with a prefix and come after a
+ * given key.
+ */
 export const SCAN: EntryPoint = {
   signature: 'scan(prefix text, after text, page integer)',
   returns: 'text[]',

@@ -2,7 +2,7 @@
  * The tables. A row of `locks` protects all data of its key: a statement locks that row before it reads or changes any
  * of the data. It locks several rows in the order of their keys, so that no two statements wait for each other.
  *
- * The rows of free keys stay for an hour, because they contain the last token. Half of each page is left free, and no
+ * The rows of free keys stay for a minute, because they contain the last token. Half of each page is left free, and no
  * index contains `ends`. So an update stays in its page (HOT), and PostgreSQL removes the old version without a vacuum.
  *
  * - `locks` has all data of an exclusive lock. For a shared lock and for permits it has the end of the last holder
@@ -14,6 +14,9 @@
  * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is a waiter whose mode differs from the
  *   mode in which the key is held. Later callers for a shared lock or a permit are then refused, unless they have the
  *   mode of this waiter (S22).
+ *
+ * The only row of `sweeping` belongs to the removal of old rows. No token that was removed is larger than `forgotten`.
+ * `until` ends the turn of the process that removes rows. `position` is for processes of the schema versions 1 to 5.
  */
 export const TABLES = `
 create table if not exists locks (
@@ -82,4 +85,15 @@ create table if not exists probe (
   written timestamptz
 );
 insert into probe default values on conflict do nothing;
+
+create table if not exists sweeping (
+  one boolean primary key default true check (one),
+  process text,
+  until timestamptz not null default '-infinity',
+  forgotten bigint not null default 0,
+  position text
+);
+insert into sweeping default values on conflict do nothing;
 `;
+
+export const TABLE_NAMES = ['locks', 'holders', 'slots', 'waiters', 'ticks', 'probe', 'sweeping'];
