@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Cluster, type RedisOptions } from 'ioredis';
-import { type Client, openClient } from '../stores/redis/connection/connection.js';
+import { type Client, KEEP_ALIVE_MS, openClient } from '../stores/redis/connection/connection.js';
 import type { Target } from './command-line.js';
 import { UsageError } from './usage-error.js';
 
@@ -91,6 +91,7 @@ function openCluster(hosts: Address[], options: RedisOptions): Cluster {
       connectionName: 'nestjs-redlock',
       connectTimeout: 2_000,
       disconnectTimeout: 100,
+      keepAlive: KEEP_ALIVE_MS,
     } as RedisOptions,
   });
 }

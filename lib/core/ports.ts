@@ -226,6 +226,13 @@ export interface LockStore {
   readonly available: boolean;
 
   /**
+   * `true` if nobody has used the connection to the server for a while, so that a network may have forgotten it, and the
+   * next answer may need a new connection. The default time limit of that answer is then longer.
+   * @defaultValue false
+   */
+  readonly idle?: boolean;
+
+  /**
    * Stores each lease under all its keys. Stores a lease under no key if another lease excludes it from one of the
    * keys, or if the store remembers that the tick of the lease has run. With permits a lease gets, for each key, a slot
    * that no other lease has at the same time; the token is larger than all earlier tokens of the slots. A reader that

@@ -53,7 +53,7 @@ export interface RedlockModuleOptions {
   /**
    * Time limit for the answer of one node, in milliseconds; at least 1. A limit above a fifth of the lock's ttl counts
    * as a fifth (S3).
-   * @defaultValue 5 % of the ttl, at least 50
+   * @defaultValue 5 % of the ttl, at least 50; at least 1000 for a node whose connection nobody used for a second
    */
   readonly nodeTimeout?: number;
 

@@ -155,7 +155,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     // A single node has no other node to agree with.
     this.proposal = nodes.stores.length === 1 ? 0 : proposedToken(nodes.latestTime());
     this.#tally = new Tally(nodes.stores.length);
-    this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout);
+    this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle);
     this.#phase = plan.queueNodeFirst ? 'queue-node' : 'all';
     for (const signal of signals) this.#watch = onAbort(signal, this, this.#watch);
     this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all, plan.left);

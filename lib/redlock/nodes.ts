@@ -32,6 +32,12 @@ export class Nodes {
     return latest === -Infinity ? Date.now() : latest;
   }
 
+  /** `true` if a node has heard nothing from its server for a while, so that its next answer may take longer. */
+  get isIdle(): boolean {
+    for (const { idle } of this.stores) if (idle) return true;
+    return false;
+  }
+
   /** Publishes that a node gave no usable answer to a request. */
   tellError(node: number, error: Error): void {
     if (!nodeErrors.hasSubscribers || this.#lastErrors[node] === error) return;

@@ -17,11 +17,14 @@ export function usableTtl(ttl: number, driftFactor: number): number {
   return ttl - (ttl * driftFactor + EXPIRY_GRANULARITY_MS);
 }
 
+/** Default time limit in milliseconds for the first answer of an idle node, which may need a new connection. */
+const IDLE_NODE_MS = 1_000;
+
 /**
  * The time limit for the answer of one node, in milliseconds: the configured value, or else 5 % of the ttl, but at
- * least 50. It is never more than a fifth of the ttl, so that a node that does not answer cannot use up the validity of
- * the lock (S3).
+ * least 50; for an idle node at least a second. It is never more than a fifth of the ttl, so that a node that does not
+ * answer cannot use up the validity of the lock (S3).
  */
-export function nodeTimeLimit(ttl: number, configured: number | undefined): number {
-  return Math.min(configured ?? Math.max(ttl * 0.05, 50), ttl * 0.2);
+export function nodeTimeLimit(ttl: number, configured: number | undefined, isIdle = false): number {
+  return Math.min(configured ?? Math.max(ttl * 0.05, isIdle ? IDLE_NODE_MS : 50), ttl * 0.2);
 }

@@ -34,4 +34,18 @@ describe('nodeTimeLimit (S3: far below the ttl)', () => {
       expect(nodeTimeLimit(ttl, configured)).toBe(limit);
     },
   );
+
+  test.each([
+    [10_000, undefined, 1_000],
+    [60_000, undefined, 3_000],
+    // at most a fifth of the ttl
+    [1_000, undefined, 200],
+    // configured
+    [10_000, 120, 120],
+  ])(
+    'a ttl of %d ms and a configured limit of %p give an idle node a time limit of %d ms',
+    (ttl, configured, limit) => {
+      expect(nodeTimeLimit(ttl, configured, true)).toBe(limit);
+    },
+  );
 });

@@ -109,6 +109,16 @@ export class TcpProxy {
     }
   }
 
+  /**
+   * Forgets the open connections, as a NAT or a load balancer does with idle ones: nobody is told, and the next data of
+   * the client is answered with a reset.
+   */
+  forgetConnections(): void {
+    for (const connection of this.connections) {
+      connection.client.prependOnceListener('data', () => reset(connection));
+    }
+  }
+
   /** Refuses new connections. Open connections continue unless `cut()` is called, too. */
   refuse(): void {
     // The port is closed at once. The callback of `close` would also wait for open connections.

@@ -4,7 +4,7 @@ import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
-import { mayConcernOne, type Packed } from './connection/command-channel.js';
+import { DeadConnectionError, mayConcernOne, type Packed } from './connection/command-channel.js';
 import { LINGER_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
@@ -22,6 +22,8 @@ const UNFIT_FOR_MS = 1_000;
  * command must pass before the record expires, even if the server's clock is set back in between (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
+
+const REPLACED = new Error('the connection was replaced before the answer came');
 
 /** Sends acquisitions to one node, and reads its answers. */
 export class Acquisitions {
@@ -97,6 +99,13 @@ export class Acquisitions {
     return reply;
   }
 
+  /** The error of a server that restarted so recently that it must not vote (S12). */
+  refusalOfGuard({ guard }: AcquireRequest): Error | undefined {
+    const { probe } = this.node;
+    const wait = Math.ceil(guard - probe.age());
+    return probe.guarded && wait > 0 ? this.#tooYoung(wait) : undefined;
+  }
+
   /** Makes the error of a node that must not vote yet (S12). Logs this error only once until the node votes. */
   #tooYoung(wait: number): Error {
     const { name, context } = this.node;
@@ -110,6 +119,7 @@ export class Acquisitions {
 /** The requests of one turn of the event loop, usually in one command. A request is identified by its index. */
 class AcquireBatch {
   readonly #asked = now();
+  #isRepeated = false;
 
   constructor(
     private readonly acquisitions: Acquisitions,
@@ -170,10 +180,11 @@ class AcquireBatch {
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
-    channel.run(this.#scripts(requests).script, packed, wanted).then(
+    channel.runOnce(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
-        // The client itself has sent the command again on a new connection, to a server that was not checked yet.
-        if (connection !== probe.connection) this.#replaced(indexes);
+        // The client itself has sent the command again on a new connection, to a server that was not checked yet. So
+        // the answer is no vote.
+        if (connection !== probe.connection) this.#repeat(indexes, REPLACED);
         else this.#take(indexes, nodeScripts.acquire.answers(reply, requests), wishes, again);
       },
       (error: unknown) => this.#refused(indexes, asError(error), again),
@@ -223,12 +234,42 @@ class AcquireBatch {
     this.#ask(late, false);
   }
 
-  #replaced(indexes: readonly number[]): void {
-    const error = new Error('the connection was replaced before the answer came');
-    for (const index of indexes) this.#answered(index, error);
+  /**
+   * Sends requests once more, on the next connection, after their connection was lost. An acquisition can be repeated: a
+   * node that has stored the lease grants it again. The requests keep their deadline (S16).
+   */
+  #repeat(indexes: readonly number[], lost: Error): void {
+    const { channel, probe } = this.acquisitions.node;
+    const fail = (reason: Error): void => {
+      for (const index of indexes) this.#answered(index, reason);
+    };
+    if (this.#isRepeated) return fail(lost);
+    this.#isRepeated = true;
+    const checked = async (): Promise<void> => {
+      if (!(await channel.reconnected())) throw lost;
+      await probe.passed();
+    };
+    checked().then(
+      () => {
+        const repeated = indexes.filter((index) => {
+          const refusal = this.#refusalOfRepetition(this.#at(index), lost);
+          if (refusal) this.#answered(index, refusal);
+          return !refusal;
+        });
+        this.#ask(repeated, true);
+      },
+      (error: unknown) => fail(asError(error)),
+    );
+  }
+
+  #refusalOfRepetition(request: AcquireRequest, lost: Error): Error | undefined {
+    if (elapsedSince(this.#asked) >= request.limit) return lost;
+    // A server that restarted meanwhile must not vote (S12), even if it has the lease from before.
+    return this.acquisitions.refusalOfGuard(request);
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
+    if (error instanceof DeadConnectionError) return this.#repeat(indexes, error);
     const isOfOne = indexes.length > 1 && mayConcernOne(error);
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);

@@ -23,10 +23,17 @@ import { RecentWaiters } from '../../core/recent-waiters.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
-import { CLOSED, CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
+import {
+  CLOSED,
+  CommandChannel,
+  isRefusal,
+  KEEP_ALIVE_ADVICE,
+  type Packed,
+} from './connection/command-channel.js';
 import { withAdvice } from './connection/connection-advice.js';
 import { keyPrefixOf, nameOf } from './connection/connection.js';
 import { type Driver, mastersOf, type Server } from './connection/driver.js';
+import { IdlePing } from './connection/idle-ping.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { Extensions } from './extensions.js';
 import { ServerProbe } from './health/server-probe.js';
@@ -65,6 +72,8 @@ export class RedisStore
   readonly #probe: ServerProbe;
   readonly #reader: LockReader;
   readonly #masterWatch: MasterWatch | undefined;
+  /** Only for a connection of our own: the connection of a passed-in client is the application's. */
+  readonly #ping: IdlePing | undefined;
   #connecting: ClusterConnecting | undefined;
   #isListening = false;
 
@@ -80,7 +89,15 @@ export class RedisStore
   readonly #channelBase: string;
   readonly #marker: string | undefined;
 
-  readonly #onClose = (): void => this.context.nodeLost?.(this.name);
+  readonly #onClose = (): void => {
+    const isForgotten = this.#channel.disconnected();
+    if (isForgotten && !this.opened) {
+      this.context.warnOnce(
+        `${this.name}: requests on an idle connection were not answered, and it was lost; ${KEEP_ALIVE_ADVICE}`,
+      );
+    }
+    this.context.nodeLost?.(this.name);
+  };
 
   readonly #onRefresh = (): void => this.#probe.refreshed();
 
@@ -88,6 +105,7 @@ export class RedisStore
     this.context.nodeReady?.(this.name);
     this.#channel.connected();
     this.#probe.begin();
+    this.#ping?.begin();
     this.#masterWatch?.begin();
     this.#releases.sendPending();
   };
@@ -101,6 +119,10 @@ export class RedisStore
     this.name = nameOf(client, context.names);
     this.#channel = new CommandChannel(client, opened);
     this.#probe = new ServerProbe(this.name, this.#channel, context);
+    if (opened) {
+      const ping = (): void => void this.#probe.ping().catch(() => undefined);
+      this.#ping = new IdlePing(() => this.#channel.quietFor, ping);
+    }
     this.#reader = new LockReader(this.#channel, context.keyPrefix);
     const { isCluster } = client;
     this.#channelBase = isCluster ? '' : channelBase(this.#channelPrefix);
@@ -182,6 +204,10 @@ export class RedisStore
     return !this.#acquisitions.isUnfit && this.#channel.canSend;
   }
 
+  get idle(): boolean {
+    return this.#channel.isIdle;
+  }
+
   get subscribed(): boolean {
     return this.#subscriber?.subscribed ?? false;
   }
@@ -237,7 +263,7 @@ export class RedisStore
     await this.#probe.passed();
     const { script, pack } = nodeScripts.forceRelease;
     const packed = pack(key, ids, this.context.keyPrefix, this.#channelBase);
-    const ended = (await this.#channel.run(script, packed)) as readonly unknown[];
+    const ended = (await this.#channel.runOnce(script, packed)) as readonly unknown[];
     return ended.map((position) => ids[Number(position) - 1] as string);
   }
 
@@ -315,6 +341,7 @@ export class RedisStore
   close(): Promise<void> {
     this.#isClosed = true;
     this.#masterWatch?.end();
+    this.#ping?.end();
     this.#channel.close();
     this.#subscriber?.close();
     this.#connecting?.close();

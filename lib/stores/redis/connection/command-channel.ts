@@ -6,7 +6,16 @@ import { leadsTo, type MasterAddress } from './master-address.js';
 import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
 
-const SILENT = new Error('has not answered for a while; check whether the server hangs');
+const SILENT_TEXT = 'has not answered for a while; check whether the server hangs';
+
+/** The settings that keep a network from forgetting the idle connection of a client of the application. */
+export const KEEP_ALIVE_ADVICE =
+  'if a network forgets idle connections (NAT, load balancer), set `keepAlive: 10_000` in the options of the client in ' +
+  '`nodes` (of a `Cluster` in `redisOptions`; for node-redis `pingInterval: 10_000`), or give its options instead of ' +
+  'the client';
+
+const SILENT = new Error(SILENT_TEXT);
+const SILENT_CLIENT = new Error(`${SILENT_TEXT}; ${KEEP_ALIVE_ADVICE}`);
 
 const OLD_MASTER = new Error(
   'the client in `nodes` is still connected to a former master: a Sentinel reports another server as the master; give the ' +
@@ -24,6 +33,25 @@ export const CLOSED = new Error(
 
 /** Milliseconds between two checks of a server that loads its data. */
 const LOADING_AGAIN_MS = 1_000;
+
+/**
+ * Milliseconds without an answer after which a connection is idle. If an idle connection is lost, a network may have
+ * forgotten it long before, so that the requests on it met no server.
+ */
+const IDLE_AFTER_MS = 1_000;
+
+/** Longest time in milliseconds that a request waits for a new connection before it is repeated. */
+const REPEAT_WITHIN_MS = 1_000;
+
+/** The errors of clients for a request whose connection was lost. */
+const LOST = /max retries per request limit|Connection is closed|socket closed|ECONNRESET|EPIPE|ETIMEDOUT/i;
+
+/**
+ * The error of a request that met a dead connection: an idle connection was lost before the answer came, or just before
+ * the request. A request that is idempotent, or was not sent, may be repeated once on the next connection.
+ */
+export class DeadConnectionError extends Error {}
+
 export type { Packed } from './driver.js';
 
 /** Sends a command immediately or not at all: a command that ioredis would queue is not sent (S15). */
@@ -36,6 +64,12 @@ export class CommandChannel {
   #left: Redis['stream'] | undefined;
   #isLoading = false;
   #loadingTimer: NodeJS.Timeout | undefined;
+  #isConnected = false;
+  /** The time at which an idle connection was lost, by the monotonic clock; `undefined` if the last loss was another. */
+  #diedIdleAt: number | undefined;
+  #lost: Error | undefined;
+  /** Called with `true` for a new connection, and with `false` when the channel is closed. */
+  readonly #waiting = new Set<(connected: boolean) => void>();
 
   /** @param opened - `true` if the library made the client, and so handles its errors and replaces its connections */
   constructor(
@@ -79,9 +113,57 @@ export class CommandChannel {
     return !this.opened && this.client.status === 'end';
   }
 
+  /** Milliseconds since the last answer or new connection. */
+  get quietFor(): number {
+    return this.#silence.quietFor;
+  }
+
+  /**
+   * `true` if the connection has not been used for a while and no command waits for an answer, or if it was lost in that
+   * state a short while ago.
+   */
+  get isIdle(): boolean {
+    return (!this.#silence.isAwaited && this.quietFor >= IDLE_AFTER_MS) || this.#hasJustDied;
+  }
+
   /** Resets the state for a new connection. */
   connected(): void {
+    this.#isConnected = true;
     this.#silence.end();
+    this.#tellWaiting(true);
+  }
+
+  /**
+   * Called when the connection is lost, and after each failed attempt to connect.
+   *
+   * @returns `true` if the connection was idle, and requests on it have no answer
+   */
+  disconnected(): boolean {
+    if (!this.#isConnected) return false;
+    this.#isConnected = false;
+    const wasIdle = this.#silence.quietFor >= IDLE_AFTER_MS;
+    this.#diedIdleAt = wasIdle ? performance.now() : undefined;
+    return wasIdle && this.#silence.isAwaited;
+  }
+
+  /**
+   * Waits for a new connection, because an idle connection was lost. Resolves to `false` if there is none in time.
+   */
+  reconnected(): Promise<boolean> {
+    if (this.#isConnected) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const settle = (connected: boolean): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(settle);
+        resolve(connected);
+      };
+      const timer = setTimeout(settle, REPEAT_WITHIN_MS, false);
+      this.#waiting.add(settle);
+    });
+  }
+
+  #tellWaiting(connected: boolean): void {
+    for (const settle of this.#waiting) settle(connected);
   }
 
   /**
@@ -106,6 +188,7 @@ export class CommandChannel {
   close(): void {
     this.client.off('connect', this.#onConnect);
     clearTimeout(this.#loadingTimer);
+    this.#tellWaiting(false);
   }
 
   /** Connects a client that has not been connected yet. */
@@ -125,12 +208,28 @@ export class CommandChannel {
    * ioredis can send the text by itself. But ioredis would also do so after the lease was released, and so store a lock
    * that nobody holds (S15).
    */
-  run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
+  runOnce(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
     return this.send(
       () => this.client.evalsha(script.sha, ...packed),
       (error) => {
         if (!isNoScript(error) || !wanted()) throw error;
         return this.send(() => this.client.eval(script.lua, ...packed));
+      },
+    );
+  }
+
+  /**
+   * Runs an idempotent script, as {@link runOnce} does. If the request met a dead connection and the answer is still
+   * `wanted`, runs the script once more on the next connection.
+   */
+  run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
+    return this.send(
+      () => this.client.evalsha(script.sha, ...packed),
+      async (error) => {
+        if (!wanted()) throw error;
+        if (isNoScript(error)) return this.send(() => this.client.eval(script.lua, ...packed));
+        if (!(error instanceof DeadConnectionError && (await this.reconnected()) && wanted())) throw error;
+        return this.runOnce(script, packed, wanted);
       },
     );
   }
@@ -143,8 +242,8 @@ export class CommandChannel {
    *
    * @param refused - handles an error of the server or the client; by default it throws the error
    */
-  send<T>(command: () => Promise<T>, refused: (error: Error) => Promise<T> = rethrow): Promise<T> {
-    if (!this.canSend) return Promise.reject(this.#unreachable());
+  send<T>(command: () => Promise<T>, refused: (error: Error) => T | Promise<T> = rethrow): Promise<T> {
+    if (!this.canSend) return Promise.reject(this.#unreachable()).catch(refused);
     this.#silence.asked();
     return started(command).then(this.#answered as (reply: T) => T, (error: Error) => {
       // Only an error that the server sent shows that it answers. A time limit of the client shows nothing.
@@ -192,20 +291,37 @@ export class CommandChannel {
   #unreachable(): Error {
     if (this.leadsToOldMaster) return OLD_MASTER;
     if (this.#isLoading && this.client.status === 'connect') return LOADING;
-    if (this.#silence.isSilent) return SILENT;
+    if (this.#silence.isSilent) return this.opened ? SILENT : SILENT_CLIENT;
     if (this.isClosed) return CLOSED;
     const cause = this.#lastError ?? this.client.lastError;
-    if (!this.#notConnected || this.#notConnected.cause !== cause) {
+    const Kind = this.#hasJustDied ? DeadConnectionError : Error;
+    if (this.#notConnected?.cause !== cause || this.#notConnected?.constructor !== Kind) {
       const { message } = cause ?? {};
       const reason = message === undefined ? '' : ` (${message})`;
       const advice = adviceOnConnection(message ?? '') ?? 'check that the server is up and reachable';
-      this.#notConnected = new Error(`not connected${reason}; ${advice}`, { cause });
+      this.#notConnected = new Kind(`not connected${reason}; ${advice}`, { cause });
     }
     return this.#notConnected;
   }
 
-  /** Ends a connection whose server has become a replica. */
+  /** `true` if an idle connection was lost a short while ago. */
+  get #hasJustDied(): boolean {
+    return this.#diedIdleAt !== undefined && performance.now() - this.#diedIdleAt < REPEAT_WITHIN_MS;
+  }
+
+  /** Says that the connection was lost, in place of the text of the client. All requests in flight share the error. */
+  #lostBecause(cause: Error): Error {
+    if (this.#lost?.cause !== cause) {
+      const Kind = this.#hasJustDied ? DeadConnectionError : Error;
+      const advice = !this.opened && this.#hasJustDied ? `; ${KEEP_ALIVE_ADVICE}` : '';
+      this.#lost = new Kind(`the connection was lost before the answer came${advice}`, { cause });
+    }
+    return this.#lost;
+  }
+
+  /** Replaces the error of a lost connection. Ends a connection whose server has become a replica. */
   explained(error: Error): Error {
+    if (LOST.test(error.message) && !isRefusal(error)) return this.#lostBecause(error);
     // The server was a master, and became a replica in a fail-over. A new connection to its address may lead to the new
     // master.
     if (error.message.startsWith('READONLY') && this.opened) this.client.stream?.destroy();

@@ -21,15 +21,23 @@ const FORCED: RedisOptions = {
   failoverDetector: false,
 };
 
+/**
+ * Milliseconds without traffic after which TCP itself checks a connection, and so keeps it alive in networks that
+ * forget idle connections. The default of ioredis 5 leaves the delay to the system: two hours on Linux.
+ */
+export const KEEP_ALIVE_MS = 10_000;
+
 /** Settings that the user's own settings override. */
 const PREFERRED: RedisOptions = {
+  keepAlive: KEEP_ALIVE_MS,
   connectionName: 'nestjs-redlock',
   connectTimeout: 2_000,
   // Milliseconds for which a closed client waits until the server closes its side. The value is small, because this
   // timer keeps the process alive, even if there is no connection. Commands that are already written are sent in any
   // case.
   disconnectTimeout: 100,
-  retryStrategy: (times) => Math.min(times * 50, 1_000),
+  // The first delay is short: after a network has forgotten the connection, the server is there.
+  retryStrategy: (times) => Math.min(10 + (times - 1) * 50, 1_000),
 };
 
 /** Makes a client for locks, without connecting it. */

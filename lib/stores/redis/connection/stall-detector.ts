@@ -36,6 +36,8 @@ export class StallDetector {
    */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;
+  /** The time of the last answer or new connection, by the monotonic clock. */
+  #heardAt = performance.now();
 
   /** @param opened - `true` if the library made the client, and so ends its connections */
   constructor(
@@ -45,7 +47,7 @@ export class StallDetector {
     if (!opened) return;
     const handshake = (under: boolean) => (): void => {
       this.#inHandshake = under;
-      this.#noteAnswer();
+      this.#restart();
     };
     client.on('connect', handshake(true));
     client.on('ready', handshake(false));
@@ -55,6 +57,16 @@ export class StallDetector {
   /** `true` if the server has been silent for so long that it gets no further commands. */
   get isSilent(): boolean {
     return this.#silent && this.#unanswered > (this.client.isCluster ? MOST_UNANSWERED_OF_CLUSTER : 0);
+  }
+
+  /** Milliseconds since the last answer or new connection. */
+  get quietFor(): number {
+    return performance.now() - this.#heardAt;
+  }
+
+  /** `true` if a command has no answer yet. */
+  get isAwaited(): boolean {
+    return this.#unanswered > 0;
   }
 
   /** Records a sent command that must be answered. */
@@ -84,6 +96,12 @@ export class StallDetector {
   }
 
   #noteAnswer(): void {
+    this.#heardAt = performance.now();
+    this.#restart();
+  }
+
+  /** Begins to measure another silence. */
+  #restart(): void {
     this.#silent = false;
     const waiting = this.#unanswered > 0 || this.#inHandshake;
     this.#since = waiting ? performance.now() : undefined;

@@ -112,6 +112,16 @@ export class ServerProbe {
     return this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
   }
 
+  /** Reads the server's clock: a cheap request, which shows whether the connection works. */
+  async ping(): Promise<void> {
+    await this.#learnClock([0]);
+  }
+
+  async #learnClock(packed: Packed): Promise<void> {
+    const [micros] = (await this.channel.run(nodeScripts.birth.script, packed)) as readonly unknown[];
+    this.clock.learn(Number(micros) / 1_000);
+  }
+
   async #conclude(inspection: Promise<void>): Promise<void> {
     const { connection } = this;
     const reason = await inspection.then(
@@ -133,9 +143,7 @@ export class ServerProbe {
     await this.#inspectServers();
     // Set the marker. If the marker is missing at a later check, the server has lost its data (S12).
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
-    const birth = this.channel.run(nodeScripts.birth.script, packed) as Promise<readonly unknown[]>;
-    await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
-    await this.#inTime(this.#tryKinds());
+    await this.#inTime(Promise.all([this.#learnClock(packed), this.#tryKinds()]));
   }
 
   /** Checks the user's rights to the commands of shared locks and permits; exclusive locks work without them. */

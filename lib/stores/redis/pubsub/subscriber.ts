@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { Subscription } from '../../../core/ports.js';
+import { KEEP_ALIVE_MS } from '../connection/connection.js';
 import type { MessageConnection, Server, ServerAddress } from '../connection/driver.js';
 import { leadsTo, type MasterAddress } from '../connection/master-address.js';
 
@@ -204,6 +205,7 @@ export function copyForMessages(server: Server, at?: ServerAddress): MessageConn
     // ioredis would add its `keyPrefix` to the names of sharded channels, which already contain it.
     keyPrefix: '',
     lazyConnect: true,
+    keepAlive: KEEP_ALIVE_MS,
     readOnly: false,
     enableReadyCheck: false,
     enableOfflineQueue: false,
