@@ -225,7 +225,7 @@ export class Redlock {
     this.#queues.set(name, queue);
     // A call that still makes its first attempt came earlier, so it is first in the queue.
     const asking = this.#asking.get(name);
-    if (asking?.attempt) asking.waiter = queue.join(asking.attempt.sent);
+    if (asking?.attempt) asking.waiter = queue.join(asking.attempt.sent, asking.options.retry);
     return queue;
   }
 

@@ -1,6 +1,7 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { LockHeldError, LockUnavailableError } from '../../core/errors.js';
 import type { LockHolder } from '../../core/lock-info.js';
+import type { ResolvedRetry } from '../../core/lock-options.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../../core/lock-mode.js';
 import type { Store, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
@@ -31,9 +32,17 @@ interface Holding {
 /** One call that waits for a lock. */
 export class Waiter {
   readonly sleep = new WakeableSleep();
+  /** `true` if a call that came later has shortened the present sleep of this waiter. */
+  isHurried = false;
 
-  /** @param since - the moment of the call */
-  constructor(readonly since: Instant) {}
+  /**
+   * @param since - the moment of the call
+   * @param pace - the times between two attempts of the call, in milliseconds, as in `retry`
+   */
+  constructor(
+    readonly since: Instant,
+    readonly pace: Pick<ResolvedRetry, 'delay' | 'jitter'>,
+  ) {}
 }
 
 /**
@@ -106,11 +115,33 @@ export class LocalQueue {
     return this.#waiters[0];
   }
 
-  /** @param since - the moment of the call */
-  join(since: Instant): Waiter {
-    const waiter = new Waiter(since);
+  /** The parameters are those of a {@link Waiter}. */
+  join(since: Instant, pace: Waiter['pace']): Waiter {
+    const waiter = new Waiter(since, pace);
+    const { first } = this;
     this.#waiters.push(waiter);
+    // Without messages the first waiter asks for all waiters, so it must ask as often as the most impatient of them.
+    if (first?.sleep.isOngoing && !this.isQueued()) {
+      first.isHurried = true;
+      first.sleep.cutTo(pace.delay + Math.random() * pace.jitter);
+    }
     return waiter;
+  }
+
+  /**
+   * Milliseconds after which the first waiter must ask again, because a waiter behind it would ask then; `Infinity` if
+   * there is none, or if a message tells the first waiter when to ask.
+   *
+   * @param random - a number from 0 to 1
+   */
+  askAgainWithin(random: number): number {
+    if (this.isQueued()) return Infinity;
+    let shortest = Infinity;
+    for (let index = 1; index < this.#waiters.length; index++) {
+      const { delay, jitter } = (this.#waiters[index] as Waiter).pace;
+      shortest = Math.min(shortest, delay + random * jitter);
+    }
+    return shortest;
   }
 
   /** Removes a waiter that got its lock or gave up. The next waiter takes over. */
@@ -211,7 +242,10 @@ export class LocalQueue {
     } else {
       const { owner, retryAfter, holders, permitsSeen } = outcome;
       this.#refusal = { owner, retryAfter, holders, permitsSeen, at: now() };
-      if (holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
+      // A waiter for several keys keeps its marks until its wait ends, also while a lock that cannot starve it holds
+      // another of the keys. Otherwise readers of the one key and of the other in turn could exclude it for ever.
+      const keepsMarks = this.#holdsBack && this.id.keys.length > 1 && holders.length > 0;
+      if (keepsMarks || holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
       else if (holders.length > 0) this.#stopMarking();
     }
   }

@@ -1,4 +1,4 @@
-import { elapsedSince, type Instant } from '../../core/clock.js';
+import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { LockHeldError, LockUnavailableError, NoTimeError } from '../../core/errors.js';
 import type { ResolvedRetry } from '../../core/lock-options.js';
 import type { AttemptPlan, AttemptResult } from '../acquire.js';
@@ -39,7 +39,7 @@ export interface Wait {
  * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
  */
 export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLock> {
-  const waiter = wait.made?.waiter ?? queue.join(wait.since);
+  const waiter = wait.made?.waiter ?? queue.join(wait.since, wait.retry);
   try {
     if (queue.first === waiter) return await insist(queue, waiter, wait, 0);
     return await insist(queue, waiter, { ...wait, made: undefined }, await untilFirst(queue, waiter, wait));
@@ -92,6 +92,7 @@ async function insist(
     const outcome = result.outcome as LockHeldError | LockUnavailableError;
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
     const isHeld = outcome instanceof LockHeldError;
+    const random = Math.random();
     // The attempt had less time than the time limit of a node, so a missing answer does not show that the node is down.
     const isUnclear = !isHeld && cutShort && !isRuledOut(outcome);
     const reported = isUnclear ? (lastHeld ?? outcome) : outcome;
@@ -105,9 +106,10 @@ async function insist(
       queueNodeFirst: plan.queueNodeFirst,
       isQueued: queue.isQueued(),
       holdsBack: queue.holdsBack,
+      askAgainWithin: queue.askAgainWithin(random),
       canQueue: isHeld && atQueueNode !== 'granted' && queue.canQueue(),
       timeLeft: timeLeft(),
-      random: Math.random(),
+      random,
     });
     if (step.kind === 'give up') throw reported.afterTrying(step.limit);
     return step;
@@ -119,8 +121,11 @@ async function insist(
   for (;;) {
     for (const signal of signals) signal.throwIfAborted();
     if (step.kind === 'sleep') {
+      const began = now();
       await waiter.sleep.for(step.ms, signals);
-      step = stepAfter({ kind: 'woken', timeLeft: timeLeft() });
+      const unslept = waiter.isHurried ? Math.max(0, 1 - elapsedSince(began) / step.ms) : 0;
+      waiter.isHurried = false;
+      step = stepAfter({ kind: 'woken', unslept, timeLeft: timeLeft() });
       continue;
     }
     const asksAll = step.kind === 'ask' && step.asksAll;

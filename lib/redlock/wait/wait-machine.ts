@@ -16,9 +16,12 @@ export interface WaitState {
   /**
    * The number of attempts so far. While a call waits behind other calls of this process, each full period of `delay` +
    * `jitter` / 2 counts as one attempt, at most `retry.attempts` - 1. An attempt after less than `delay` counts as a
-   * fraction of an attempt. That happens while nodes refuse other callers in favour of this waiter.
+   * fraction of an attempt. That happens while nodes refuse other callers in favour of this waiter, and when it asks on
+   * behalf of a call behind it that has a shorter `delay`.
    */
   readonly attempts: number;
+  /** The attempts that the present sleep counts for. */
+  readonly sleepsFor: number;
   /** `true` if the nodes have refused, so that joining a queue makes sense. */
   readonly isRefused: boolean;
   /** `true` if the next attempt asks all nodes, even if one would be enough. */
@@ -36,7 +39,16 @@ export type WaitEvent =
       /** A random number from 0 to 1, here and in the other events. */
       readonly random: number;
     }
-  | { /** A sleep has ended. */ readonly kind: 'woken'; readonly timeLeft: number }
+  | {
+      /** A sleep has ended. */
+      readonly kind: 'woken';
+      /**
+       * The part of the sleep that was left, from 0 to 1, when a call behind this one has shortened the sleep: that part
+       * does not count as an attempt of this call.
+       */
+      readonly unslept: number;
+      readonly timeLeft: number;
+    }
   | {
       /** An attempt did not get the lock. */
       readonly kind: 'refused';
@@ -54,6 +66,8 @@ export type WaitEvent =
        * ask again (S22).
        */
       readonly holdsBack: boolean;
+      /** Milliseconds after which a call behind this one would ask; `Infinity` if there is none, or if messages come. */
+      readonly askAgainWithin: number;
       /** `true` if another request now would add the waiter to the queue. */
       readonly canQueue: boolean;
       readonly timeLeft: number;
@@ -88,7 +102,7 @@ const ROUNDING = 1e-6;
 const SPLIT_VOTE_MS = 10;
 
 export function firstState(attempts: number): WaitState {
-  return { attempts, isRefused: false, asksAll: false };
+  return { attempts, sleepsFor: 0, isRefused: false, asksAll: false };
 }
 
 /** Computes the next step of the first waiter. A pure function: the event contains the time and a random number. */
@@ -103,8 +117,10 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
         { kind: 'sleep', ms: sleep },
       ];
     }
-    case 'woken':
-      return ask(state, event.timeLeft, terms);
+    case 'woken': {
+      const attempts = state.attempts - event.unslept * state.sleepsFor;
+      return ask({ ...state, attempts, sleepsFor: 0 }, event.timeLeft, terms);
+    }
     case 'refused': {
       const { isHeld, queueNodeFirst, atQueueNode, canQueue } = event;
       // The queue node gave no vote: ask all nodes immediately.
@@ -121,9 +137,11 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       const sleep = sleepAfter(event, terms);
       // The limit applies also to a waiter that gets no message: the queue node sends none when it granted the lock and
       // others hold the lock on other nodes.
-      const ms = event.holdsBack ? Math.min(sleep, LONGEST_WHILE_HOLDING_BACK_MS) : sleep;
+      const longest = event.holdsBack ? LONGEST_WHILE_HOLDING_BACK_MS : Infinity;
+      const ms = Math.min(sleep, longest, event.askAgainWithin);
+      const sleepsFor = ms < sleep ? ms / sleep : 1;
       return [
-        { ...after, attempts: ms < sleep ? state.attempts + ms / sleep : attempts },
+        { ...after, attempts: state.attempts + sleepsFor, sleepsFor },
         { kind: 'sleep', ms: Math.min(ms, budget) },
       ];
     }

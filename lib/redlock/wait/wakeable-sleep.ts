@@ -36,6 +36,11 @@ export class WakeableSleep {
     }
   }
 
+  /** `true` while a call of {@link for} has not ended. */
+  get isOngoing(): boolean {
+    return this.#resolve !== undefined;
+  }
+
   /** Shortens the wait: it ends `delay` milliseconds from now at the latest. */
   cutTo(delay: number): void {
     const end = performance.now() + delay;

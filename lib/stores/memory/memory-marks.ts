@@ -21,14 +21,16 @@ export class MemoryMarks {
   readonly #marks = new Map<string, Mark>();
 
   /**
-   * Sets the waiter's mark for each of its keys, unless an earlier waiter has a mark there. Returns `true` if the mark
-   * of this waiter is now set for all its keys.
+   * Sets the waiter's mark for the first of its keys that is held, and renews its other marks. A key with the mark of an
+   * earlier waiter keeps that mark: the result is then `false`.
    */
-  set(waiter: WaiterId, waited: number): boolean {
+  set(waiter: WaiterId, waited: number, isHeld: (key: string) => boolean): boolean {
     let stands = true;
     const came = performance.now() - waited;
+    const first = waiter.keys.length === 1 ? waiter.keys[0] : waiter.keys.find(isHeld);
     for (const key of waiter.keys) {
       const mark = this.#standing(key);
+      if (mark?.waiter !== waiter && key !== first) continue;
       if (mark && mark.waiter !== waiter && mark.came <= came) stands = false;
       else this.#marks.set(key, { waiter, came, began: now(), ttl: MARK_MS });
     }

@@ -42,6 +42,7 @@ export class MemoryNode {
   /** Grants or refuses one request; see `LockStore.acquire`. */
   acquire(request: AcquireRequest, ordered: boolean): AcquireReply | Error {
     const { lease, position } = request;
+    if (request.limit <= 0) return new Error('the request came after its time limit');
     const ran = this.#ticks.ranBy(lease);
     if (ran) return { granted: false, ran: true, holder: ran };
     const again = this.#again(request);
@@ -104,7 +105,7 @@ export class MemoryNode {
 
   /** Sets the marks of the waiter; see {@link MemoryMarks.set}. */
   holdBack(waiter: WaiterId, waited: number): boolean {
-    return this.#marks.set(waiter, waited);
+    return this.#marks.set(waiter, waited, (key) => this.#find(key)?.isHeld === true);
   }
 
   letPass(waiter: WaiterId): void {

@@ -22,6 +22,7 @@ const HELD: Refused = {
   queueNodeFirst: true,
   isQueued: true,
   holdsBack: false,
+  askAgainWithin: Infinity,
   canQueue: false,
   timeLeft: 60_000,
   random: 0.5,
@@ -57,8 +58,8 @@ describe('the first waiter of a process', () => {
       { kind: 'first', freeIn: 60_000, timeLeft: 1_000, random: 0.5 },
       sleep(950),
     ],
-    ['asks the nodes when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
-    ['asks all nodes in its last attempt', { kind: 'woken', timeLeft: 75 }, ask(true)],
+    ['asks the nodes when it wakes', { kind: 'woken', unslept: 0, timeLeft: 1_000 }, ask(false)],
+    ['asks all nodes in its last attempt', { kind: 'woken', unslept: 0, timeLeft: 75 }, ask(true)],
   ])('the first waiter of a process %s', (_what, event, expected) => {
     expect(step(event)).toEqual(expected);
   });
@@ -100,6 +101,12 @@ describe('a refused caller', () => {
     ],
     ['polls when no message will tell that the lock is free', { isQueued: false }, {}, sleep(250)],
     ['polls when the number of its attempts is limited', {}, { attempts: 5 }, sleep(250)],
+    [
+      'polls after the delay of a call behind it, if that is shorter than its own delay',
+      { isQueued: false, askAgainWithin: 50 },
+      { delay: 20_000 },
+      sleep(50),
+    ],
     ['asks again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
     ['polls after exactly its delay when its jitter is 0', { isQueued: false }, { jitter: 0 }, sleep(200)],
     [
@@ -129,9 +136,9 @@ describe('a refused caller', () => {
 
   test('a refused caller counts an attempt when it sleeps, and none when it asks again at once', () => {
     const [slept] = next(firstState(2), HELD, TERMS);
-    expect(slept).toEqual({ attempts: 3, isRefused: true, asksAll: false });
+    expect(slept).toEqual({ attempts: 3, sleepsFor: 1, isRefused: true, asksAll: false });
     const [asks] = next(firstState(2), { ...HELD, isQueued: false, canQueue: true }, TERMS);
-    expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
+    expect(asks).toEqual({ attempts: 2, sleepsFor: 0, isRefused: true, asksAll: false });
   });
 
   test('a waiter asks more often, over the same total time, while nodes refuse later callers in its favour (`holdBack`)', () => {
@@ -149,6 +156,26 @@ describe('a refused caller', () => {
     }
     // Three attempts with this delay would take the same time: two pauses of 3,000 ms.
     expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
+  });
+
+  test('a waiter with a limit of attempts waits as long as without the impatient calls behind it', () => {
+    const terms = { ...TERMS, attempts: 3, delay: 4_000, jitter: 0 };
+    const polls = { ...HELD, isQueued: false };
+    let [state, last] = next(firstState(0), polls, terms);
+    // A call joins after a quarter of the first sleep, and then makes the waiter ask every 50 ms for a second.
+    let slept = 1_000;
+    [state] = next(state, { kind: 'woken', unslept: 0.75, timeLeft: 60_000 }, terms);
+    for (let time = 0; time < 20; time++) {
+      [state, last] = next(state, { ...polls, askAgainWithin: 50 }, terms);
+      slept += (last as { ms: number }).ms;
+      [state] = next(state, { kind: 'woken', unslept: 0, timeLeft: 60_000 }, terms);
+    }
+    for (;;) {
+      [state, last] = next(state, polls, terms);
+      if (last.kind !== 'sleep') break;
+      slept += last.ms;
+    }
+    expect([last.kind, slept]).toEqual(['give up', expect.closeTo(10_000)]);
   });
 
   test('a refused caller counts its wait behind other callers as attempts', () => {

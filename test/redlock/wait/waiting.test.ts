@@ -83,6 +83,32 @@ describe('in one process', () => {
     await expect(first).resolves.toBeInstanceOf(LockHeldError);
   });
 
+  test.each([
+    ['comes later', 100],
+    ['comes at the same moment', 0],
+  ])(
+    'without messages, the first waiter asks as often as a waiter behind it that %s and has a shorter `delay`',
+    async (_when, later) => {
+      const nodes = scriptedNodes(1);
+      nodes[0]!.listen = () => ({ ready: false, stop: () => undefined });
+      const redlock = redlockOver(nodes);
+      const held = await redlock.acquire(['k'], once);
+      const wait = (delay: number) =>
+        redlock
+          .acquire(['k'], { ...waiting, retry: { ...waiting.retry, delay } })
+          .then((lock) => lock.release());
+      const calls = [wait(4_000)];
+      await pass(later);
+      calls.push(wait(50));
+      await pass(100);
+      await held.release();
+      forget(nodes);
+      await pass(100);
+      await Promise.all(calls);
+      expect(asked(nodes)).toEqual([2]);
+    },
+  );
+
   test('a waiter for one key does not delay a call for a different key in the same process', async () => {
     const redlock = redlockOver(scriptedNodes(1));
     await redlock.acquire(['k'], once);
