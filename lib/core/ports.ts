@@ -70,8 +70,8 @@ export interface AcquireRequest {
    */
   readonly since: number;
   /**
-   * Milliseconds after which the caller stops waiting for the answer. A store that knows its server's time must not
-   * store the lease after this limit (S16).
+   * Milliseconds after which the caller stops waiting for the answer. A store must not store the lease after this limit
+   * (S16). A limit that is not positive has already passed.
    */
   readonly limit: number;
   /**
@@ -154,7 +154,10 @@ export type AcquireReply =
 /** A request to release a lease. */
 export interface ReleaseRequest {
   readonly lease: Lease;
-  /** Milliseconds from now until the first waiter may try; 0 for no pause. */
+  /**
+   * Milliseconds from now until the first waiter may try; 0 for no pause. A store that is always the only node may ignore
+   * it.
+   */
   readonly pause: number;
 }
 
@@ -309,6 +312,10 @@ export interface StarvationGuard {
    * Makes the store refuse later callers whose mode shares the key: an endless stream of these callers would starve the
    * waiter (S22). The effect ends with {@link letPass}, or by itself a few seconds after the last `holdBack`. The
    * algorithm calls `holdBack` on every node, not only on the node that keeps the queue.
+   *
+   * If the waiter has several keys, this concerns the first key that is held, and the keys that earlier calls concerned:
+   * callers of a free key are not in the way of the waiter. A holder of the one key could otherwise wait for the other
+   * key until its time-out, because the waiter waits for that holder.
    *
    * @param waited - milliseconds that the waiter has waited, from which the store computes the time of its arrival
    * @returns `true` when the store now refuses callers in favour of this waiter. `false` while it does so in favour of

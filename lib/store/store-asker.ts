@@ -48,14 +48,20 @@ export function leaseOf(kind: LockKind, locked: string | readonly string[], ttl 
   return new Lease(typeof locked === 'string' ? [locked] : locked, owner, ttl, undefined, kind);
 }
 
-/** Waits for a condition; fails when it is not true within half a minute. */
-export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+/** Waits for a condition; fails when it is not true within the limit, by default half a minute. */
+export async function until(condition: () => Promise<boolean> | boolean, limit = 30_000): Promise<void> {
   const began = performance.now();
   while (!(await condition())) {
-    assert.ok(performance.now() - began < 30_000, `${String(condition)} did not become true in 30 s`);
+    assert.ok(performance.now() - began < limit, `${String(condition)} did not become true in ${limit} ms`);
     await sleep(5);
   }
 }
+
+/**
+ * Milliseconds within which a message must reach its waiter. A waiter asks by itself every five seconds, so a message
+ * that comes later is useless.
+ */
+const MESSAGE_MS = 5_000;
 
 /** Shortest time in milliseconds that a waiter has for its turn. */
 export const IN_TURN = 100;
@@ -108,16 +114,7 @@ export class StoreAsker {
   constructor(readonly store: Store) {}
 
   acquire(lease: Lease, { ordered = false, ...terms }: Terms = {}): Promise<AcquireReply> {
-    const request: AcquireRequest = {
-      lease,
-      since: Date.now(),
-      limit: 10_000,
-      guard: 0,
-      proposal: 0,
-      position: undefined,
-      ...terms,
-    };
-    return answerOf((tell) => this.store.acquire([request], ordered, tell));
+    return answerOf((tell) => this.store.acquire([requestFor(lease, terms)], ordered, tell));
   }
 
   async granted(lease: Lease, terms?: Terms): Promise<Granted> {
@@ -130,6 +127,17 @@ export class StoreAsker {
     const reply = await this.acquire(lease, terms);
     assert.ok(!reply.granted, `${lease.owner} is granted: ${JSON.stringify(reply)}`);
     return reply;
+  }
+
+  /**
+   * Sends all requests in the same turn of the event loop: together in one call of `acquire`, or each in a call of its
+   * own. The answers are in the order of the leases.
+   */
+  async acquireAll(leases: readonly Lease[], inOneCall: boolean): Promise<(AcquireReply | Error)[]> {
+    if (!inOneCall)
+      return Promise.all(leases.map((lease) => this.acquire(lease).catch((error: Error) => error)));
+    const requests = leases.map((lease) => requestFor(lease));
+    return answersOf(requests.length, (tell) => this.store.acquire(requests, false, tell));
   }
 
   /** Checks that the store refuses the lease or fails, and stores nothing. */
@@ -173,15 +181,36 @@ export class StoreAsker {
     const process = number.toString(16).padStart(16, '0');
     const waiter = new Waiter({ keys: locked, mode, process, number, owner: `waiter ${number}` }, this.store);
     await until(() => waiter.isReady);
-    waiter.told.length = 0;
+    waiter.forget();
     return waiter;
   }
+
+  /** Makes a waiter that was refused and is in the queue. */
+  async queued(kind: LockKind, ...locked: string[]): Promise<Waiter> {
+    const waiter = await this.waiter(kind.mode, ...locked);
+    await this.refused(leaseOf(kind, locked), waiter.terms);
+    return waiter;
+  }
+}
+
+function requestFor(lease: Lease, terms: Omit<Terms, 'ordered'> = {}): AcquireRequest {
+  return {
+    lease,
+    since: Date.now(),
+    limit: 10_000,
+    guard: 0,
+    proposal: 0,
+    position: undefined,
+    ...terms,
+  };
 }
 
 /** A waiter in the queue. */
 export class Waiter {
   /** The delays in the messages that the waiter has received, in milliseconds. */
   readonly told: number[] = [];
+  /** The earliest moment at which a message lets the waiter try, by the monotonic clock. */
+  mayTryAt = Infinity;
   readonly #came = performance.now();
   readonly #subscription: Subscription;
 
@@ -192,6 +221,7 @@ export class Waiter {
     assert.ok(store.listen && store.leave, 'a store that keeps the order must have `listen` and `leave`');
     this.#subscription = store.listen(id, (after) => {
       this.told.push(after);
+      this.mayTryAt = Math.min(this.mayTryAt, performance.now() + after);
     });
   }
 
@@ -205,18 +235,49 @@ export class Waiter {
 
   /** The parameters of the waiter's requests. */
   get terms(): Terms {
-    const position: QueuePosition = { waiter: this.id, waited: this.waited, next: undefined };
+    return this.termsWith(undefined);
+  }
+
+  /** @param next - milliseconds that the next waiter of the same process has waited */
+  termsWith(next: number | undefined): Terms {
+    const position: QueuePosition = { waiter: this.id, waited: this.waited, next };
     return { ordered: true, position };
   }
 
+  /** Discards the messages that have come so far. */
+  forget(): void {
+    this.told.length = 0;
+    this.mayTryAt = Infinity;
+  }
+
   async toldAtOnce(): Promise<void> {
-    await until(() => this.told.includes(0));
+    await until(() => this.told.includes(0), MESSAGE_MS);
+  }
+
+  /** Waits for the moment at which a message lets the waiter try. The message must come within `within` milliseconds. */
+  async toldToTry(within: number): Promise<void> {
+    await until(() => this.mayTryAt <= performance.now(), within + MESSAGE_MS);
   }
 
   async leave(): Promise<void> {
     this.#subscription.stop();
     await this.store.leave?.(this.id);
   }
+}
+
+/** The answers to several requests of one call, in the order of the requests. Each request must get one answer. */
+export async function answersOf<Reply>(
+  count: number,
+  ask: (tell: Tell<Reply>) => void,
+): Promise<(Reply | Error)[]> {
+  const answers = Array.from({ length: count }, (): (Reply | Error)[] => []);
+  ask((index, reply) => answers[index]?.push(reply));
+  await until(() => answers.every(({ length }) => length > 0));
+  assert.ok(
+    answers.every(({ length }) => length === 1),
+    'a request got two answers',
+  );
+  return answers.map(([answer]) => answer!);
 }
 
 /** The answer to one request; rejects when the answer is an error. */

@@ -20,10 +20,8 @@ export function queueContract({ test, open, modes }: Contract): void {
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
   /** Makes a waiter that was refused and is in the queue. */
-  async function inQueue(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
-    const waiter = await ask.waiter(mode, key);
-    await ask.refused(leaseOf(kindOf(mode, count), key), waiter.terms);
-    return waiter;
+  function inQueue(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
+    return ask.queued(kindOf(mode, count), key);
   }
 
   for (const mode of modes) {
@@ -179,6 +177,34 @@ export function queueContract({ test, open, modes }: Contract): void {
         await late.toldAtOnce();
         await ask.granted(leaseOf(SHARED, key), late.terms);
         for (const waiter of [early, writer, late]) await waiter.leave();
+      });
+    });
+
+    test('holds readers back only from those keys of a waiting writer that were held, and then until the wait ends', async () => {
+      const ask = open();
+      const { store } = ask;
+      const marks = marksOf(store);
+      if (!store.listen) return;
+      await inTime(MARKED, async (begins) => {
+        const [a, b] = [freshKey(), freshKey()];
+        const [first, second] = [leaseOf(SHARED, a), leaseOf(SHARED, b)];
+        await ask.granted(first, { ordered: true });
+        const writer = await ask.queued(EXCLUSIVE, a, b);
+        begins();
+        await marks?.holdBack(writer.id, writer.waited);
+        await ask.refused(leaseOf(SHARED, a), { ordered: true });
+        // Nobody holds this key, so its readers are not in the way. The holder of the other key may read this one, too.
+        await ask.granted(second, { ordered: true });
+        await ask.granted(leaseOf(SHARED, b), { ordered: marks === undefined });
+        if (!marks) return writer.leave();
+        await ask.release(first);
+        await ask.refused(leaseOf(EXCLUSIVE, [a, b]), writer.terms);
+        await marks.holdBack(writer.id, writer.waited);
+        // The writer found both keys held by now, one after the other.
+        for (const key of [a, b]) await ask.refused(leaseOf(SHARED, key));
+        await marks.letPass(writer.id);
+        await writer.leave();
+        for (const key of [a, b]) await ask.granted(leaseOf(SHARED, key), { ordered: true });
       });
     });
 

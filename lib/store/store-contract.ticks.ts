@@ -1,5 +1,6 @@
 import { strict as assert } from 'node:assert';
 import { Lease } from '../core/lease.js';
+import type { AcquireReply } from '../core/ports.js';
 import type { Tick } from '../core/tick.js';
 import { type Contract, freshKey, inTime, kindOf, leaseOf, TTL, until } from './store-asker.js';
 
@@ -58,6 +59,24 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.release(runs);
     assert.deepEqual(await ask.holders(key), [next.id]);
     assert.equal((await ask.refused(leaseFor(NINE, key))).ran, true);
+  });
+
+  test('grants a tick to no other caller while the release of its lease is under way, and to one caller if it has not run', async () => {
+    const ask = open();
+    for (let round = 0; round < 5; round++) {
+      const key = freshKey();
+      const leases = Array.from({ length: 20 }, () => leaseFor(NINE, key));
+      const asked = await ask.acquireAll(leases, false);
+      const runs = leases.filter((_, index) => (asked[index] as AcquireReply).granted);
+      assert.equal(runs.length, 1, `${runs.length} callers run the tick`);
+      const [run] = runs as [Lease];
+      run.acquired(performance.now(), 0);
+      const others = Array.from({ length: 20 }, () => ask.refused(leaseFor(NINE, key)));
+      const released = ask.release(run);
+      others.push(...Array.from({ length: 20 }, () => ask.refused(leaseFor(NINE, key))));
+      await Promise.all([released, ...others]);
+      assert.equal((await ask.refused(leaseFor(NINE, key))).ran, true);
+    }
   });
 
   test('does not record a tick when its lease was refused, or was released before it counted as acquired', async () => {

@@ -1,6 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { checkStore } from '../core/check-store.js';
 import { canHoldTogether, type LockMode, MOST_PERMITS } from '../core/lock-mode.js';
+import { tokenAt } from '../core/fencing-token.js';
 import type { Lease } from '../core/lease.js';
 import type { Store } from '../core/ports.js';
 import {
@@ -14,10 +15,13 @@ import {
   TTL,
   until,
 } from './store-asker.js';
+import { keysContract } from './store-contract.keys.js';
 import { permitsContract } from './store-contract.permits.js';
 import { queueContract } from './store-contract.queue.js';
+import { racesContract } from './store-contract.races.js';
 import { sharedContract } from './store-contract.shared.js';
 import { ticksContract } from './store-contract.ticks.js';
+import { turnsContract } from './store-contract.turns.js';
 
 /** The store to test. */
 export interface StoreUnderTest {
@@ -87,9 +91,14 @@ export function storeContract(
     for (const mode of modes) describe(`in the mode '${mode}'`, () => modeContract(contract, mode));
     if (modes.includes('exclusive')) describe('ticks', () => ticksContract(contract));
     describe('between modes', () => betweenModes(contract));
+    describe('simultaneous requests', () => racesContract(contract));
+    describe('keys', () => keysContract(contract));
     if (modes.includes('shared')) describe('readers', () => sharedContract(contract));
     if (modes.includes('permits')) describe('permits', () => permitsContract(contract));
-    describe('queue', () => queueContract(contract));
+    describe('queue', () => {
+      queueContract(contract);
+      turnsContract(contract);
+    });
   });
 }
 
@@ -122,6 +131,21 @@ const UNUSUAL_KEYS: readonly (readonly string[])[] = [
 function many(count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${count}:${String(index).padStart(3, '0')}`);
 }
+
+/** Milliseconds by which a test makes tokens run ahead of the clock of the store. */
+const AHEAD_MS = 20_000;
+
+/** The ways in which a held lease ends. */
+const ENDS: readonly (readonly [string, (ask: StoreAsker, lease: Lease) => Promise<unknown>])[] = [
+  ['was released', (ask, lease) => ask.release(lease)],
+  ['has expired', (ask, lease) => ask.lapsed(lease.keys[0]!, lease)],
+  [
+    'was released by force',
+    async (ask, { keys, id }) => {
+      for (const key of keys) assert.deepEqual(await ask.store.forceRelease?.(key, [id]), [id]);
+    },
+  ],
+];
 
 /** The contract of each mode. */
 function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): void {
@@ -163,6 +187,39 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     for (const { id, keys } of leases) assert.deepEqual(await ask.holders(keys[0]!), [id]);
     for (const lease of leases) await ask.release(lease);
     for (const { keys } of leases) assert.deepEqual(await ask.holders(keys.at(-1)!), []);
+  });
+
+  test("counts a ttl from the time of the store, whatever the caller's clock shows", async () => {
+    const ask = open();
+    for (const error of [-3_600_000, 3_600_000]) {
+      const [key, lapsing] = [freshKey(), freshKey()];
+      const since = Date.now() + error;
+      const lease = leaseOf(kind, key);
+      const { slots } = await ask.granted(lease, { since });
+      const short = leaseOf(kind, lapsing, lapse);
+      await ask.granted(short, { since });
+      lease.slots = slots;
+      assert.equal(await ask.extend(lease), true);
+      const [holder] = (await ask.read(key))?.holders ?? [];
+      assert.equal(holder?.since, since);
+      assert.ok(holder.remaining > TTL / 2 && holder.remaining <= TTL, `${holder.remaining} ms`);
+      await ask.lapsed(lapsing, short);
+      await ask.granted(leaseOf(other, lapsing));
+    }
+  });
+
+  test('stores nothing when the time limit of the request has passed (S16)', async () => {
+    const ask = open();
+    const [key, another] = [freshKey(), freshKey()];
+    // A store may learn the time of its server from its first answer.
+    await ask.granted(leaseOf(kind, another));
+    for (const limit of [-10_000, -1_000]) {
+      const late = leaseOf(kind, key);
+      await ask.notGranted(late, { limit });
+      assert.deepEqual(await ask.holders(key), []);
+      await ask.release(late);
+    }
+    await ask.granted(leaseOf(kind, key));
   });
 
   test('answers a repeated request with the same grant, and stores the lease only once', async () => {
@@ -310,6 +367,19 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     );
   });
 
+  for (const [how, end] of ENDS) {
+    test(`gives a larger token after a lease that ${how}, even if that token was ahead of the clock`, async () => {
+      const ask = open();
+      const keys = [freshKey(), freshKey()];
+      const lease = leaseOf(kind, keys, how === 'has expired' ? lapse : TTL);
+      const proposal = tokenAt(Date.now() + AHEAD_MS);
+      let { token } = await ask.granted(lease, ask.store.raise ? { proposal } : {});
+      if (ask.store.raise && how !== 'has expired' && (await ask.raise(lease, token + 1_000))) token += 1_000;
+      await end(ask, lease);
+      for (const key of keys) assert.ok((await ask.granted(leaseOf(other, key))).token > token);
+    });
+  }
+
   test('gives a larger token after an expired lease, and keeps the token in an extension', async () => {
     const ask = open();
     const key = freshKey();
@@ -409,10 +479,10 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
       await ask.granted(last);
       begins();
       await ask.granted(first);
+      assert.equal(await ask.extend(last, 2 * TTL), true);
       assert.deepEqual(await ask.holders(shared), [first.id, last.id]);
       return { key: shared, long: last, short: first };
     });
-    assert.equal(await ask.extend(long, 2 * TTL), true);
     await ask.lapsed(key, short);
     assert.deepEqual(await ask.holders(key), [long.id]);
     assert.equal(await ask.extend(short), false);

@@ -102,8 +102,8 @@ describe('the contract suite for a third-party store', () => {
       specFor('vitest').then(runs.vitest),
       specFor('node:test').then(runs['node:test']),
     ]);
-    expect(vitest).toMatch(/Tests +2\d passed/);
-    expect(node).toMatch(/# pass 2\d\n# fail 0/);
+    expect(vitest).toMatch(/Tests +[5-9]\d passed/);
+    expect(node).toMatch(/# pass [5-9]\d\n# fail 0/);
   });
 
   test('the contract suite for stores fails in Vitest and in node:test for a store with a bug, and names the failed test', async () => {
