@@ -1,25 +1,7 @@
-import { randomFillSync } from 'node:crypto';
+import { now } from './clock.js';
 import { EXCLUSIVE, type LockKind } from './lock-mode.js';
+import { randomId } from './random-id.js';
 import type { Tick, TickMark } from './tick.js';
-
-/** 128 bits, so that two attempts never share an id (S5). */
-const ID_BYTES = 16;
-
-/** Length of the ids of leases, in characters. */
-export const ID_LENGTH = ID_BYTES * 2;
-
-/** Random bytes for the next ids: one request for 16 KiB of random bytes costs hardly more than one for 16 bytes. */
-const pool = Buffer.alloc(1_024 * ID_BYTES);
-let used = pool.length;
-
-function randomId(): string {
-  if (used === pool.length) {
-    randomFillSync(pool);
-    used = 0;
-  }
-  used += ID_BYTES;
-  return pool.toString('hex', used - ID_BYTES, used);
-}
 
 /**
  * One attempt to lock some keys, in the form that the client asks every node to store. A store reads a lease and does
@@ -29,7 +11,7 @@ function randomId(): string {
  * count for the second attempt (S5).
  */
 export class Lease {
-  readonly id = randomId();
+  readonly id: string;
 
   /**
    * `true` when the attempt has failed or the lock is released. From then on the client may send only the release of
@@ -65,7 +47,10 @@ export class Lease {
     public ttl: number,
     tick?: Tick,
     readonly kind: LockKind = EXCLUSIVE,
+    /** The moment of the attempt. */
+    made = now(),
   ) {
+    this.id = randomId(made);
     if (tick) this.#afterwards = { tick, minHold: 0, sent: undefined };
   }
 

@@ -149,7 +149,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const { nodes, settings } = context;
     const { ttl, tick, kind, signals } = request;
     super(nodes);
-    this.lease = new Lease(keys, settings.owner, ttl, tick, kind);
+    this.lease = new Lease(keys, settings.owner, ttl, tick, kind, this.sent);
     if (kind?.mode === 'permits' && nodes.stores.length > 1) this.wish = anySlots(keys.length, kind.permits);
     this.guard = settings.guard.duration;
     // A single node has no other node to agree with.

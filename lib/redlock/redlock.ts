@@ -15,6 +15,7 @@ import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
 import { KeyRule } from '../core/key-rule.js';
 import { ShortLivedMap } from '../core/short-lived-map.js';
+import { momentNumber } from '../core/random-id.js';
 import { SlotList } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
 import { nodeTimeLimit } from './validity.js';
@@ -53,7 +54,8 @@ export class Redlock {
   };
   /** The random name that distinguishes the waiters of this process from other waiters in the queue of a store. */
   readonly process = randomBytes(8).toString('hex');
-  #waiters = 0;
+  /** The number of the last waiter. */
+  #lastWaiter = 0;
   /** The amount of work that must end before the nodes are closed. */
   #busy = 0;
   #idle: (() => void) | undefined;
@@ -214,11 +216,12 @@ export class Redlock {
   }
 
   #newQueue(name: string, keys: readonly string[], kind: LockKind): LocalQueue {
+    this.#lastWaiter = momentNumber(this.#lastWaiter);
     const waiter = {
       keys,
       mode: kind.mode,
       process: this.process,
-      number: ++this.#waiters,
+      number: this.#lastWaiter,
       owner: this.settings.owner,
     };
     const queue = new LocalQueue(this.stores, waiter, kind);

@@ -1,5 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { Lease, ID_LENGTH } from '../../lib/core/lease.js';
+import { Lease } from '../../lib/core/lease.js';
+import { ID_LENGTH } from '../../lib/core/random-id.js';
 
 test('every lease has its own random id of 128 bits (S5)', () => {
   const ids = Array.from({ length: 5_000 }, () => new Lease(['k'], 'me', 1_000).id);

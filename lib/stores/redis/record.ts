@@ -3,7 +3,7 @@ import type { LockMode } from '../../core/lock-mode.js';
 import type { AcquireRequest, Holder } from '../../core/ports.js';
 import type { TickMark } from '../../core/tick.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import { ID_LENGTH } from '../../core/lease.js';
+import { ID_LENGTH } from '../../core/random-id.js';
 
 /**
  * Milliseconds that a record is kept after its lock was released or has expired: the linger. The record keeps the last

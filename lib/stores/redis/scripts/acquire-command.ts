@@ -1,4 +1,4 @@
-import { ID_LENGTH } from '../../../core/lease.js';
+import { ID_LENGTH } from '../../../core/random-id.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';

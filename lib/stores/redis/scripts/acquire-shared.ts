@@ -1,4 +1,4 @@
-import { ID_LENGTH } from '../../../core/lease.js';
+import { ID_LENGTH } from '../../../core/random-id.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';

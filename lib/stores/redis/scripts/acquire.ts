@@ -1,7 +1,7 @@
 import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import { NoTimeError } from '../../../core/errors.js';
-import { ID_LENGTH } from '../../../core/lease.js';
+import { ID_LENGTH } from '../../../core/random-id.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, STATE, waiterName } from '../record.js';
 import {
