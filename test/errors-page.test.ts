@@ -439,6 +439,13 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
       await app?.close();
       return messageOf(LockLostError, lock.extend());
     },
+    'the code under it closed the application': async () => {
+      const locks = await locksOn('memory');
+      return messageOf(
+        LockLostError,
+        locks.withLock('key', () => app?.close()),
+      );
+    },
     'the application shut down while it was held': () => loss({}, () => app?.close()),
     'the application shut down before its method had ended': async () => {
       server = await startRedis();

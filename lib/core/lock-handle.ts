@@ -49,13 +49,21 @@ export interface LockHandle extends AsyncDisposable {
   readonly state: LockState;
 
   /**
-   * Aborts with a `LockLostError` as its reason when the lock is lost, or when the application shuts down while the
-   * lock is held. A release does not abort the signal.
+   * Aborts with a `LockLostError` as its reason when the lock is lost. That includes a lock that is still held at the
+   * end of a shutdown, after `shutdownTimeout`; {@link closing} tells of the beginning. A release does not abort the
+   * signal.
    *
    * A blocked event loop delays the signal. Call {@link assertHeld} before a write that must not happen after the end
    * of the lock.
    */
   readonly signal: AbortSignal;
+
+  /**
+   * Aborts when the shutdown of the application begins, while the lock is still held and renewed. A method that takes
+   * long should then come to an end: the shutdown waits for it, for `shutdownTimeout` at most, and aborts {@link signal}
+   * only afterwards. It is the same signal as `LockService.closing`.
+   */
+  readonly closing: AbortSignal;
 
   /**
    * Milliseconds for which no other caller can hold the lock, measured with this machine's clock; 0 when the lock is

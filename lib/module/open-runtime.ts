@@ -88,6 +88,8 @@ export function makeRuntime(
     lost: ({ message }) => {
       if (!isClosing()) logger.warn(message);
     },
+    unclosed: (store, { message }) =>
+      logger.warn(`${title.of(store)} could not be closed, and may keep connections open: ${message}`),
   };
   const redlock = new Redlock(nodes, settings);
   if (options.defaults?.ttl !== undefined) redlock.foresee(options.defaults.ttl);

@@ -6,6 +6,7 @@ import {
   Module,
   type OnApplicationBootstrap,
   type OnApplicationShutdown,
+  type OnModuleDestroy,
   type OnModuleInit,
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
@@ -111,6 +112,7 @@ export class RedlockModule
       }
     }
     leaders.finish();
+    this.#listenFirst();
   }
 
   #refuseTwin(other: unknown): void {
@@ -134,14 +136,36 @@ export class RedlockModule
     try {
       await this.locker.open();
     } catch (error) {
-      for (const { instance } of this.modules.values()) {
-        if (!(instance instanceof RedlockModule)) continue;
-        instance.leaders.stop();
-        await instance.locker.close();
+      for (const { leaders, locker } of this.#instances()) {
+        leaders.stop();
+        await locker.close();
       }
       throw error;
     }
     this.leaders.start();
+  }
+
+  /** All instances in the application. */
+  #instances(): RedlockModule[] {
+    return [...this.modules.values()]
+      .map(({ instance }) => instance)
+      .filter((instance) => instance instanceof RedlockModule);
+  }
+
+  /**
+   * Makes Nest tell the beginning of the shutdown to the first of all modules. Nest calls `onModuleDestroy` of one module
+   * after the other, this module late, and a hook of another module may wait for locked methods.
+   */
+  #listenFirst(): void {
+    const [first] = [...this.modules.values()].sort((one, other) => other.distance - one.distance).slice(-1);
+    const listener: OnModuleDestroy = { onModuleDestroy: () => this.#beginClosing() };
+    first?.addProvider({ provide: Symbol('REDLOCK_SHUTDOWN'), useValue: listener });
+  }
+
+  /** Tells running methods and leaders that the shutdown begins. */
+  #beginClosing(): void {
+    this.locker.beginClosing();
+    this.leaders.stop();
   }
 
   /**
@@ -149,8 +173,9 @@ export class RedlockModule
    * can still use them.
    */
   async beforeApplicationShutdown(): Promise<void> {
-    this.leaders.stop();
-    await this.locker.drain();
+    // Nest calls the hooks of one module after the other. All instances wait at the same time, so that several
+    // instances take no longer than one.
+    await Promise.all(this.#instances().map(({ locker }) => locker.drain()));
   }
 
   async onApplicationShutdown(): Promise<void> {

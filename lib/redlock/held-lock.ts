@@ -14,6 +14,7 @@ import {
 import type { LockHandle } from '../core/lock-handle.js';
 import type { LockMode } from '../core/lock-mode.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
+import type { Store } from '../core/ports.js';
 import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
 import { release } from './release.js';
@@ -35,6 +36,8 @@ export interface RedlockSettings {
   readonly keyPrefix?: string;
   /** Called for every lost lock. */
   readonly lost?: (error: LockLostError) => void;
+  /** Called for every store that the shutdown could not close. */
+  readonly unclosed?: (store: Store, error: Error) => void;
 }
 
 /**
@@ -45,6 +48,8 @@ export interface LeaseContext {
   readonly settings: RedlockSettings;
   readonly nodes: Nodes;
   readonly watchdog: Watchdog;
+  /** Aborts when the shutdown of the application begins. */
+  readonly closing: AbortSignal;
   /** Called when a lock is lost and when it is released. */
   readonly ended: (lock: HeldLock) => void;
 }
@@ -185,6 +190,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       if (loss) this.controller.abort(loss);
     }
     return this.controller.signal;
+  }
+
+  get closing(): AbortSignal {
+    return this.context.closing;
   }
 
   remaining(): number {

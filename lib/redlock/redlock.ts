@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { now } from '../core/clock.js';
-import { LockHeldError } from '../core/errors.js';
+import { asError, LockHeldError } from '../core/errors.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
@@ -11,6 +12,7 @@ import {
   type AttemptResult,
   type LockRequest,
 } from './acquire.js';
+import { begun } from './fan-out.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
 import { KeyRule } from '../core/key-rule.js';
@@ -18,10 +20,18 @@ import { ShortLivedMap } from '../core/short-lived-map.js';
 import { momentNumber } from '../core/random-id.js';
 import { SlotList } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
+import { withTimeout } from '../core/with-timeout.js';
 import { nodeTimeLimit } from './validity.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
 import { type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
 import { Watchdog } from './watchdog.js';
+
+/**
+ * Longest time in milliseconds for which {@link Redlock.close} waits for answers to the last requests, and then for the
+ * stores to close. A store that hangs, or the client that an application has passed in, may never answer.
+ */
+const LAST_REQUESTS_MS = 3_000;
+const STORES_CLOSE_MS = 2_000;
 
 /** Parameters of {@link Redlock.acquire}. */
 export interface AcquireOptions extends LockRequest {
@@ -56,6 +66,7 @@ export class Redlock {
   readonly process = randomBytes(8).toString('hex');
   /** The number of the last waiter. */
   #lastWaiter = 0;
+  readonly #closing = new AbortController();
   /** The amount of work that must end before the nodes are closed. */
   #busy = 0;
   #idle: (() => void) | undefined;
@@ -69,10 +80,13 @@ export class Redlock {
       if (this.#busy === 0) this.#idle?.();
     };
     this.#keyRule = new KeyRule(stores, settings.keyPrefix);
+    // Every locked method may listen to this signal, and Node would take eleven listeners for a leak.
+    setMaxListeners(0, this.closing);
     this.#context = {
       settings,
       nodes: new Nodes(stores),
       watchdog: new Watchdog(settings.nodeTimeout),
+      closing: this.closing,
       began: (lock) => this.held.add(lock),
       ended: (lock) => this.held.delete(lock),
       busy: () => {
@@ -148,11 +162,33 @@ export class Redlock {
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 
-  /** Sends the collected requests, waits for the releases of failed attempts, then closes the stores. */
-  async close(): Promise<void> {
+  /** Aborts when the shutdown of the application begins. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  beginClosing(reason: Error): void {
+    this.#closing.abort(reason);
+  }
+
+  /**
+   * Releases locks, sends the collected requests, waits for the answers and for the releases of failed attempts, then
+   * closes the stores. Takes 5 s at most, whatever a store does. Never rejects.
+   */
+  async close(locks: readonly HeldLock[] = []): Promise<void> {
+    const released = locks.map((lock) => lock.release());
     this.#context.nodes.flush();
-    if (this.#busy > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
-    await Promise.all(this.stores.map((store) => store.close()));
+    const idle = this.#busy > 0 ? new Promise<void>((resolve) => (this.#idle = resolve)) : undefined;
+    await withTimeout(Promise.all([...released, idle]), LAST_REQUESTS_MS).catch(() => undefined);
+    await Promise.all(this.stores.map((store) => this.#closeStore(store)));
+  }
+
+  async #closeStore(store: Store): Promise<void> {
+    try {
+      await withTimeout(Promise.resolve(begun((each) => each.close(), store)), STORES_CLOSE_MS);
+    } catch (error) {
+      this.settings.unclosed?.(store, asError(error));
+    }
   }
 
   #attempted(call: Call, result: AttemptResult): void {

@@ -74,6 +74,10 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#lock.signal;
   }
 
+  get closing(): AbortSignal {
+    return this.#lock.closing;
+  }
+
   get state(): LockState {
     return this.#lock.state;
   }

@@ -25,8 +25,13 @@ import { noHookForCommit, type Transactions } from './transactions.js';
  */
 export class LockRuntime {
   readonly #running = new SlotList<'slot', LockScope>('slot');
-  /** Aborts when shutdown begins, which ends the waits of calls that have no lock yet. */
-  readonly #closing = new AbortController();
+  /** Aborts when new calls are refused, which ends the waits of calls that have no lock yet. */
+  readonly #refusing = new AbortController();
+  /** Aborts when the nodes are closed, which ends the waits of calls under a lock. */
+  readonly #ended = new AbortController();
+  /** Running code that waits for the shutdown: the shutdown does not wait for this code. */
+  readonly #closers = new Set<LockScope>();
+  #draining: Promise<void> | undefined;
   readonly #options: ResolvedOptions;
   readonly #missingValues = new MissingValues();
   /**
@@ -50,8 +55,9 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
-    // Every call listens to this signal. Add a listener that stays: a further listener then costs almost nothing.
-    onAbort(this.#closing.signal, { aborted: () => undefined });
+    // Every call listens to one of these signals. Add a listener that stays: a further listener then costs almost
+    // nothing.
+    for (const { signal } of [this.#refusing, this.#ended]) onAbort(signal, { aborted: () => undefined });
   }
 
   /** Readable name of this process. */
@@ -69,9 +75,14 @@ export class LockRuntime {
     return new Set([...this.redlock.held].map(({ id }) => id));
   }
 
-  /** `true` after shutdown has begun. */
+  /** Aborts when the shutdown begins. New calls are refused a little later, by {@link drain}. */
+  get closing(): AbortSignal {
+    return this.redlock.closing;
+  }
+
+  /** `true` when new calls are refused. */
   get isClosed(): boolean {
-    return this.#closing.signal.aborted;
+    return this.#refusing.signal.aborted;
   }
 
   /**
@@ -221,7 +232,7 @@ export class LockRuntime {
     // lock in order to finish.
     if (this.#ownLock()?.isHeld()) {
       return this.redlock
-        .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
+        .acquire(keys, { ...options, tick, signals: [...given, this.#ended.signal], explain: whyClosing })
         .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
     }
     const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
@@ -238,7 +249,7 @@ export class LockRuntime {
   ): AcquireOptions {
     const isPlain = given.length === 0 && tick === undefined;
     if (isPlain && this.#lastTerms?.of === options) return this.#lastTerms.terms;
-    const signals = [...given, this.#closing.signal];
+    const signals = [...given, this.#refusing.signal];
     const terms = { ...options, tick, signals, explain: whyClosing };
     if (isPlain) this.#lastTerms = { of: options, terms };
     return terms;
@@ -354,7 +365,8 @@ export class LockRuntime {
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
     const ended = (): void => {
       this.#running.delete(run);
-      if (this.#running.size === 0) this.#drained?.();
+      this.#closers.delete(run);
+      this.#drainedIfIdle();
     };
     const run = new LockScope(lock, this, onLost, around, ended, this.transactions?.of(lock));
     this.transactions?.begun(run);
@@ -379,14 +391,41 @@ export class LockRuntime {
     return result;
   }
 
-  /** Refuses new calls, and waits for running methods and tasks, for `shutdownTimeout` at most. */
-  async drain(): Promise<void> {
-    this.#closing.abort(SHUTTING_DOWN);
-    await this.#untilDrained();
+  /** Tells running methods that the shutdown has begun. New calls are still accepted. */
+  beginClosing(): void {
+    this.redlock.beginClosing(SHUTTING_DOWN);
   }
 
   /**
-   * Ends all locks and closes the nodes.
+   * Refuses new calls, and waits for running methods and tasks, for `shutdownTimeout` at most. Does not wait for the code
+   * that calls it: that code waits for the shutdown.
+   */
+  drain(): Promise<void> {
+    this.#draining ??= this.#drain();
+    return this.#draining;
+  }
+
+  #drain(): Promise<void> {
+    this.beginClosing();
+    this.#refusing.abort(SHUTTING_DOWN);
+    for (const scope of this.#running) if (this.#scopeOf((each) => each === scope)) this.#closers.add(scope);
+    return new Promise((resolve) => {
+      // This timer keeps the process alive until the running methods end.
+      const timer = setTimeout(resolve, this.shutdownTimeout);
+      this.#drained = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      this.#drainedIfIdle();
+    });
+  }
+
+  #drainedIfIdle(): void {
+    if (this.#running.size === this.#closers.size) this.#drained?.();
+  }
+
+  /**
+   * Ends all locks and closes the nodes. Takes 5 s at most.
    *
    * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. For a
    * lock from `acquire`, the runtime cannot know whether code still runs. The signal of such a lock aborts, and then the
@@ -395,30 +434,23 @@ export class LockRuntime {
    * @returns the keys of the locks whose methods were still running
    */
   async close(): Promise<readonly string[]> {
+    this.beginClosing();
+    this.#refusing.abort(SHUTTING_DOWN);
+    this.#ended.abort(SHUTTING_DOWN);
     const late = [...this.#running];
-    for (const { lock, awaitsCommit } of late) {
-      const what = awaitsCommit ? 'the transaction around its method' : 'its method';
-      lock.lose(`the application shut down before ${what} had ended`);
-    }
+    for (const scope of late) scope.lock.lose(this.#whyLate(scope));
     // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
     const handles = [...this.redlock.held];
     // Report the loss before the release: the next holder must not begin while this holder still relies on its lock.
     for (const lock of handles) lock.lose('the application shut down while it was held');
-    await Promise.all(handles.map((lock) => lock.release()));
-    await this.redlock.close();
+    await this.redlock.close(handles);
     return late.flatMap(({ lock }) => lock.keys);
   }
 
-  #untilDrained(): Promise<void> {
-    return new Promise((resolve) => {
-      // This timer keeps the process alive until the running methods end.
-      const timer = setTimeout(resolve, this.shutdownTimeout);
-      this.#drained = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-      if (this.#running.size === 0) this.#drained();
-    });
+  #whyLate(scope: LockScope): string {
+    if (this.#closers.has(scope)) return 'the code under it closed the application; close it after the lock';
+    const what = scope.awaitsCommit ? 'the transaction around its method' : 'its method';
+    return `the application shut down before ${what} had ended`;
   }
 }
 

@@ -112,6 +112,26 @@ export class LockService {
     return this.locker.owner;
   }
 
+  /**
+   * Aborts when the shutdown of the application begins. Calls of `@WithLock` methods that run then may end what they do,
+   * for `shutdownTimeout` at most; after that time the signals of their locks abort. Each `LockHandle` has the signal,
+   * too.
+   *
+   * @example
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * declare function next(): Promise<void>;
+   * await locks.withLock('import', async () => {
+   *   while (!locks.closing.aborted) await next();
+   * });
+   * ```
+   */
+  get closing(): AbortSignal {
+    return this.locker.closing;
+  }
+
   /** @internal The name of this process in the queues of the stores. */
   get process(): string {
     return this.locker.process;

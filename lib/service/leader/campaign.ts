@@ -35,6 +35,7 @@ class Term implements LeaderTerm {
   readonly keys: readonly string[];
   readonly fencingToken: number;
   readonly signal: AbortSignal;
+  readonly closing: AbortSignal;
   /** Tasks that run under the lock of the term besides the leading method. */
   readonly tasks = new Set<Promise<unknown>>();
   readonly #controller = new AbortController();
@@ -48,6 +49,7 @@ class Term implements LeaderTerm {
     this.keys = lock.keys;
     this.fencingToken = lock.fencingToken;
     this.signal = this.#controller.signal;
+    this.closing = lock.closing;
     const lost = (): void => this.end('lost', lock.signal.reason as Error);
     lock.signal.addEventListener('abort', lost, { once: true });
   }
@@ -133,7 +135,7 @@ export class Campaign {
 
   /** Starts the campaign, unless it is already under way. */
   start(): void {
-    if (this.runtime.isClosed || this.#attempts) return;
+    if (this.runtime.closing.aborted || this.#attempts) return;
     const attempts = new AbortController();
     this.#attempts = attempts;
     this.#running = this.#running.then(() => this.#outside(() => this.#campaign(attempts)));
@@ -169,7 +171,7 @@ export class Campaign {
         if (!failed || performance.now() - began > LONGEST_BACK_OFF_MS) backOff = FIRST_BACK_OFF_MS;
         if (!failed) continue;
       } catch (error) {
-        if (signal.aborted || this.runtime.isClosed) return;
+        if (signal.aborted || this.runtime.closing.aborted) return;
         // A lock that is held by another leader is no failure. A campaign waits without a limit, so only a testing
         // module that does not wait rejects with this error.
         if (error instanceof LockHeldError) failed = false;

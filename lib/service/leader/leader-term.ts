@@ -23,6 +23,12 @@ export interface LeaderTerm {
    * leader sends after its term.
    */
   readonly signal: AbortSignal;
+
+  /**
+   * Aborts when the shutdown of the application begins, which also ends the term. It is the same signal as
+   * `LockHandle.closing`.
+   */
+  readonly closing: AbortSignal;
 }
 
 /** The present leader, according to a quorum of nodes. */

@@ -55,7 +55,7 @@ export class Leadership {
     const stopListening = this.leaders.onChange(() => changed.abort());
     try {
       let told: CurrentLeader | undefined | null = null;
-      while (!runtime.isClosed) {
+      while (!runtime.closing.aborted) {
         changed = new AbortController();
         const { signal } = changed;
         const leader = await this.#look();
