@@ -1,0 +1,40 @@
+import type { Link } from '../network/link.js';
+import type { Server } from '../node/server.js';
+
+/** Milliseconds after a disturbance until the library answers as before: it connects again, and checks the node. */
+const RECOVERY_MS = 5_000;
+
+/** Knows which nodes answer which processes at present, and since when. */
+export class Disturbances {
+  /** The end of the last disturbance of each link and each node, recovery included. */
+  readonly #until = new Map<Link | Server, number>();
+
+  disturb(what: Link | Server, until: number): void {
+    this.#until.set(what, Math.max(this.#until.get(what) ?? 0, until));
+  }
+
+  /** Looks for disturbances that last. */
+  look(links: readonly Link[], time: number): void {
+    for (const link of links) {
+      const { server } = link;
+      if (!server.answers || server.slowBy > 0) this.disturb(server, time + RECOVERY_MS);
+      if (!link.isClear) this.disturb(link, time + RECOVERY_MS);
+    }
+  }
+
+  /** A short disturbance happens now. */
+  happened(what: Link | Server, time: number, lasts = 0): void {
+    this.disturb(what, time + lasts + RECOVERY_MS);
+  }
+
+  /** The time since which nothing disturbs the link and its server. */
+  quietSince(link: Link): number {
+    return Math.max(this.#until.get(link) ?? 0, this.#until.get(link.server) ?? 0);
+  }
+
+  /** `true` if a majority of the nodes answers a process, which has these links. */
+  majorityAnswers(links: readonly Link[], time: number): boolean {
+    const answering = links.filter((link) => this.quietSince(link) <= time);
+    return answering.length > links.length / 2;
+  }
+}

@@ -1,0 +1,241 @@
+import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import type { SimulatedProcess } from '../world/process.js';
+import type { World } from '../world/world.js';
+import type { Finding, Rule } from './rules.js';
+
+/** Milliseconds that a call may need beyond its limits: turns of the event loop, and the release of a failed attempt. */
+const CALL_GRACE_MS = 250;
+
+/** Milliseconds after which a call that has not settled never will. */
+const NEVER_MS = 20_000;
+
+/** Milliseconds between two looks at the locks that are held. */
+const LOOK_MS = 50;
+
+/** Milliseconds after the end of the validity within which the loss is told. */
+const LOSS_GRACE_MS = 100;
+/** The same after the clocks of the process have jumped (S29). */
+const LOSS_AFTER_JUMP_MS = 600;
+
+/** A call of the library that has not settled. */
+export interface Call {
+  readonly process: SimulatedProcess;
+  readonly what: string;
+  /** Milliseconds. */
+  readonly limit: number;
+  readonly from: number;
+  isSettled: boolean;
+  isReported: boolean;
+}
+
+/** A lock that a process acquired. */
+export interface Holding {
+  readonly process: SimulatedProcess;
+  readonly lock: LockHandle;
+  readonly since: number;
+  readonly keepsFor: number;
+  /** The call was made at this time. */
+  readonly called: number;
+  /** `true` for the lock that is held as long as possible. */
+  readonly isLong: boolean;
+  released: number | undefined;
+  lost: number | undefined;
+  /** The time since which the validity has been over, without a word of it. */
+  overdueSince: number | undefined;
+  /** `true` if the clocks of the process have jumped during the hold. */
+  jumped: boolean;
+  /** The reason for which this lock may overlap with another one, or may be lost. */
+  excuse: string | undefined;
+}
+
+/** The largest tokens so far of one key: of writers, of readers, and of each slot. */
+interface Tokens {
+  exclusive: number;
+  shared: number;
+  readonly slots: Map<number, number>;
+}
+
+/** Checks what the processes tell: calls, locks, losses. It knows the true time. */
+export class Judge {
+  readonly findings: Finding[] = [];
+  readonly active = new Set<Holding>();
+  /** All locks by the ids of their leases. */
+  readonly holdings = new Map<string, Holding>();
+  acquisitions = 0;
+  isOver = false;
+  readonly #calls = new Set<Call>();
+  readonly #tokens = new Map<string, Tokens>();
+  readonly #ticks = new Map<number, string>();
+
+  /** @param stopAt - ends the run when this rule is broken; for shrinking */
+  constructor(
+    readonly world: World,
+    private readonly stopAt: Rule | undefined,
+  ) {
+    this.#look();
+  }
+
+  find(rule: Rule, text: string): void {
+    const { time } = this.world;
+    this.world.note(`*** ${rule}: ${text}`);
+    if (!this.findings.some((found) => found.rule === rule)) this.findings.push({ rule, text, time });
+    if (this.stopAt === rule) this.world.isStopped = true;
+  }
+
+  called(process: SimulatedProcess, what: string, limit: number): Call {
+    const call = { process, what, limit, from: this.world.time, isSettled: false, isReported: false };
+    this.#calls.add(call);
+    this.world.note(`${process.name} ${what}`);
+    return call;
+  }
+
+  settled(call: Call, how: string): void {
+    if (call.isSettled) return;
+    call.isSettled = true;
+    this.#calls.delete(call);
+    const { process, what, limit } = call;
+    const took = this.#tookOf(call);
+    this.world.note(`${process.name} ${what}: ${how}, ${Math.round(took)} ms`);
+    if (took > limit + CALL_GRACE_MS)
+      this.find(
+        'late-call',
+        `${process.name} ${what} took ${Math.round(took)} of ${Math.round(limit)} ms: ${how}`,
+      );
+  }
+
+  #tookOf({ from, process }: Call): number {
+    return this.world.time - from - process.stalledSince(from);
+  }
+
+  /** Records a lock that a call returned. */
+  holds(call: Call, lock: LockHandle, { isLong = false, keepsFor = 0 } = {}): Holding {
+    const { process } = call;
+    this.acquisitions++;
+    const holding: Holding = {
+      ...{ process, lock, since: this.world.time, keepsFor, called: call.from, isLong },
+      ...{ released: undefined, lost: undefined, overdueSince: undefined, jumped: false, excuse: undefined },
+    };
+    if (lock.remaining() <= 0) this.find('lapsed', `${process.name} got ${lock.keys} without validity`);
+    for (const other of this.active) this.#compare(holding, other);
+    lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
+    this.active.add(holding);
+    this.holdings.set(lock.id, holding);
+    const lost = (): void => this.#lost(holding);
+    lock.signal.addEventListener('abort', lost, { once: true });
+    if (lock.signal.aborted) lost();
+    return holding;
+  }
+
+  releases(holding: Holding): void {
+    holding.released ??= this.world.time;
+    this.active.delete(holding);
+  }
+
+  /** A process runs a tick. */
+  runs(tick: number, { lock, process }: Holding): void {
+    if (!lock.isHeld()) return;
+    const before = this.#ticks.get(tick);
+    if (before !== undefined) this.find('tick-twice', `${before} and ${process.name} ran the tick ${tick}`);
+    this.#ticks.set(tick, process.name);
+  }
+
+  /** The clocks of a process jump. */
+  jumped(process: SimulatedProcess, excuse?: string): void {
+    for (const holding of this.active) {
+      if (holding.process !== process) continue;
+      holding.jumped = true;
+      holding.excuse ??= excuse;
+    }
+  }
+
+  #lost(holding: Holding): void {
+    const { lock, process } = holding;
+    if (holding.released !== undefined || holding.lost !== undefined) return;
+    holding.lost = this.world.time;
+    this.active.delete(holding);
+    const reason = (lock.signal.reason as Error).message;
+    this.world.note(`${process.name} lost ${lock.keys}: ${reason}`);
+    this.onLost?.(holding, reason);
+  }
+
+  /** Called when a process is told of a loss. */
+  onLost: ((holding: Holding, reason: string) => void) | undefined;
+
+  #look(): void {
+    this.world.after(LOOK_MS, () => {
+      if (this.isOver) return;
+      const all = [...this.active];
+      all.forEach((holding, index) => {
+        if (holding.process.isDead) return void this.active.delete(holding);
+        for (const other of all.slice(index + 1)) this.#compare(holding, other);
+        return this.#checkLoss(holding);
+      });
+      for (const call of this.#calls) this.#checkCall(call);
+      this.#look();
+    });
+  }
+
+  #compare(one: Holding, other: Holding): void {
+    if (one.process.isDead || other.process.isDead || one.lock.id === other.lock.id) return;
+    const [a, b] = [one.lock, other.lock];
+    for (const [at, key] of a.keys.entries()) {
+      const there = b.keys.indexOf(key);
+      if (there < 0 || (a.mode === 'shared' && b.mode === 'shared')) continue;
+      if (a.mode === 'permits' && b.mode === 'permits' && a.slots?.[at] !== b.slots?.[there]) continue;
+      const [mine, theirs] = [one.process, other.process].map((process, index) =>
+        this.inside(process, () => (index === 0 ? a : b).remaining()),
+      ) as [number, number];
+      if (mine <= 0 || theirs <= 0 || one.excuse !== undefined || other.excuse !== undefined) continue;
+      const validity = `${Math.round(mine)} and ${Math.round(theirs)} ms`;
+      this.find(
+        'exclusion',
+        `${one.process.name} and ${other.process.name} hold ${key}, for ${validity} more`,
+      );
+    }
+  }
+
+  /** Reads something with the clocks of a process. */
+  inside: <T>(process: SimulatedProcess, read: () => T) => T = (_, read) => read();
+
+  #checkToken({ process, lock }: Holding, key: string, slot: number | undefined): void {
+    const tokens = this.#tokens.get(key) ?? { exclusive: 0, shared: 0, slots: new Map<number, number>() };
+    this.#tokens.set(key, tokens);
+    const { mode, fencingToken } = lock;
+    const largestOfSlots =
+      slot === undefined ? Math.max(0, ...tokens.slots.values()) : (tokens.slots.get(slot) ?? 0);
+    const floor = Math.max(tokens.exclusive, largestOfSlots, mode === 'shared' ? 0 : tokens.shared);
+    if (fencingToken <= floor)
+      this.find('token', `${process.name} got ${key} with the token ${fencingToken}, after ${floor}`);
+    if (slot !== undefined) tokens.slots.set(slot, Math.max(fencingToken, tokens.slots.get(slot) ?? 0));
+    else if (mode === 'exclusive') tokens.exclusive = Math.max(tokens.exclusive, fencingToken);
+    else tokens.shared = Math.max(tokens.shared, fencingToken);
+  }
+
+  #checkLoss(holding: Holding): void {
+    const { process, lock } = holding;
+    if (!process.isRunning || this.inside(process, () => lock.remaining()) > 0) {
+      holding.overdueSince = undefined;
+      return;
+    }
+    const { time } = this.world;
+    holding.overdueSince ??= time;
+    const late = time - holding.overdueSince;
+    if (late > (holding.jumped ? LOSS_AFTER_JUMP_MS : LOSS_GRACE_MS))
+      this.find(
+        'late-loss',
+        `${process.name} was not told for ${Math.round(late)} ms that ${lock.keys} had lapsed`,
+      );
+  }
+
+  #checkCall(call: Call): void {
+    const { process, what, limit } = call;
+    if (process.isDead) return void this.#calls.delete(call);
+    if (call.isReported || this.#tookOf(call) < limit + NEVER_MS) return undefined;
+    call.isReported = true;
+    const rule = what === 'close' ? 'close-hangs' : 'never-settled';
+    return this.find(
+      rule,
+      `${process.name} ${what} has not settled after ${Math.round(this.#tookOf(call))} ms`,
+    );
+  }
+}

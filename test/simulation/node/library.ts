@@ -1,0 +1,8 @@
+// The entry of the bundle that `load.ts` makes: the library, and the code of the simulator that uses its clocks.
+export { tokenAt } from '../../../lib/core/fencing-token.js';
+export { Lease } from '../../../lib/core/lease.js';
+export { makeRuntime } from '../../../lib/module/open-runtime.js';
+export { Leaders } from '../../../lib/service/leader/leaders.js';
+export { LockService } from '../../../lib/service/lock.service.js';
+export { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+export { SimulatedNode } from './simulated-node.js';

@@ -1,0 +1,283 @@
+import { Random } from '../world/random.js';
+import type { Host } from '../world/host.js';
+import { EPOCH, type World } from '../world/world.js';
+import type { Message, Peer } from './messages.js';
+import type { Command } from './commands.js';
+import { WRITES } from './commands.js';
+import type { Library } from './load.js';
+
+/** Milliseconds that a node needs for a command. */
+const SERVICE_MS = 0.02;
+
+/** Entries of the journal that are older than this are dropped: no record of them is left, in no world. */
+const JOURNAL_MS = 240_000;
+
+/** The error with which a node refuses commands at present. */
+export type Refusal = 'oom' | 'readonly' | 'loading' | 'misconf';
+
+interface JournalEntry {
+  readonly time: number;
+  readonly wall: number;
+  readonly command: Command;
+}
+
+/** A simulated Redis server: one thread, its clock, its data, and a journal from which it can be restored. */
+export class Server implements Host {
+  readonly name: string;
+  readonly random: Random;
+  isUp = true;
+  /** Milliseconds by which replies are late at most. */
+  slowBy = 0;
+  refusal: Refusal | undefined;
+  /** The number of runs of the server program so far; a part of its run id. */
+  runs = 0;
+  startedAt = -3_600_000;
+  /** The time of the last loss of data, and of the last step of the clock. */
+  disturbedAt = -Infinity;
+  readonly connections = new Set<Peer>();
+  commands = 0;
+  #clockAhead: number;
+  #restoringAt: number | undefined;
+  #hungUntil = -1;
+  #inbox: { readonly connection: Peer; readonly message: Message }[] = [];
+  #isBusy = false;
+  #journal: JournalEntry[] = [];
+  readonly #known = new Set<string>();
+  #data: InstanceType<Library['SimulatedNode']>;
+
+  constructor(
+    readonly world: World,
+    private readonly library: Library,
+    readonly index: number,
+    clockAhead: number,
+  ) {
+    this.name = `n${index}`;
+    this.random = world.random(`server:${index}`);
+    this.#clockAhead = clockAhead;
+    this.#data = this.#fresh();
+    // The node has run for an hour.
+    this.#restoringAt = this.#clockAt(-3_600_000);
+    this.#perform({ name: 'birth', marked: true });
+    this.#restoringAt = undefined;
+  }
+
+  monotonic(): number {
+    return this.wall() - EPOCH;
+  }
+
+  wall(): number {
+    return this.#restoringAt ?? this.#clockAt(this.world.time);
+  }
+
+  setTimeout(): never {
+    throw new Error('a server has no timers');
+  }
+
+  setImmediate(): never {
+    throw new Error('a server has no immediates');
+  }
+
+  get runId(): string {
+    return `${this.name}-${this.runs}`;
+  }
+
+  get isHung(): boolean {
+    return this.world.time < this.#hungUntil;
+  }
+
+  /** `true` if the server executes commands. */
+  get answers(): boolean {
+    return this.isUp && !this.isHung && this.refusal === undefined;
+  }
+
+  step(by: number): void {
+    this.#clockAhead += by;
+    this.disturbedAt = this.world.time;
+  }
+
+  hang(duration: number): void {
+    this.#hungUntil = Math.max(this.#hungUntil, this.world.time + duration);
+    this.world.at(this.#hungUntil, () => this.#pump());
+  }
+
+  /** Ends every disturbance of the server. */
+  heal(): void {
+    this.slowBy = 0;
+    this.refusal = undefined;
+    this.#hungUntil = -1;
+    this.#pump();
+  }
+
+  /**
+   * Ends the server, and starts it again.
+   *
+   * @param lost - milliseconds of the latest writes that are lost; `Infinity` for all
+   */
+  crash(down: number, lost: number): void {
+    if (!this.isUp) return;
+    this.isUp = false;
+    this.#inbox = [];
+    this.#hungUntil = -1;
+    this.#loseConnections();
+    this.world.after(down, () => {
+      this.#restore(lost);
+      this.isUp = true;
+      this.startedAt = this.world.time;
+      this.runs++;
+    });
+  }
+
+  /** A replica that lacks the latest writes takes over the address. It has run for a long time. */
+  promote(lag: number): void {
+    this.#loseConnections();
+    this.#restore(lag);
+    this.runs++;
+    this.startedAt = this.world.time - 3_600_000;
+  }
+
+  flush(): void {
+    this.#restore(Infinity);
+  }
+
+  forgetScripts(): void {
+    this.#known.clear();
+  }
+
+  #loseConnections(): void {
+    for (const connection of [...this.connections]) connection.serverGone();
+  }
+
+  #restore(lost: number): void {
+    if (lost > 0) this.disturbedAt = this.world.time;
+    this.#known.clear();
+    const until = this.world.time - lost;
+    const kept = this.#journal.filter(({ time }) => time <= until);
+    const born = this.#clockAt(-3_600_000);
+    this.#journal = [];
+    this.#data = this.#fresh();
+    if (lost !== Infinity) {
+      this.#restoringAt = born;
+      this.#perform({ name: 'birth', marked: true });
+    }
+    for (const entry of kept) {
+      this.#restoringAt = entry.wall;
+      this.#perform(entry.command);
+      this.#journal.push(entry);
+    }
+    this.#restoringAt = undefined;
+  }
+
+  #fresh(): InstanceType<Library['SimulatedNode']> {
+    return new this.library.SimulatedNode((process, text) => this.#publish(`lock:wake:${process}`, text));
+  }
+
+  #clockAt(time: number): number {
+    return EPOCH + time + this.#clockAhead;
+  }
+
+  #publish(channel: string, text: string): void {
+    if (this.#restoringAt !== undefined) return;
+    for (const connection of this.connections)
+      if (connection.channels.has(channel)) connection.reply({ channel, text });
+  }
+
+  receive(connection: Peer, message: Message): void {
+    this.#inbox.push({ connection, message });
+    this.#pump();
+  }
+
+  #pump(): void {
+    if (this.#isBusy || !this.isUp || this.isHung || this.#inbox.length === 0) return;
+    this.#isBusy = true;
+    const { runs } = this;
+    const delay = SERVICE_MS + (this.slowBy > 0 ? this.random.next() * this.slowBy : 0);
+    this.world.after(delay, () => {
+      this.#isBusy = false;
+      if (this.isUp && !this.isHung && runs === this.runs) {
+        const next = this.#inbox.shift();
+        if (next) this.#answer(next.connection, next.message);
+      }
+      this.#pump();
+    });
+  }
+
+  #answer(connection: Peer, message: Message): void {
+    const { id } = message;
+    if ('subscribe' in message) {
+      connection.channels.add(message.subscribe);
+      return connection.reply({ id, reply: 1 });
+    }
+    if ('info' in message) return connection.reply({ id, reply: this.#info() });
+    const { command, text } = message;
+    if (this.refusal === 'loading')
+      return connection.reply({ id, reply: this.#error('LOADING Redis is loading the dataset in memory') });
+    if (!text && !this.#known.has(command.name))
+      return connection.reply({ id, reply: this.#error('NOSCRIPT No matching script. Please use EVAL.') });
+    this.#known.add(command.name);
+    connection.reply({ id, reply: this.#execute(command) });
+    return undefined;
+  }
+
+  #error(message: string): Error {
+    return Object.assign(new Error(message), { name: 'ReplyError' });
+  }
+
+  #execute(command: Command): unknown {
+    this.commands++;
+    const isWrite = WRITES.has(command.name);
+    if (this.refusal === 'readonly' && isWrite)
+      return this.#error("READONLY You can't write against a read only replica.");
+    if (this.refusal === 'misconf' && isWrite)
+      return this.#error(
+        'MISCONF Redis is configured to save RDB snapshots, but is unable to persist to disk',
+      );
+    if (this.refusal === 'oom' && (command.name === 'acquire' || command.name === 'holdBack'))
+      return this.#error("OOM command not allowed when used memory > 'maxmemory'.");
+    const { time } = this.world;
+    if (isWrite) {
+      this.#journal.push({ time, wall: this.wall(), command });
+      if (this.#journal.length % 4_096 === 0)
+        this.#journal = this.#journal.filter((entry) => entry.time > time - JOURNAL_MS);
+    }
+    return this.#perform(command);
+  }
+
+  #perform(command: Command): unknown {
+    let answer: unknown;
+    this.library.stage.run(this, () => {
+      answer = this.#data.execute(command);
+    });
+    return answer;
+  }
+
+  #info(): string {
+    const uptime = Math.floor((this.world.time - this.startedAt) / 1_000);
+    return [
+      `run_id:${this.runId}`,
+      'redis_mode:standalone',
+      `role:${this.refusal === 'readonly' ? 'slave' : 'master'}`,
+      `uptime_in_seconds:${uptime}`,
+      'maxmemory_policy:noeviction',
+      'aof_enabled:1',
+      `loading:${this.refusal === 'loading' ? 1 : 0}`,
+    ].join('\r\n');
+  }
+
+  /** The holders of each key; for the judge. */
+  holders(): {
+    readonly key: string;
+    readonly id: string;
+    readonly owner: string;
+    readonly remaining: number;
+  }[] {
+    const found: { key: string; id: string; owner: string; remaining: number }[] = [];
+    this.library.stage.run(this, () => {
+      for (const key of this.#data.keys) {
+        const state = this.#data.read(key);
+        if (!state || state instanceof Error) continue;
+        for (const { id, owner, remaining } of state.holders) found.push({ key, id, owner, remaining });
+      }
+    });
+    return found;
+  }
+}

@@ -1,0 +1,104 @@
+// Takes the place of `lib/stores/redis/scripts/node-scripts.ts` in the simulated library. A script is a name, and its
+// arguments are one object.
+import { NoTimeError } from '../../../lib/core/errors.js';
+import type { Lease } from '../../../lib/core/lease.js';
+import type { AcquireReply, KeyState, KeyWaiter } from '../../../lib/core/ports.js';
+import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import type { Packed } from '../../../lib/stores/redis/connection/driver.js';
+import type { AcquireCommand } from '../../../lib/stores/redis/scripts/acquire-command.js';
+import type { ModeScripts } from '../../../lib/stores/redis/scripts/mode-scripts.js';
+import type { NodeScripts } from '../../../lib/stores/redis/scripts/node-scripts.js';
+import type { Script } from '../../../lib/stores/redis/scripts/script.js';
+import type { Answer, Command, CommandName } from './commands.js';
+
+const script = (name: CommandName): Script => ({ sha: name, lua: `text of ${name}` });
+const pack = (command: Command): Packed => [0, command as unknown as string];
+
+/** Copies a lease, whose properties depend on the time, as a client copies it into the arguments of a script. */
+function copied(lease: Lease): Lease {
+  const { id, keys, owner, ttl, kind, tick, slots, keepFor, mark } = lease;
+  return { id, keys, owner, ttl, kind, tick, slots, keepFor, mark } as Lease;
+}
+
+const acquire: ModeScripts['acquire'] = {
+  script: script('acquire'),
+  pack: (requests, { ordered, marker, deadline, guard }: AcquireCommand) =>
+    pack({
+      name: 'acquire',
+      requests: requests.map(({ lease, since, proposal, position, wish, limit, guard: least }) => ({
+        lease: copied(lease),
+        ...{ since, proposal, position, wish, limit, guard: least },
+      })),
+      ...{ ordered, marked: marker !== undefined, deadline, guard },
+    }),
+  read: (answer): AcquireReply | Error => {
+    const told = answer as Exclude<Answer, number>;
+    if (told instanceof Error) return told;
+    if ('late' in told) return new NoTimeError(`got the request ${told.late} ms too late, and did nothing`);
+    if ('reply' in told) return told.reply;
+    return new Error('unexpected answer');
+  },
+};
+
+const scripts: ModeScripts = {
+  acquire,
+  extend: {
+    script: script('extend'),
+    pack: (leases, ttl) => pack({ name: 'extend', leases: leases.map(copied), ttl }),
+  },
+  release: {
+    script: script('release'),
+    pack: (requests) =>
+      pack({
+        name: 'release',
+        requests: requests.map(({ lease, pause }) => ({ lease: copied(lease), pause })),
+      }),
+  },
+  raise: {
+    script: script('raise'),
+    pack: (lease, token, _, marker) =>
+      pack({ name: 'raise', lease: copied(lease), token, marked: marker !== undefined }),
+  },
+};
+
+const aboutWaiter =
+  (name: 'letPass' | 'leave') =>
+  (waiter: WaiterId): Packed =>
+    pack({ name, waiter });
+
+export const nodeScripts: NodeScripts = {
+  modes: ['exclusive', 'shared', 'permits'],
+  of: () => scripts,
+  acquire: {
+    answers: (reply) => reply as Answer[],
+    isPlain: () => true,
+    isTooLate: (answer) => (answer as { late?: number }).late !== undefined,
+    tooYoungFor: (answer) => (answer as { young?: number }).young,
+    showsWaiters: (answer) => (answer as { waiting?: boolean }).waiting === true,
+  },
+  release: { answer: (reply, index) => (reply as readonly unknown[])[index] },
+  forceRelease: {
+    script: script('forceRelease'),
+    pack: (key, ids) => pack({ name: 'forceRelease', key, ids }),
+  },
+  holdBack: {
+    script: script('holdBack'),
+    pack: (waiter, waited) => pack({ name: 'holdBack', waiter, waited }),
+  },
+  letPass: { script: script('letPass'), pack: aboutWaiter('letPass') },
+  leave: { script: script('leave'), pack: aboutWaiter('leave') },
+  read: {
+    script: script('read'),
+    pack: (keys) => pack({ name: 'read', keys }),
+    page: (found) => ({ state: found as KeyState, next: '0' }),
+    beginning: '0',
+  },
+  waiting: {
+    script: script('waiting'),
+    pack: (keys) => pack({ name: 'waiting', keys }),
+    waitersOf: (_, answer) => answer as KeyWaiter[][],
+  },
+  birth: { script: script('birth') },
+  probe: { script: script('probe') },
+  probeKinds: { script: script('probeKinds'), advice: () => undefined },
+};

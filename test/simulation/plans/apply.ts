@@ -1,0 +1,105 @@
+import type { Scene } from '../scene.js';
+import { described, type FaultEvent } from './faults.js';
+
+/** Milliseconds for which a forgotten connection goes unnoticed at most: until the next renewal, and its silence. */
+const FORGOTTEN_MS = 20_000;
+
+/** Makes a fault happen, and tells the judge what it disturbs. */
+export function apply(scene: Scene, event: FaultEvent): void {
+  const { world, judge, disturbances, servers, apps } = scene;
+  const { time } = world;
+  world.note(`FAULT ${described(event).replace(/^\S+ s {2}/, '')}`);
+  const server = 'node' in event && event.node !== undefined ? servers[event.node] : undefined;
+  const app = 'process' in event && event.process !== undefined ? apps[event.process] : undefined;
+  const links = 'node' in event && 'process' in event ? scene.links(event.process, event.node) : [];
+  for (const link of links) disturbances.happened(link, time);
+  switch (event.kind) {
+    case 'crash': {
+      if (!server?.isUp) return;
+      server.crash(event.down, event.lost === -1 ? Infinity : event.lost);
+      disturbances.happened(server, time, event.down);
+      scene.lastEnd = time + event.down;
+      if (event.lost !== 0) lostData(scene, event.node, event.down);
+      return;
+    }
+    case 'hang':
+      return server?.hang(event.duration);
+    case 'slow':
+      if (server) server.slowBy = event.by;
+      return world.after(event.duration, () => {
+        if (server) server.slowBy = 0;
+      });
+    case 'refuse':
+      if (server) server.refusal = event.how;
+      return world.after(event.duration, () => {
+        if (server) server.refusal = undefined;
+      });
+    case 'flush':
+      lostData(scene, event.node, 0);
+      return server?.flush();
+    case 'scriptFlush':
+      return server?.forgetScripts();
+    case 'promote':
+      lostData(scene, event.node, 0);
+      return server?.promote(event.lag);
+    case 'stepNode':
+      return server?.step(event.by);
+    case 'cut':
+      for (const link of links) {
+        for (const connection of [...link.connections]) connection.cut(event);
+        if (event.bytes === 'late') world.after(event.late, () => disturbances.disturb(link, world.time));
+      }
+      return undefined;
+    case 'forget':
+      for (const link of links) {
+        for (const connection of link.connections) connection.forget();
+        disturbances.happened(link, time, FORGOTTEN_MS);
+      }
+      return undefined;
+    case 'block':
+      for (const link of links) link.block(event.direction, event.duration);
+      return undefined;
+    case 'delay':
+      for (const link of links) {
+        link.extraDelay = event.by;
+        link.loss = event.loss;
+        world.after(event.duration, () => {
+          link.extraDelay = 0;
+          link.loss = 0;
+        });
+      }
+      return undefined;
+    case 'pause':
+    case 'suspend':
+    case 'freeze': {
+      if (!app) return;
+      const how = { pause: 'blocked', suspend: 'suspended', freeze: 'frozen' } as const;
+      // Nothing shows a process without replies that both its clocks stood still.
+      judge.jumped(app.process, event.kind === 'freeze' ? 'both clocks stood still' : undefined);
+      for (const link of app.links) disturbances.happened(link, time, event.duration);
+      return app.process.pause(how[event.kind], event.duration);
+    }
+    case 'step':
+      if (!app) return;
+      judge.jumped(app.process);
+      return app.process.step(event.by);
+    case 'kill':
+    case 'restart': {
+      if (!app) return;
+      if (event.kind === 'kill') app.kill();
+      else app.close();
+      scene.lastEnd = time;
+      return world.after(event.again, () => {
+        if (apps[event.process] === app) scene.start(event.process, app.life + 1);
+      });
+    }
+  }
+}
+
+/** A node that lost data votes again after the guard, and gets held locks again with their next renewal (S12, S26). */
+function lostData(scene: Scene, node: number, down: number): void {
+  const { world, disturbances, servers, longestTtl } = scene;
+  const server = servers[node];
+  if (server) disturbances.happened(server, world.time, down + longestTtl * 1.4);
+  scene.lastEnd = world.time + down;
+}

@@ -1,0 +1,80 @@
+import { Random } from '../world/random.js';
+import { FAULTS, type FaultEvent, type FaultKind, type Scale } from './faults.js';
+import type { Mix, Plan } from './plan.js';
+
+/** The kinds of faults of the profile, all of which the promises cover. */
+const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter((kind) => kind !== 'stepNode');
+
+/** Kinds that only a world with the restart guard survives. */
+const NEEDS_GUARD: ReadonlySet<FaultKind> = new Set(['flush', 'promote']);
+
+/** The plan of a seed. The search, the tests in CI and the controls all use this one profile of faults. */
+export function planOf(seed: number): Plan {
+  const random = new Random(`plan/${seed}`);
+  const nodes = random.pick([1, 3, 3, 3, 5]);
+  const guard = nodes >= 3 ? true : random.chance(0.3);
+  const duration = random.pick([10_000, 20_000, 40_000]);
+  const processes = random.whole(2, 4);
+  const longTtl = random.chance(0.4) ? random.pick([3_000, 10_000, 30_000]) : 0;
+  const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
+  const scale = { nodes, processes, mayLose: guard };
+  const events = eventsOf(random, scale, duration, Math.max(longTtl, ...ttls, 10_000));
+  return {
+    seed: String(seed),
+    ...{ nodes, processes, guard, longTtl, ttls, events },
+    duration: Math.max(duration, (events.at(-1)?.at ?? 0) + 5_000),
+    workers: random.whole(1, 4),
+    pace: random.pick([300, 1_000, 3_000]),
+    passedIn: random.chance(0.2),
+    nodeTimeout: random.pick([undefined, undefined, 200, 1_500]),
+    shutdownTimeout: random.pick([500, 3_000]),
+    drift: random.chance(0.5) ? 0.004 : 0,
+    mix: mixOf(random),
+    leader: random.chance(0.2),
+    ticks: random.chance(0.2),
+  };
+}
+
+function mixOf(random: Random): Mix {
+  const all: Mix = {
+    acquire: 35,
+    tryAcquire: 10,
+    severalKeys: 10,
+    shared: 10,
+    permits: 10,
+    minHold: 5,
+    maxHold: 5,
+    aborted: 5,
+    attempts: 3,
+    inspect: 1,
+    forceRelease: 1,
+  };
+  // Nested calls make every promise of the world slower, so not all worlds have them.
+  if (random.chance(0.3)) return { ...all, withLock: 15 };
+  if (random.chance(0.3))
+    return random.pick([{ permits: 1 }, { shared: 1 }, { acquire: 1 }, { severalKeys: 1, acquire: 1 }]);
+  return all;
+}
+
+function eventsOf(random: Random, scale: Scale, duration: number, guard: number): FaultEvent[] {
+  if (random.chance(0.05)) return [];
+  if (scale.mayLose && random.chance(0.08)) return rollingRestarts(scale.nodes, guard);
+  const possible = KINDS.filter((kind) => scale.mayLose || !NEEDS_GUARD.has(kind));
+  const kinds = possible.filter(() => random.chance(0.3));
+  if (kinds.length === 0) return [];
+  const events = Array.from({ length: random.whole(1, Math.max(2, Math.round(duration / 1_500))) }, () => {
+    const kind = random.pick(kinds);
+    const at = Math.round(random.between(1_500, duration));
+    return { kind, at, ...FAULTS[kind](random, scale) } as FaultEvent;
+  });
+  return events.toSorted((a, b) => a.at - b.at);
+}
+
+/** One node after the other restarts without its data; the next one follows when the guard of the node has passed. */
+function rollingRestarts(nodes: number, guard: number): FaultEvent[] {
+  return Array.from({ length: nodes }, (_, node) => ({
+    kind: 'crash' as const,
+    at: 3_000 + node * (guard + 8_000),
+    ...{ node, down: 500, lost: -1 },
+  }));
+}

@@ -1,0 +1,147 @@
+import { Disturbances } from './judge/disturbances.js';
+import { checkEnd } from './judge/end.js';
+import { Judge } from './judge/judge.js';
+import { OrphanWatch } from './judge/orphans.js';
+import type { Finding, Rule } from './judge/rules.js';
+import type { Link } from './network/link.js';
+import type { Library } from './node/load.js';
+import { Server } from './node/server.js';
+import { apply } from './plans/apply.js';
+import { longestTtl, type Plan } from './plans/plan.js';
+import type { Scene } from './scene.js';
+import { App } from './workload/app.js';
+import { finalCalls } from './workload/final-calls.js';
+import { World } from './world/world.js';
+
+/** Milliseconds from the end of all faults to the last calls, and from there to the shutdown. */
+const QUIET_MS = 15_000;
+const LAST_CALLS_MS = 50_000;
+/** Milliseconds that a shutdown may take beside `shutdownTimeout`. */
+const CLOSE_MS = 12_000;
+
+export interface Result {
+  readonly findings: readonly Finding[];
+  /** The hash of the log: the same plan has the same history. */
+  readonly hash: string;
+  readonly log: readonly string[];
+  readonly events: number;
+  /** Simulated milliseconds. */
+  readonly time: number;
+  readonly acquisitions: number;
+}
+
+/** One world: its servers and processes, and the judge. */
+export class Simulation implements Scene {
+  readonly world: World;
+  readonly servers: readonly Server[];
+  readonly judge: Judge;
+  readonly disturbances = new Disturbances();
+  readonly apps: App[] = [];
+  readonly everyApp: App[] = [];
+  readonly longestTtl: number;
+  lastEnd = 0;
+  /** The time of the end of all faults. */
+  readonly healsAt: number;
+
+  constructor(
+    readonly plan: Plan,
+    readonly library: Library,
+    { keepsLog = false, stopAt }: { keepsLog?: boolean; stopAt?: Rule | undefined } = {},
+  ) {
+    const world = (this.world = new World(plan.seed, keepsLog));
+    library.begin(world.random('ids'));
+    this.longestTtl = longestTtl(plan);
+    this.healsAt = plan.duration + 1_000;
+    this.servers = Array.from(
+      { length: plan.nodes },
+      (_, index) =>
+        new Server(world, library, index, Math.round(world.random(`clock:${index}`).between(-200, 200))),
+    );
+    this.judge = new Judge(world, stopAt);
+    this.judge.inside = (process, read) => library.stage.read(process, read);
+    this.judge.onLost = (holding, reason) => this.#lost(holding, reason);
+    for (let index = 0; index < plan.processes; index++) this.start(index, 0);
+    for (const event of plan.events) world.at(event.at, () => apply(this, event));
+    new OrphanWatch(this).start();
+    this.#watchDisturbances();
+    this.#planEnd();
+  }
+
+  start(index: number, life: number): void {
+    const app = new App(this, index, life);
+    this.apps[index] = app;
+    this.everyApp.push(app);
+  }
+
+  links(process: number | undefined, node: number | undefined): readonly Link[] {
+    const apps = process === undefined ? this.apps : this.apps.slice(process, process + 1);
+    return apps.flatMap(({ links }) => (node === undefined ? links : links.slice(node, node + 1)));
+  }
+
+  run(): Result {
+    const { world, judge } = this;
+    const unhandled = (error: unknown): void =>
+      judge.find('unhandled', error instanceof Error ? (error.stack ?? error.message) : String(error));
+    process.on('unhandledRejection', unhandled);
+    try {
+      world.run(this.#lastMoment);
+    } finally {
+      process.off('unhandledRejection', unhandled);
+    }
+    for (const app of this.everyApp) for (const error of app.process.errors) unhandled(error);
+    return {
+      findings: judge.findings,
+      hash: world.digest(),
+      log: world.log,
+      events: world.events,
+      time: world.time,
+      acquisitions: judge.acquisitions,
+    };
+  }
+
+  get #lastMoment(): number {
+    return this.healsAt + QUIET_MS + LAST_CALLS_MS + this.plan.shutdownTimeout + CLOSE_MS;
+  }
+
+  #planEnd(): void {
+    const { world } = this;
+    world.at(this.healsAt, () => {
+      world.note('all faults end');
+      for (const server of this.servers) server.heal();
+      for (const link of this.links(undefined, undefined)) link.heal();
+    });
+    world.at(this.healsAt + QUIET_MS, () => {
+      for (const app of this.apps) void finalCalls(app);
+    });
+    world.at(this.healsAt + QUIET_MS + LAST_CALLS_MS, () => {
+      for (const app of this.apps) app.close();
+    });
+    world.at(this.#lastMoment, () => checkEnd(this));
+  }
+
+  #watchDisturbances(): void {
+    const { world, judge } = this;
+    world.after(50, () => {
+      if (judge.isOver) return;
+      this.disturbances.look(this.links(undefined, undefined), world.time);
+      for (const holding of judge.active) {
+        const app = this.apps.find(({ process }) => process === holding.process);
+        if (holding.isLong && app && !this.disturbances.majorityAnswers(app.links, world.time))
+          holding.excuse ??= 'no majority answered';
+      }
+      this.#watchDisturbances();
+    });
+  }
+
+  #lost(
+    { isLong, process, excuse, jumped, lock }: Parameters<NonNullable<Judge['onLost']>>[0],
+    reason: string,
+  ): void {
+    const app = this.apps.find((each) => each.process === process);
+    if (!isLong || !app || app.isClosing || excuse !== undefined || jumped) return;
+    this.judge.find(
+      'long-lost',
+      `${process.name} lost ${lock.keys}, although a majority answered at all times: ${reason}`,
+    );
+  }
+}

@@ -1,0 +1,124 @@
+import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import { Client } from '../network/client.js';
+import { Link } from '../network/link.js';
+import type { Library } from '../node/load.js';
+import type { Plan } from '../plans/plan.js';
+import type { Application, Scene } from '../scene.js';
+import { SimulatedProcess } from '../world/process.js';
+import { leads } from './leading.js';
+import { runTicks } from './ticking.js';
+import { Worker } from './worker.js';
+import { holdLong } from './long-holder.js';
+
+/** A process of the application, from its start to its end: the module of the library, and the callers of its locks. */
+export class App implements Application {
+  readonly name: string;
+  readonly process: SimulatedProcess;
+  readonly links: readonly Link[];
+  readonly clients: readonly Client[];
+  readonly locks: InstanceType<Library['LockService']>;
+  readonly runtime: ReturnType<Library['makeRuntime']>;
+  isClosing = false;
+  closedAt: number | undefined;
+  readonly #leaders: InstanceType<Library['Leaders']>;
+
+  /** @param life - the number of earlier processes in its place */
+  constructor(
+    readonly scene: Scene,
+    readonly index: number,
+    readonly life: number,
+  ) {
+    const { world, library, plan, servers } = scene;
+    this.name = life === 0 ? `p${index}` : `p${index}.${life}`;
+    const random = world.random(`app:${this.name}`);
+    const clocks = {
+      rate: 1 + random.between(-1, 1) * plan.drift,
+      ahead: Math.round(random.between(-5_000, 5_000)),
+    };
+    this.process = new SimulatedProcess(world, library.stage, this.name, clocks);
+    this.links = servers.map((server) => new Link(this.process, server));
+    this.clients = this.links.map((link) => new Client(link, !plan.passedIn));
+    const [runtime, leaders, locks] = library.stage.read(this.process, () => this.#make(library, plan));
+    this.runtime = runtime;
+    this.#leaders = leaders;
+    this.locks = locks;
+    this.process.post(() => void this.#start());
+  }
+
+  #make(
+    library: Library,
+    plan: Plan,
+  ): readonly [App['runtime'], InstanceType<Library['Leaders']>, InstanceType<Library['LockService']>] {
+    const { nodeTimeout, guard, shutdownTimeout } = plan;
+    const runtime = library.makeRuntime(
+      {
+        nodes: this.links.map(({ server }) => `redis://${server.name}:6379`),
+        owner: this.name,
+        defaults: { ttl: this.scene.longestTtl },
+        shutdownTimeout,
+        ...(nodeTimeout !== undefined && { nodeTimeout }),
+        ...(!guard && { restartGuard: false as const }),
+        ...(guard && this.links.length < 3 && { restartGuard: this.scene.longestTtl }),
+      },
+      {
+        nodesOf: (_, context) =>
+          this.clients.map((client) => new library.RedisStore(client as never, !plan.passedIn, context)),
+      },
+    );
+    const leaders = new library.Leaders(runtime, undefined);
+    if (plan.leader) {
+      const [ttl] = plan.ttls;
+      leaders.add({ name: 'L', method: 'lead', ttl, lead: (term) => leads(this, term as never) });
+    }
+    return [runtime, leaders, new library.LockService(runtime, leaders)];
+  }
+
+  get isWorking(): boolean {
+    const { world, plan } = this.scene;
+    return !this.isClosing && world.time < plan.duration;
+  }
+
+  async #start(): Promise<void> {
+    const { plan, judge } = this.scene;
+    // A client of the application connects by itself.
+    if (plan.passedIn) for (const client of this.clients) client.connect().catch(() => undefined);
+    await this.runtime
+      .open()
+      .catch((error: Error) => judge.find('unhandled', `${this.name} did not open: ${error.message}`));
+    if (this.isClosing) return;
+    if (plan.leader) this.#leaders.start();
+    for (let number = 0; number < plan.workers; number++) void new Worker(this, number).work();
+    if (plan.longTtl > 0 && this.index === 0) void holdLong(this, plan.longTtl);
+    if (plan.ticks) void runTicks(this);
+  }
+
+  /** Closes the module, as Nest does at a shutdown. */
+  close(): void {
+    if (this.isClosing || this.process.isDead) return;
+    this.isClosing = true;
+    const { judge, plan, world } = this.scene;
+    this.process.post(() => {
+      const call = judge.called(this.process, 'close', plan.shutdownTimeout + 8_000);
+      const closed = async (): Promise<void> => {
+        this.#leaders.stop();
+        await this.runtime.drain();
+        await this.runtime.close();
+        this.closedAt = world.time;
+        judge.settled(call, 'closed');
+      };
+      void closed();
+    });
+  }
+
+  kill(): void {
+    this.process.kill();
+    for (const link of this.links) for (const connection of [...link.connections]) connection.close();
+  }
+
+  async untilLost(lock: Pick<LockHandle, 'signal'>, most: number): Promise<void> {
+    const lost = new Promise<void>((resolve) => {
+      lock.signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    await Promise.race([this.process.sleep(Math.max(1, most)), lost]);
+  }
+}

@@ -1,0 +1,15 @@
+import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import type { Application } from '../scene.js';
+
+/** The method of a leader: it leads for a while, or until it loses its term. */
+export async function leads(
+  app: Application,
+  term: { readonly lock: LockHandle; readonly signal: AbortSignal },
+): Promise<void> {
+  const { judge, world } = app.scene;
+  const call = judge.called(app.process, 'leads', 0);
+  judge.settled(call, `term ${term.lock.fencingToken}`);
+  const holding = judge.holds(call, term.lock);
+  await app.untilLost(term, world.random(`lead:${app.name}`).scaled(50, 10_000));
+  judge.releases(holding);
+}

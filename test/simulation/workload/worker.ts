@@ -1,0 +1,235 @@
+import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import type { AcquireOptions } from '../../../lib/core/lock-options.js';
+import type { Call, Holding } from '../judge/judge.js';
+import type { Operation } from '../plans/plan.js';
+import type { Random } from '../world/random.js';
+import type { Application } from '../scene.js';
+import { KEYS, reasonOf } from './keys.js';
+import { nodeLimit } from './limits.js';
+
+type Options = Pick<AcquireOptions, 'minHold' | 'maxHold' | 'mode' | 'permits' | 'signal' | 'retry'> & {
+  readonly ttl: number;
+  readonly renew: boolean;
+};
+
+/** One caller: it calls the library again and again, each time in another way. */
+export class Worker {
+  readonly #random: Random;
+  readonly #operations: readonly Operation[];
+
+  constructor(
+    private readonly app: Application,
+    number: number,
+  ) {
+    const { world, plan } = app.scene;
+    this.#random = world.random(`work:${app.name}:${number}`);
+    this.#operations = Object.entries(plan.mix).flatMap(([operation, weight]) =>
+      Array.from({ length: weight }, () => operation as Operation),
+    );
+  }
+
+  async work(): Promise<void> {
+    const { app } = this;
+    const random = this.#random;
+    await app.process.sleep(random.between(1, 1_000));
+    while (app.isWorking) {
+      try {
+        await this.#once(random.pick(this.#operations));
+      } catch (error) {
+        app.scene.judge.find('unhandled', `${app.name}: ${(error as Error).stack}`);
+      }
+      await app.process.sleep(random.scaled(1, app.scene.plan.pace));
+    }
+  }
+
+  #once(operation: Operation): Promise<void> {
+    const random = this.#random;
+    const { plan } = this.app.scene;
+    const key = random.pick(KEYS);
+    const timeout = random.pick([300, 1_000, 5_000]);
+    const options: Options = {
+      ttl: random.pick(plan.ttls),
+      renew: !random.chance(0.15),
+      retry: { timeout },
+    };
+    switch (operation) {
+      case 'acquire':
+        return this.#acquire(key, options, timeout);
+      case 'tryAcquire':
+        return this.#tryAcquire(key, options);
+      case 'severalKeys':
+        return this.#acquire(
+          random.pick([
+            ['a', 'b'],
+            ['b', 'c'],
+            ['a', 'b', 'c'],
+          ]),
+          options,
+          timeout,
+        );
+      case 'shared':
+        return this.#acquire('s', { ...options, mode: random.chance(0.3) ? 'exclusive' : 'shared' }, timeout);
+      case 'permits': {
+        const permits = random.pick([2, 2, 3, 4]);
+        return this.#acquire('q', { ...options, permits }, timeout + nodeLimit(options.ttl, plan));
+      }
+      case 'minHold':
+        return this.#acquire(key, { ...options, minHold: random.whole(20, 500) }, timeout);
+      case 'maxHold':
+        return this.#acquire(key, { ...options, maxHold: random.whole(50, 2_000) }, timeout);
+      case 'aborted':
+        return this.#abort(key, options, timeout);
+      case 'attempts': {
+        const attempts = random.whole(1, 4);
+        // Each attempt has up to four further rounds, and then a pause.
+        const limit = attempts * (3 * nodeLimit(options.ttl, plan) + 350);
+        return this.#acquire(key, { ...options, retry: { attempts, delay: 50, jitter: 20 } }, limit);
+      }
+      case 'withLock':
+        return this.#withLock(key, options, timeout);
+      case 'inspect':
+        return this.#inspect(key);
+      case 'forceRelease':
+        return this.#forceRelease('c');
+    }
+  }
+
+  async #acquire(key: string | string[], options: Options, limit: number): Promise<void> {
+    const { app } = this;
+    const { judge } = app.scene;
+    const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit);
+    let lock: LockHandle;
+    try {
+      lock = await app.locks.acquire(key, options as never);
+    } catch (error) {
+      return judge.settled(call, reasonOf(error));
+    }
+    return this.#hold(call, lock, options);
+  }
+
+  async #tryAcquire(key: string, { ttl, renew }: Options): Promise<void> {
+    const { app } = this;
+    const { judge, plan } = app.scene;
+    const call = judge.called(app.process, `tries ${key}`, 3 * nodeLimit(ttl, plan));
+    let lock: LockHandle | null;
+    try {
+      lock = await app.locks.tryAcquire(key, { ttl, renew });
+    } catch (error) {
+      return judge.settled(call, reasonOf(error));
+    }
+    if (!lock) return judge.settled(call, 'null');
+    return this.#hold(call, lock, { ttl, renew });
+  }
+
+  #abort(key: string, options: Options, timeout: number): Promise<void> {
+    const controller = new AbortController();
+    const after = this.#random.scaled(1, 800);
+    this.app.process.later(after, () => controller.abort(new Error('gave up')));
+    return this.#acquire(key, { ...options, signal: controller.signal }, Math.min(timeout, after));
+  }
+
+  /** Uses an acquired lock, and releases it. */
+  async #hold(call: Call, lock: LockHandle, options: Options): Promise<void> {
+    const { app } = this;
+    const { judge, plan } = app.scene;
+    judge.settled(call, saidOf(lock));
+    const holding = judge.holds(call, lock, { keepsFor: options.minHold ?? 0 });
+    await this.#use(lock, options);
+    judge.releases(holding);
+    const longest = Math.max(options.ttl, app.scene.longestTtl);
+    const release = judge.called(app.process, `releases ${lock.keys}`, nodeLimit(longest, plan));
+    await lock.release();
+    judge.settled(release, 'released');
+  }
+
+  async #use(lock: LockHandle, { ttl }: Options): Promise<void> {
+    const { app } = this;
+    const { judge, plan, longestTtl } = app.scene;
+    const random = this.#random;
+    const hold = random.chance(0.05) ? random.scaled(300, 8_000) : random.scaled(1, 200);
+    if (!random.chance(0.15)) return app.untilLost(lock, hold);
+    await app.process.sleep(hold / 2);
+    const more = random.pick([ttl, Math.min(longestTtl, ttl * 2)]);
+    const call = judge.called(
+      app.process,
+      `extends ${lock.keys} to ${more}`,
+      2 * nodeLimit(longestTtl, plan) + 100,
+    );
+    await lock.extend(more).then(
+      () => judge.settled(call, 'extended'),
+      (error: unknown) => judge.settled(call, reasonOf(error)),
+    );
+    return app.untilLost(lock, hold / 2);
+  }
+
+  /** Runs a task under a lock, with calls inside it. */
+  async #withLock(key: string, options: Options, timeout: number): Promise<void> {
+    const { app } = this;
+    const { judge } = app.scene;
+    const random = this.#random;
+    const call = judge.called(app.process, `runs under ${key}`, timeout);
+    const [nests, waits, other] = [random.chance(0.5), random.chance(0.2), random.pick(['c', 'd'])];
+    let holding: Holding | undefined;
+    const task = async (lock: LockHandle): Promise<void> => {
+      judge.settled(call, saidOf(lock));
+      holding = judge.holds(call, lock);
+      if (nests) {
+        await app.locks.withLock(key, { ...options, reentrant: true }, (inner) => {
+          if (inner.fencingToken !== lock.fencingToken)
+            judge.find('nested-token', `${app.name} joined ${key} and got another token`);
+          return app.process.sleep(random.scaled(1, 100));
+        });
+      }
+      if (waits) {
+        const short = { ttl: options.ttl, retry: { timeout: 300 } };
+        await app.locks.withLock(other, short, () => app.process.sleep(5)).catch(() => undefined);
+      }
+      await this.#use(lock, options);
+    };
+    try {
+      await app.locks.withLock(key, options, async (lock) => {
+        try {
+          await task(lock);
+        } finally {
+          if (holding) judge.releases(holding);
+        }
+      });
+    } catch (error) {
+      judge.settled(call, reasonOf(error));
+    }
+  }
+
+  async #inspect(key: string): Promise<void> {
+    const { app } = this;
+    const { judge } = app.scene;
+    const call = judge.called(app.process, `inspects ${key}`, 10_000);
+    await app.locks.inspect(key).then(
+      ({ held }) => judge.settled(call, held ? 'held' : 'free'),
+      (error: unknown) => judge.settled(call, reasonOf(error)),
+    );
+  }
+
+  async #forceRelease(key: string): Promise<void> {
+    const { app } = this;
+    const { judge } = app.scene;
+    // From now on another process may get the key, before the present holder learns of its loss.
+    for (const holding of judge.active)
+      if (holding.lock.keys.includes(key)) holding.excuse = 'released by force';
+    const call = judge.called(app.process, `releases ${key} by force`, 10_000);
+    await app.locks.forceRelease(key).then(
+      (released) => judge.settled(call, String(released)),
+      (error: unknown) => judge.settled(call, reasonOf(error)),
+    );
+    for (const holding of judge.active)
+      if (holding.lock.keys.includes(key) && holding.since <= call.from + 10_000)
+        holding.excuse ??= 'released by force';
+  }
+}
+
+function kindOf({ mode, permits }: Options): string {
+  return permits === undefined ? (mode === 'shared' ? ', shared' : '') : `, ${permits} permits`;
+}
+
+function saidOf({ id, fencingToken, slots }: LockHandle): string {
+  return `got ${id.slice(0, 6)} with the token ${fencingToken}${slots ? ` in the slot ${slots}` : ''}`;
+}
