@@ -52,6 +52,8 @@ export interface LeaseContext {
   readonly closing: AbortSignal;
   /** Called when a lock is lost and when it is released. */
   readonly ended: (lock: HeldLock) => void;
+  /** Called for every release that no quorum has confirmed. */
+  readonly unconfirmed: (lease: Lease) => void;
 }
 
 /** A nested call that has joined a lock, or the handle that a nested call received (S18). */
@@ -521,7 +523,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#rest();
     lease.ended = true;
     context.ended(this);
-    const released = release(context.nodes, lease, nodeTimeLimit(this.ttl, context.settings.nodeTimeout));
+    const { nodes, settings, unconfirmed } = context;
+    const released = release(nodes, lease, nodeTimeLimit(this.ttl, settings.nodeTimeout), unconfirmed);
     if (lease.keepFor === 0) this.follower?.();
     return released;
   }

@@ -22,6 +22,7 @@ import { SlotList } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
 import { withTimeout } from '../core/with-timeout.js';
 import { nodeTimeLimit } from './validity.js';
+import { UnstoredReleases } from './unstored-releases.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
 import { type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
 import { Watchdog } from './watchdog.js';
@@ -67,6 +68,7 @@ export class Redlock {
   /** The number of the last waiter. */
   #lastWaiter = 0;
   readonly #closing = new AbortController();
+  readonly #unstored: UnstoredReleases;
   /** The amount of work that must end before the nodes are closed. */
   #busy = 0;
   #idle: (() => void) | undefined;
@@ -82,13 +84,16 @@ export class Redlock {
     this.#keyRule = new KeyRule(stores, settings.keyPrefix);
     // Every locked method may listen to this signal, and Node would take eleven listeners for a leak.
     setMaxListeners(0, this.closing);
+    const nodes = new Nodes(stores);
+    this.#unstored = new UnstoredReleases(nodes, settings.nodeTimeout);
     this.#context = {
       settings,
-      nodes: new Nodes(stores),
+      nodes,
       watchdog: new Watchdog(settings.nodeTimeout),
       closing: this.closing,
       began: (lock) => this.held.add(lock),
       ended: (lock) => this.held.delete(lock),
+      unconfirmed: (lease) => this.#unstored.note(lease),
       busy: () => {
         this.#busy++;
         return done;
@@ -169,6 +174,14 @@ export class Redlock {
 
   beginClosing(reason: Error): void {
     this.#closing.abort(reason);
+  }
+
+  /**
+   * Repeats the releases that no quorum has confirmed and that leave data on the nodes, such as the record of a tick.
+   * Takes `limit` milliseconds at most. Never rejects.
+   */
+  storeReleases(limit: number): Promise<void> {
+    return this.#unstored.store(limit);
   }
 
   /**

@@ -6,8 +6,8 @@ import { quorumOf } from './quorum.js';
 import type { Nodes } from './nodes.js';
 
 /**
- * Releases a lease on some nodes. Calls `done` when `enough` nodes have confirmed, or when every node has answered or
- * missed its time limit.
+ * Releases a lease on some nodes. Calls `done` when `enough` nodes have confirmed, then with `true`, or when every node
+ * has answered or missed its time limit.
  */
 export class Release extends Poll<undefined> implements ReleaseRequest {
   #confirmed = 0;
@@ -20,7 +20,7 @@ export class Release extends Poll<undefined> implements ReleaseRequest {
     readonly pause: number,
     asked: NodeSet,
     private readonly enough: number,
-    private readonly done: () => void,
+    private readonly done: (isConfirmed: boolean) => void,
   ) {
     super(nodes);
     this.wait(asked, limit);
@@ -33,14 +33,27 @@ export class Release extends Poll<undefined> implements ReleaseRequest {
     if (!reply) this.#confirmed++;
     if (this.#confirmed < this.enough && this.pending !== 0) return;
     this.settle();
-    this.done();
+    this.done(this.#confirmed >= this.enough);
   }
 }
 
-/** Releases a lock; resolves when a quorum has confirmed. Never rejects. */
-export function release(nodes: Nodes, lease: Lease, limit: number): Promise<void> {
+/**
+ * Releases a lock; resolves when a quorum has confirmed, or when the nodes have answered otherwise or missed their time
+ * limit. Never rejects.
+ *
+ * @param unconfirmed - called when no quorum has confirmed
+ */
+export function release(
+  nodes: Nodes,
+  lease: Lease,
+  limit: number,
+  unconfirmed: (lease: Lease) => void,
+): Promise<void> {
   return new Promise((resolve) => {
     const { length } = nodes.stores;
-    new Release(nodes, lease, limit, 0, firstNodes(length), quorumOf(length), resolve);
+    new Release(nodes, lease, limit, 0, firstNodes(length), quorumOf(length), (isConfirmed) => {
+      if (!isConfirmed) unconfirmed(lease);
+      resolve();
+    });
   });
 }

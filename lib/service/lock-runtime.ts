@@ -1,3 +1,4 @@
+import { elapsedSince, now } from '../core/clock.js';
 import { Declarations, type LockDeclaration } from './declarations.js';
 import type { LockSite } from './lock-sites.js';
 import { JoinedLock } from './joined-lock.js';
@@ -397,19 +398,20 @@ export class LockRuntime {
   }
 
   /**
-   * Refuses new calls, and waits for running methods and tasks, for `shutdownTimeout` at most. Does not wait for the code
-   * that calls it: that code waits for the shutdown.
+   * Refuses new calls, and waits for running methods and tasks, and until the nodes have stored the ticks that have run,
+   * for `shutdownTimeout` at most. Does not wait for the code that calls it: that code waits for the shutdown.
    */
   drain(): Promise<void> {
     this.#draining ??= this.#drain();
     return this.#draining;
   }
 
-  #drain(): Promise<void> {
+  async #drain(): Promise<void> {
+    const began = now();
     this.beginClosing();
     this.#refusing.abort(SHUTTING_DOWN);
     for (const scope of this.#running) if (this.#scopeOf((each) => each === scope)) this.#closers.add(scope);
-    return new Promise((resolve) => {
+    await new Promise<void>((resolve) => {
       // This timer keeps the process alive until the running methods end.
       const timer = setTimeout(resolve, this.shutdownTimeout);
       this.#drained = () => {
@@ -418,6 +420,7 @@ export class LockRuntime {
       };
       this.#drainedIfIdle();
     });
+    await this.redlock.storeReleases(this.shutdownTimeout - elapsedSince(began));
   }
 
   #drainedIfIdle(): void {

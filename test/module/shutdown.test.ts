@@ -32,6 +32,7 @@ import { LogLines } from '../support/log-lines.js';
 import { startPlainApp } from '../support/nest-app.js';
 import { PATIENT } from '../support/patience.js';
 import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
 import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
@@ -331,6 +332,21 @@ describe('app.close()', () => {
       expect((await looker.pttl(key)) - LINGER_MS).toBeGreaterThan(10_000);
       expect((await looker.pttl(key)) - LINGER_MS).toBeLessThanOrEqual(30_000);
     }
+  });
+
+  test('app.close() tries to store `minHold` until Redis answers again', async () => {
+    const proxy = await startTcpProxy(redis);
+    await start({ nodes: proxy.url, shutdownTimeout: 60_000 });
+    await app.get(LockService).withLock('done', { ttl: 60_000, minHold: 600_000 }, () => {
+      proxy.refuse();
+      proxy.cut();
+    });
+    const closing = app.close();
+    await until(isRefusing);
+    await proxy.accept();
+    await closing;
+    expect((await looker.pttl('lock:{done}')) - LINGER_MS).toBeGreaterThan(60_000);
+    await proxy.close();
   });
 
   test('app.close() waits for running methods before it closes other modules', async () => {

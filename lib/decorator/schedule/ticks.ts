@@ -16,7 +16,9 @@ interface SchedulerRegistry {
 type CronTimeClass = new (source: unknown, timeZone: string | null, utcOffset: number | null) => CronTime;
 
 const MINUTE = 60_000;
-const DAY = 86_400_000;
+
+/** The longest time for which nodes remember a tick, in milliseconds: 400 days, more than a yearly schedule needs. */
+const LONGEST_GAP = 400 * 86_400_000;
 
 /** Share of the interval by which a run may begin early, because timers and messages are not exact. */
 const SOONER_SHARE = 0.1;
@@ -51,10 +53,9 @@ export class Ticks {
     const cronTime = this.#cronTimeOf(schedule.options);
     const tick = cronTime && latestTick(cronTime, Date.now());
     if (!tick) return undefined;
-    // A late instance may fire for this tick until the next tick; the additional minute allows for clocks that differ.
-    // There is an upper limit, because an instance whose clock was far ahead may have run future ticks, and all
-    // instances skip these ticks during this time.
-    const life = Math.min(tick.gap, DAY) + MINUTE;
+    // A late instance, such as one that was suspended, may fire for this tick until the next tick; the additional minute
+    // allows for clocks that differ. The upper limit is for a schedule that fires once, at a date.
+    const life = Math.min(tick.gap, LONGEST_GAP) + MINUTE;
     return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
   }
 
