@@ -10,6 +10,7 @@ import { checkLockKind, checkLockOptions, type LockKindOptions } from '../core/l
 import { quoted } from '../core/printable.js';
 import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
+import { withRulesOf } from '../module/store-rules.js';
 import { TestNode } from './test-node.js';
 import { type Acquired, supervised } from './test-locker.js';
 
@@ -220,7 +221,8 @@ export class TestLocks {
 
   /**
    * Makes a whole application under test use these locks in place of the `nodes` of its `RedlockModule`s. The other
-   * options of the modules stay.
+   * options of the modules stay. A lock that the replaced store can never keep is refused as in production: a ttl that
+   * etcd cannot count, a key that PostgreSQL cannot store, keys in different slots of a Redis Cluster.
    *
    * @example
    * ```ts
@@ -263,7 +265,7 @@ export class TestLocks {
       factory: (options, { name }) =>
         openRuntime(options, {
           name,
-          nodesOf: () => [this.#nodeOf(name)],
+          nodesOf: () => [withRulesOf(options, this.#nodeOf(name))],
           Locker: supervised({
             wait: this.#wait,
             acquired: (acquisition) => {
