@@ -311,6 +311,15 @@ export class ClosedStoreError extends Error {
 }
 
 /**
+ * A store has the value of another program under a name of this package, such as after two programs got the same prefix.
+ * The store leaves the value as it is. To ask again is useless, so a call does not wait. Callers put the name of the
+ * store before the message, which says what to do.
+ */
+export class ForeignValueError extends Error {
+  override readonly name = 'ForeignValueError';
+}
+
+/**
  * A store (such as a standby) cannot be used for locks, so the start of the application fails. Callers put the name of
  * the store before the message.
  */

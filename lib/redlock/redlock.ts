@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { now } from '../core/clock.js';
-import { asError, LockHeldError } from '../core/errors.js';
+import { asError } from '../core/errors.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
@@ -24,7 +24,7 @@ import { withTimeout } from '../core/with-timeout.js';
 import { nodeTimeLimit } from './validity.js';
 import { UnstoredReleases } from './unstored-releases.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
-import { type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
+import { isFinal, type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
 import { Watchdog } from './watchdog.js';
 
 /**
@@ -206,11 +206,8 @@ export class Redlock {
 
   #attempted(call: Call, result: AttemptResult): void {
     const { outcome } = result;
-    const isFinal =
-      outcome instanceof HeldLock ||
-      call.options.retry.attempts === 1 ||
-      (outcome instanceof LockHeldError && outcome.ranTick !== undefined);
-    if (!isFinal) {
+    const isLast = outcome instanceof HeldLock || call.options.retry.attempts === 1 || isFinal(outcome);
+    if (!isLast) {
       this.#asking.delete(call.name);
       const { plan, sent } = call.attempt as Attempt;
       return this.#wait(call, { plan, result, since: sent, waiter: call.waiter });

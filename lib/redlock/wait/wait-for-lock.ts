@@ -1,5 +1,5 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { LockHeldError, LockUnavailableError, NoTimeError } from '../../core/errors.js';
+import { ForeignValueError, LockHeldError, LockUnavailableError, NoTimeError } from '../../core/errors.js';
 import type { ResolvedRetry } from '../../core/lock-options.js';
 import type { AttemptPlan, AttemptResult } from '../acquire.js';
 import { HeldLock } from '../held-lock.js';
@@ -90,7 +90,7 @@ async function insist(
     queue.note(plan, result);
     const { split, atQueueNode, cutShort } = result;
     const outcome = result.outcome as LockHeldError | LockUnavailableError;
-    if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
+    if (isFinal(outcome)) throw outcome;
     const isHeld = outcome instanceof LockHeldError;
     const random = Math.random();
     // The attempt had less time than the time limit of a node, so a missing answer does not show that the node is down.
@@ -137,6 +137,17 @@ async function insist(
     }
     step = refused(plan, result);
   }
+}
+
+/**
+ * `true` if another attempt would be useless: the tick has already run, or so many nodes have the value of another
+ * program under the key that the other nodes are too few for a quorum.
+ */
+export function isFinal(outcome: LockHeldError | LockUnavailableError): boolean {
+  if (outcome instanceof LockHeldError) return outcome.ranTick !== undefined;
+  const { votes } = outcome;
+  const usable = votes.filter(({ error }) => !(error instanceof ForeignValueError)).length;
+  return votes.length > 0 && usable < quorumOf(votes.length);
 }
 
 /**

@@ -1,10 +1,11 @@
 import { now } from '../../core/clock.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
-import { type Asked, type QueueEntry, type Round, timeLeft, transactionOf } from './attempt.js';
+import { type Asked, permitsSeen, type QueueEntry, type Round, timeLeft, transactionOf } from './attempt.js';
 import type { Bases } from './bases.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { didNothing, GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
+import { permitsOf } from './key-view.js';
 import { holderName, type Names } from './names.js';
 import { entriesAt, get, revisionOf, type TxnReply } from './protocol.js';
 import { type RefusalContext, Refusals } from './refusals.js';
@@ -102,6 +103,7 @@ export class Acquisitions {
           reply = await this.context.transactions.run(
             transactionOf(asked, round, queueEntries),
             timeLeft(asked),
+            true,
           );
         } catch (error) {
           isUnused = didNothing(error);
@@ -160,6 +162,7 @@ export class Acquisitions {
         'fencing token out of range: the clock was wrong when the first lock was stored in this etcd',
       );
     if (position) queueEntries.granted(position.waiter, next);
+    const permits = known && permitsSeen(asked, round, reply);
     const [first] = ordered ? entriesAt(reply, (reply.responses?.length ?? 0) - 1) : [];
     if (first && first.key !== next?.name) waiters.note(lease.keys);
     if (!etcdLease.shared && etcdLease.confirmed.monotonic < asked.since.monotonic)
@@ -170,6 +173,7 @@ export class Acquisitions {
       validFrom: etcdLease.confirmed,
       ...(next && first?.key === next.name ? { nextIsFirst: true } : {}),
       ...(known ? { slots: known } : {}),
+      ...(permits !== undefined && permits > permitsOf(lease.kind) ? { permits } : {}),
     };
   }
 

@@ -3,10 +3,20 @@ import { NoTimeError } from '../../core/errors.js';
 import type { AcquireRequest } from '../../core/ports.js';
 import type { Base } from './bases.js';
 import type { EtcdLease } from './etcd-leases.js';
-import { holderValue, permitsOf, waiterValue, type SlotOf } from './key-view.js';
-import { queueOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js';
+import { holderValue, permitsOf, type SlotOf, viewOf, waiterValue } from './key-view.js';
+import { queueOf, rivalsOf, slotsFrom, ticksFrom, viewRange, wellFormed } from './names.js';
 import type { Next, QueueEntries } from './queue-entries.js';
-import { absent, get, modifiedAt, put, remove, type Txn } from './protocol.js';
+import {
+  absent,
+  entriesAt,
+  get,
+  hasValue,
+  modifiedAt,
+  put,
+  remove,
+  type Txn,
+  type TxnReply,
+} from './protocol.js';
 
 /** One request to acquire, and the values that all its rounds use. */
 export interface Asked {
@@ -53,7 +63,7 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
   const { lease, since, position } = request;
   const { base, etcdLease, slots, names, passes, entry, next } = round;
   const { kind, tick, owner } = lease;
-  const compare = [modifiedAt(base.name, base.revision)];
+  const compare = [hasValue(base.name, base.text)];
   if (etcdLease.shared) compare.push(modifiedAt(etcdLease.fenceName, etcdLease.fence));
   const ticks = tick && ticksFrom(keys[0] ?? '', tick.schedule, tick.at);
   if (ticks) compare.push(absent(ticks));
@@ -63,10 +73,11 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
     const [first, end] = queueOf(key);
     compare.push(absent([first, position ? queueEntries.nameFor(key, position.waiter, asked.came) : end]));
   }
-  const value = holderValue(wellFormed(owner), since, permitsOf(kind));
+  const value = holderValue({ owner: wellFormed(owner), since, permits: permitsOf(kind), base: base.value });
   const success = names.map((name) => put(name, value, etcdLease.id));
+  if (kind.mode === 'permits') success.push(...keys.flatMap((key) => limitsOf(key, kind.permits)));
   const failure = keys.map((key) => get(viewRange(key)));
-  failure.push(get([base.name], { keys_only: true }), get([etcdLease.fenceName], { keys_only: true }));
+  failure.push(get([base.name]), get([etcdLease.fenceName], { keys_only: true }));
   if (ticks) failure.push(get(ticks));
   if (ordered && position && entry) {
     const queued = queueEntries.all(position.waiter);
@@ -79,6 +90,26 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
   // This read must be the last, because `Acquisitions.#granted` takes the last response.
   if (ordered) success.push(get(queueOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
   return { compare, success, failure };
+}
+
+/** Number of holders whose number of permits a grant reads. */
+const MOST_COMPARED = 5;
+
+/**
+ * The operations of a grant that show whether another caller asked for more permits. They read a few holders, and one
+ * holder in a slot that only a caller with a larger number can have.
+ */
+function limitsOf(key: string, permits: number): readonly object[] {
+  return [get(slotsFrom(key, 0), { limit: MOST_COMPARED }), get(slotsFrom(key, permits), { limit: 1 })];
+}
+
+/** The largest number of permits that a grant has found, see {@link limitsOf}. */
+export function permitsSeen({ keys }: Asked, { names }: Round, reply: TxnReply): number {
+  const holders = keys.flatMap((key, index) => {
+    const at = names.length + 2 * index;
+    return viewOf(key, [...entriesAt(reply, at), ...entriesAt(reply, at + 1)]).holders;
+  });
+  return Math.max(...holders.map(({ permits }) => permits));
 }
 
 export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | undefined {

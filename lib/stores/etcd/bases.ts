@@ -1,6 +1,14 @@
+import { ForeignValueError } from '../../core/errors.js';
 import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
-import { entriesAt, get, modifiedAt, put, revisionOf, type TxnReply } from './protocol.js';
+import { foreignKey } from './names.js';
+import { entriesAt, type Entry, get, modifiedAt, put, revisionOf } from './protocol.js';
 import type { Transactions } from './transactions.js';
+
+/**
+ * A base that was written less than this many milliseconds ago is not raised again: when many processes start together,
+ * the first of them raises the base for all. No etcd is restored in so short a time.
+ */
+const FRESH_MS = 500;
 
 /** Time limit in milliseconds for a raise of the base in the background. */
 const RAISE_LIMIT_MS = 5_000;
@@ -16,15 +24,29 @@ export interface Base {
   /** The id of the cluster in which the base was written. */
   readonly cluster: string;
   readonly revision: number;
+  /**
+   * The value of the key in etcd. Every acquisition compares this text. It does not compare the revision: after a
+   * restore, another base can have the same revision.
+   */
+  readonly text: string;
 }
 
 /**
  * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
  * stores are large, because they follow the clock. Without the base, a resource that has seen tokens of another store
  * would refuse the tokens of etcd.
+ *
+ * A base is chosen so that the next token is a token of the present time. Revisions grow more slowly than {@link
+ * tokenAt}, so no later token is ahead of the clock, except by {@link LEAD_MS}. Therefore a base that is chosen now puts
+ * all new tokens above all earlier ones, also above those that a restored copy of etcd does not know of.
  */
 export class Bases {
   #base: Promise<Base> | undefined;
+  /**
+   * `true` if etcd may have been restored from an older copy since this process last used the base. The base must then
+   * be raised before its next use.
+   */
+  #mayBeRestored = true;
   /**
    * The value of `transactions.wentBackFrom` when the present base was requested. If the values differ, the revision
    * has gone back since then, and the base must be raised.
@@ -39,7 +61,7 @@ export class Bases {
   }
 
   /**
-   * Returns the base. If the revision has gone back, the base is raised first, so that new tokens are above all earlier
+   * Returns the base. If etcd may have been restored, the base is raised first, so that new tokens are above all earlier
    * tokens.
    */
   get(limit: number): Promise<Base> {
@@ -47,9 +69,12 @@ export class Bases {
     if (wentBackFrom !== this.#wentBackFrom) this.forget();
     if (!this.#base) {
       this.#wentBackFrom = wentBackFrom;
-      const base = wentBackFrom === undefined ? this.#load(limit) : this.#raised(wentBackFrom, limit);
+      const raises = this.#mayBeRestored;
+      this.#mayBeRestored = false;
+      const base = wentBackFrom === undefined ? this.#load(raises, limit) : this.#raised(wentBackFrom, limit);
       this.#base = base;
       base.catch(() => {
+        this.#mayBeRestored ||= raises;
         if (this.#base === base) this.#base = undefined;
       });
     }
@@ -62,12 +87,21 @@ export class Bases {
   }
 
   /**
+   * Called when etcd answers for the first time, and when it answers again: it may have been restored meanwhile, even
+   * if its revision is not smaller than the last revision that this process has seen.
+   */
+  reconnected(): void {
+    this.#mayBeRestored = true;
+    this.forget();
+  }
+
+  /**
    * Raises the base after the revision has gone back, such as after the restore of an older backup. All other processes
    * notice the new base, because every acquisition compares it.
    */
   async #raised(before: number, limit: number): Promise<Base> {
-    const base = await this.#load(limit);
-    const raised = await this.#write(base.cluster, base.revision, base.value + before, limit);
+    const found = await this.#read(limit);
+    const raised = await this.#write(found, (found.base?.value ?? 0) + before, limit);
     if (!raised.isMine)
       throw new Error(
         'another process has meanwhile changed the number that is added to the revisions of etcd to make tokens',
@@ -88,44 +122,53 @@ export class Bases {
   }
 
   /**
-   * Reads the base. If another cluster wrote it, this cluster was restored from a backup, which lacks the last tokens
-   * that were granted. Then raises the base to a token of the current time: no granted token was ahead of the clock, so
-   * all new tokens are larger.
+   * Returns the stored base. Writes a new one if there is none, if another cluster wrote it (a new cluster from a
+   * backup), or if etcd may have been restored.
    */
-  async #load(limit: number): Promise<Base> {
-    const look = await this.transactions.runAnyway({ success: [get([this.name])] }, limit);
-    const { cluster_id: cluster = '' } = look.header;
-    const found = this.#baseOf(look);
-    if (found?.cluster === cluster) return found;
-    return this.#write(
+  async #load(mayBeRestored: boolean, limit: number): Promise<Base> {
+    const found = await this.#read(limit);
+    const { base, cluster, revision } = found;
+    if (!base) return this.#write(found, 0, limit);
+    if (base.cluster !== cluster) return this.#write(found, base.value + revision, limit);
+    if (!mayBeRestored || base.value + revision >= tokenAt(Date.now() + LEAD_MS - FRESH_MS)) return base;
+    return this.#write(found, base.value, limit);
+  }
+
+  async #read(limit: number): Promise<FoundBase> {
+    const { header, ...reply } = await this.transactions.runAnyway({ success: [get([this.name])] }, limit);
+    const { cluster_id: cluster = '' } = header;
+    return {
+      base: this.#baseOf(entriesAt({ header, ...reply }, 0)[0]),
       cluster,
-      found?.revision ?? 0,
-      found ? found.value + revisionOf(look.header) : 0,
-      limit,
-    );
+      revision: revisionOf(header),
+    };
   }
 
   /**
-   * Writes a base that is at least `least` and at least the clock's time, unless the base was changed after `revision`.
+   * Writes a base that is at least `least`, and that makes the next token at least one of the present time, unless the
+   * base was changed after it was found.
    */
   async #write(
-    cluster: string,
-    revision: number,
+    { base, cluster, revision }: FoundBase,
     least: number,
     limit: number,
   ): Promise<Base & { readonly isMine: boolean }> {
-    const value = Math.max(least, tokenAt(Date.now() + LEAD_MS));
+    const present = tokenAt(Date.now() + LEAD_MS);
+    if (!Number.isSafeInteger(present))
+      throw new Error('fencing token out of range: correct the clock of this machine');
+    const value = Math.max(least, present - revision);
+    const text = `${value} ${cluster}`;
     const reply = await this.transactions.runAnyway(
       {
-        compare: [modifiedAt(this.name, revision)],
-        success: [put(this.name, `${value} ${cluster}`)],
+        compare: [modifiedAt(this.name, base?.revision ?? 0)],
+        success: [put(this.name, text)],
         failure: [get([this.name])],
       },
       limit,
     );
     if (reply.succeeded)
-      return { name: this.name, value, cluster, revision: revisionOf(reply.header), isMine: true };
-    const found = this.#baseOf(reply);
+      return { name: this.name, value, cluster, revision: revisionOf(reply.header), text, isMine: true };
+    const found = this.#baseOf(entriesAt(reply, 0)[0]);
     if (!found)
       throw new Error(
         'another client has meanwhile deleted the number that is added to the revisions of etcd to make tokens',
@@ -133,10 +176,19 @@ export class Bases {
     return { ...found, isMine: false };
   }
 
-  #baseOf(reply: TxnReply): Base | undefined {
-    const [entry] = entriesAt(reply, 0);
+  /** @throws ForeignValueError for a value of another program, which stays as it is */
+  #baseOf(entry: Entry | undefined): Base | undefined {
     if (!entry) return undefined;
-    const [value, cluster = ''] = entry.value.split(' ');
-    return { name: this.name, value: Number(value), cluster, revision: entry.modified };
+    const [, value, cluster = ''] = /^(\d{1,16}) (\d{1,20})$/.exec(entry.value) ?? [];
+    if (value === undefined) throw new ForeignValueError(foreignKey(this.name));
+    const { value: text, modified: revision } = entry;
+    return { name: this.name, value: Number(value), cluster, revision, text };
   }
+}
+
+/** The stored base, if there is one, and the state of the cluster at its read. */
+interface FoundBase {
+  readonly base: Base | undefined;
+  readonly cluster: string;
+  readonly revision: number;
 }

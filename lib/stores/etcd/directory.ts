@@ -1,5 +1,4 @@
 import type { HeldKey, KeyState, KeyWaiter } from '../../core/ports.js';
-import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import { type KeyView, viewOf } from './key-view.js';
 import { holdersOf, type Names, parseEntryName, queueOf } from './names.js';
@@ -22,7 +21,6 @@ export interface DirectoryContext {
   readonly transactions: Transactions;
   readonly leases: EtcdLeases;
   readonly names: Names;
-  readonly bases: Bases;
 }
 
 /** Reads the holders of keys, and ends their locks by force. */
@@ -30,7 +28,7 @@ export class Directory {
   constructor(private readonly context: DirectoryContext) {}
 
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    const { transactions, leases, names, bases } = this.context;
+    const { transactions, leases, names } = this.context;
     const views: KeyView[] = [];
     for (let start = 0; start < keys.length; start += PAGE) {
       const page = keys.slice(start, start + PAGE).map((key) => names.of(key));
@@ -43,8 +41,7 @@ export class Directory {
       held.map(({ etcdLease }) => etcdLease),
       LIMIT_MS,
     );
-    const { value } = await bases.get(LIMIT_MS);
-    return views.map((view) => stateOf(view, value, left));
+    return views.map((view) => stateOf(view, left));
   }
 
   async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
@@ -87,7 +84,7 @@ export class Directory {
     const ended: string[] = [];
     for (let start = 0; start < named.length; start += PAGE) {
       const page = named.slice(start, start + PAGE);
-      const reply = await transactions.run({ success: page.map(({ name }) => remove(name)) }, LIMIT_MS);
+      const reply = await transactions.run({ success: page.map(({ name }) => remove(name)) }, LIMIT_MS, true);
       page.forEach(({ id }, index) => {
         if (deletedAt(reply, index) > 0) ended.push(id);
       });
@@ -96,10 +93,10 @@ export class Directory {
   }
 }
 
-function stateOf({ holders }: KeyView, base: number, left: ReadonlyMap<string, number>): HeldKey | undefined {
+function stateOf({ holders }: KeyView, left: ReadonlyMap<string, number>): HeldKey | undefined {
   const live = holders
     // If the holders have many etcd leases, `left` has the remaining time of only some of these leases.
-    .map((holder) => asKeyHolder(holder, base, left.get(holder.etcdLease) ?? Infinity))
+    .map((holder) => asKeyHolder(holder, left.get(holder.etcdLease) ?? Infinity))
     .filter(({ remaining }) => remaining > 0)
     .toSorted((a, b) => a.remaining - b.remaining);
   const [first] = live;

@@ -181,7 +181,7 @@ export class EtcdLeases {
       const page = looked.slice(start, start + PAGE);
       const success = page.map((key) => get(key, { keys_only: true }));
       const left = Math.max(1, until - performance.now());
-      const look = await this.gateway.call<TxnReply>('kv/txn', { success }, left, from);
+      const look = await this.gateway.call<TxnReply>('kv/txn', { success }, left, { at: from });
       if (look.reply.header.raft_term !== result.header.raft_term)
         throw new Error('the leader of the cluster changed meanwhile');
       page.forEach((_, index) => found.push(entriesAt(look.reply, index)[0]));

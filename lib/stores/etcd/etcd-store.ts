@@ -21,7 +21,6 @@ import { RecentWaiters } from '../../core/recent-waiters.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
-import { Arrivals } from './arrivals.js';
 import { Bases } from './bases.js';
 import { Directory } from './directory.js';
 import { EtcdLeases } from './etcd-leases.js';
@@ -33,7 +32,7 @@ import { Holds } from './holds.js';
 import { whyNotKeys } from './key-rule.js';
 import { Names } from './names.js';
 import { QueueEntries } from './queue-entries.js';
-import { remove } from './protocol.js';
+import { get, remove } from './protocol.js';
 import { Releases } from './releases.js';
 import { SlotHints } from './slot-hints.js';
 import { Transactions } from './transactions.js';
@@ -42,6 +41,9 @@ import { Watches } from './watches.js';
 
 /** Time limit in milliseconds for leaving a queue, and for revoking leases when the store is closed. */
 const LEAVE_LIMIT_MS = 2_000;
+
+/** Time limit in milliseconds for the request of an idle process. */
+const IDLE_LIMIT_MS = 2_000;
 
 /**
  * A store in one etcd cluster. Its keys expire with etcd leases, and each acquisition is one transaction.
@@ -75,7 +77,7 @@ export class EtcdStore
   readonly #releases: Releases;
   readonly #extensions: Extensions;
   readonly #acquisitions: Acquisitions;
-  readonly #queueEntries: QueueEntries;
+  readonly #queueEntries = new QueueEntries();
   readonly #watches: Watches;
   readonly #directory: Directory;
   readonly #waiters = new RecentWaiters();
@@ -85,39 +87,39 @@ export class EtcdStore
   constructor(options: EtcdOptions, terms: StoreTerms) {
     const { prefix = DEFAULT_PREFIX } = options;
     const names = new Names(prefix, terms.keyPrefix);
-    const arrivals = new Arrivals();
     const gateway = new Gateway(options, {
       ready: () => {
+        bases.reconnected();
         terms.ready();
         this.#releases.retryAll();
       },
       lost: terms.lost,
+      idle: () =>
+        void this.#transactions.run({ success: [get([names.base])] }, IDLE_LIMIT_MS).catch(() => undefined),
     });
     this.name = `etcd at ${gateway.endpoints.map(({ host }) => host).join(',')}`;
     this.#looksOnly = terms.looksOnly ?? false;
     this.#warnOnce = terms.warnOnce;
     const holds = this.#holds;
-    const transactions = new Transactions(gateway, arrivals);
+    const transactions = new Transactions(gateway);
     const bases = new Bases(transactions, names.base);
     const leases = new EtcdLeases(gateway, names);
     const queueLeases = new EtcdLeases(gateway, names);
-    const queueEntries = new QueueEntries(arrivals);
     const releases = new Releases({ transactions, leases, names, holds });
     this.#gateway = gateway;
     this.#transactions = transactions;
     this.#bases = bases;
     this.#leases = leases;
     this.#queueLeases = queueLeases;
-    this.#queueEntries = queueEntries;
     this.#releases = releases;
     this.#extensions = new Extensions({ transactions, leases, holds, releases });
     const turns = new Turns();
     this.#acquisitions = new Acquisitions({
-      ...{ transactions, leases, queueLeases, names, holds, releases, bases, queueEntries, turns },
-      ...{ waiters: this.#waiters, hints: this.#hints },
+      ...{ transactions, leases, queueLeases, names, holds, releases, bases, turns },
+      ...{ queueEntries: this.#queueEntries, waiters: this.#waiters, hints: this.#hints },
     });
     this.#watches = new Watches(gateway, transactions, names);
-    this.#directory = new Directory({ transactions, leases, names, bases });
+    this.#directory = new Directory({ transactions, leases, names });
   }
 
   refuses(keys: readonly string[], mode: LockMode): string | undefined {

@@ -128,7 +128,7 @@ export class Extensions {
     const success = entries.map(({ key, value }) => put(key, value, next.id));
     let isMade: boolean | undefined;
     try {
-      isMade = (await transactions.run({ compare: unchanged, success }, limit)).succeeded === true;
+      isMade = (await transactions.run({ compare: unchanged, success }, limit, true)).succeeded === true;
       if (!isMade) throw new Error('another request changed the lock meanwhile');
     } catch (error) {
       if (isMade === false || didNothing(error)) {

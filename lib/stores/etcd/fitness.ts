@@ -1,4 +1,4 @@
-import { UnfitStoreError } from '../../core/errors.js';
+import { ForeignValueError, UnfitStoreError } from '../../core/errors.js';
 import type { NodeCheck } from '../../core/node-status.js';
 import { type Gateway, GatewayError, OtherClusterError } from './gateway.js';
 import type { Header } from './protocol.js';
@@ -52,7 +52,8 @@ export async function openOrUnfit(
     if (asked.every(({ error }) => error)) throw asked[0]?.error as Error;
     await prepare(LIMIT_MS);
   } catch (error) {
-    const reason = whyDenied(error);
+    const reason =
+      error instanceof ForeignValueError ? `cannot be used for locks: ${error.message}` : whyDenied(error);
     throw reason === undefined ? error : new UnfitStoreError(reason, { cause: error });
   }
 }
@@ -105,9 +106,13 @@ async function checkOf(
   if (!answers.some(({ leader = '0' }) => leader !== '0'))
     return { state: 'unfit', reason: 'has no leader: most of its members are unreachable', warnings: [] };
   await tryToWrite(LIMIT_MS);
-  const warnings = asked.flatMap(({ host, error }) =>
+  // Warnings are shown to everybody, as in a public health check, so they name no address.
+  const warnings = asked.flatMap(({ error }, index) =>
     error
-      ? [`${host} does not answer: ${error.message}; start the member, or remove it from \`endpoints\``]
+      ? [
+          `member ${index + 1} of \`endpoints\` ${error instanceof OtherClusterError ? 'belongs to another cluster' : 'does not answer'}; ` +
+            'start the member, or remove it from `endpoints`',
+        ]
       : [],
   );
   return { state: 'voting', warnings: [...weaknesses(asked), ...warnings] };
@@ -129,7 +134,7 @@ interface Asked {
 function askAll(gateway: Gateway): Promise<readonly Asked[]> {
   const asked = gateway.endpoints.map(async ({ host }, index): Promise<Asked> => {
     try {
-      const { reply } = await gateway.call<Status>('maintenance/status', {}, LIMIT_MS, index);
+      const { reply } = await gateway.call<Status>('maintenance/status', {}, LIMIT_MS, { at: index });
       return { host, status: reply };
     } catch (error) {
       return { host, error: error as Error };

@@ -1,16 +1,22 @@
-import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
-import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { asError, NoTimeError } from '../../core/errors.js';
+import { Connections, MOST_SOCKETS } from './connections.js';
 import { endpointsOf, type EtcdOptions } from './etcd.options.js';
 import type { Header } from './protocol.js';
-
-/** Largest number of simultaneous requests to one member. Further requests wait, at most until their time limit. */
-const MOST_SOCKETS = 64;
 
 /** Milliseconds between two checks of a cluster that does not answer. */
 const PROBE_EVERY_MS = 500;
 
 const PROBE_LIMIT_MS = 1_000;
+
+/** Milliseconds without a request after which the process asks for the state of the cluster. */
+const IDLE_MS = 10_000;
+
+/**
+ * The longest wait in milliseconds for an answer over an old connection, until the request is sent over a new one. At
+ * most a quarter of the time limit, because the caller of a release waits only for half of it.
+ */
+const OLD_CONNECTION_LIMIT_MS = 500;
 
 /** Time limit for a login, in milliseconds. */
 const LOGIN_LIMIT_MS = 5_000;
@@ -60,6 +66,12 @@ export function didNothing(error: unknown): boolean {
   return error instanceof NoTimeError || (error instanceof GatewayError && error.certain);
 }
 
+/**
+ * A request got no answer over a connection that was used before: the other side may have ended the connection, or a
+ * network may have forgotten it. A request over a new connection may get an answer at once.
+ */
+class OldConnectionError extends GatewayError {}
+
 /** An endpoint belongs to another cluster than the endpoint that answered first. */
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
@@ -82,6 +94,31 @@ export interface Answer<Reply> {
 export interface GatewayEvents {
   readonly ready: () => void;
   readonly lost: () => void;
+  /** The process has sent no request for some time, or etcd has ended an idle connection. */
+  readonly idle: () => void;
+}
+
+export interface CallOptions {
+  /** The index of the endpoint that must answer; by default the present endpoint. */
+  readonly at?: number;
+  /**
+   * `true` if the request must not be executed twice.
+   * @defaultValue false
+   */
+  readonly once?: boolean;
+}
+
+/** One request to a member. */
+interface Asking {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly limit: number;
+  readonly from: number;
+  readonly once: boolean;
+}
+
+interface HttpAnswer {
+  readonly status: number;
+  readonly content: string;
 }
 
 /** An open stream of messages. */
@@ -96,20 +133,22 @@ type Progress = 'waiting' | 'connecting' | 'sent';
 
 /**
  * The JSON gateway of a cluster, over HTTP. All requests go to one member until a request gets no answer, and then to
- * the next member. A request that may have reached a member is not repeated at another member (S15).
+ * the next member. A request that may have reached a member is not repeated at another member (S15). Over a new
+ * connection to the same member, a request that can be executed twice is repeated once.
  */
 export class Gateway {
   readonly endpoints: readonly URL[];
   readonly #isSecure: boolean;
-  readonly #agent: HttpAgent;
-  /** The agent for streams: each stream has its own connection, which ends with it. */
-  readonly #streamAgent: HttpAgent;
+  readonly #connections: Connections;
   #current = 0;
   /** The number of consecutive requests without an answer. */
   #failures = 0;
   #isLost = true;
+  /** The time at which all members had failed, by the monotonic clock; `undefined` while a member answers. */
+  #failedAt: number | undefined;
   #isClosed = false;
   #probe: NodeJS.Timeout | undefined;
+  readonly #idleTimer: NodeJS.Timeout;
   #clusterId: string | undefined;
   #token: Promise<string> | undefined;
   /** The streams, with the index of their member. */
@@ -121,9 +160,11 @@ export class Gateway {
   ) {
     this.endpoints = endpointsOf(options).map((url) => new URL(url));
     this.#isSecure = this.endpoints[0]?.protocol === 'https:';
-    const Agent = this.#isSecure ? HttpsAgent : HttpAgent;
-    this.#agent = new Agent({ ...options.tls, keepAlive: true, maxSockets: MOST_SOCKETS });
-    this.#streamAgent = new Agent({ ...options.tls, keepAlive: false });
+    this.#connections = new Connections(options, this.#isSecure, events.idle);
+    this.#idleTimer = setTimeout(() => {
+      this.#idleTimer.refresh();
+      if (!this.#isLost) events.idle();
+    }, IDLE_MS).unref();
   }
 
   /** `true` if the store can expect an answer. */
@@ -135,24 +176,25 @@ export class Gateway {
    * Sends one request. If a member certainly did not receive the request, tries the next member.
    *
    * @param limit - the time limit in milliseconds
-   * @param at - the index of the endpoint that must answer; by default the present endpoint
    * @throws GatewayError, or NoTimeError when the limit passed before the request was sent
    */
   async call<Reply extends { readonly header?: Header }>(
     path: string,
     body: object,
     limit: number,
-    at?: number,
+    { at, once = false }: CallOptions = {},
   ): Promise<Answer<Reply>> {
     const until = performance.now() + limit;
     for (let attempt = 1, hasLoggedIn = false; ; attempt++) {
       const from = at ?? this.#current;
       const token = this.#login();
+      let began = performance.now();
       try {
         const headers = headersOf(await token);
         const left = until - performance.now();
         if (left <= 0) throw new NoTimeError(`was not asked within ${Math.ceil(limit)} ms`);
-        const reply = await this.#ask<Reply>(path, body, headers, left, from);
+        began = performance.now();
+        const reply = await this.#ask<Reply>(path, body, { headers, limit: left, from, once });
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
@@ -164,7 +206,7 @@ export class Gateway {
           this.#forget(token);
           continue;
         }
-        if (error.code === undefined || !error.certain) this.#failed(from);
+        if (error.code === undefined || !error.certain) this.#failed(from, began);
         const mayPass = error.certain && error.code === undefined && at === undefined;
         if (!mayPass || attempt >= this.endpoints.length) throw error;
       }
@@ -186,7 +228,7 @@ export class Gateway {
     // With the header `hasleader`, a member that has no leader ends the stream. Without it, the member would keep the
     // stream open and send nothing.
     const headers = { ...headersOf(await this.#login()), 'grpc-metadata-hasleader': 'true' };
-    const request = this.#request(from, path, headers, this.#streamAgent);
+    const request = this.#connections.request(this.endpoints[from] as URL, { path, headers, streams: true });
     const stream: OpenStream = {
       close: () => {
         this.#streams.delete(stream);
@@ -224,19 +266,13 @@ export class Gateway {
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#probe);
+    clearTimeout(this.#idleTimer);
     for (const stream of this.#streams.keys()) stream.close();
-    this.#agent.destroy();
-    this.#streamAgent.destroy();
+    this.#connections.close();
   }
 
-  async #ask<Reply>(
-    path: string,
-    body: object,
-    headers: Readonly<Record<string, string>>,
-    limit: number,
-    from: number,
-  ): Promise<Reply> {
-    const { status, content } = await this.#send(path, JSON.stringify(body), headers, limit, from);
+  async #ask<Reply>(path: string, body: object, asking: Asking): Promise<Reply> {
+    const { status, content } = await this.#sendAnyway(path, JSON.stringify(body), asking);
     let answer: unknown;
     try {
       answer = JSON.parse(content);
@@ -255,34 +291,52 @@ export class Gateway {
     throw new GatewayError(message, code !== undefined && DID_NOTHING.includes(code), code);
   }
 
-  #send(
-    path: string,
-    text: string,
-    headers: Readonly<Record<string, string>>,
-    limit: number,
-    from: number,
-  ): Promise<{ readonly status: number; readonly content: string }> {
+  /**
+   * Sends a request, and sends it a second time over a new connection if it got no answer over an old one. The first
+   * request may have been executed, so this repetition is only for requests that can be executed twice. The others get
+   * a new connection at once, if all idle ones are old.
+   */
+  async #sendAnyway(path: string, text: string, asking: Asking): Promise<HttpAnswer> {
+    const until = performance.now() + asking.limit;
+    try {
+      return await this.#send(path, text, asking);
+    } catch (error) {
+      if (!(error instanceof OldConnectionError)) throw error;
+      this.#connections.discardIdle();
+      const limit = until - performance.now();
+      if (asking.once || limit <= 0 || this.#isClosed) throw error;
+      return await this.#send(path, text, { ...asking, limit, once: true });
+    }
+  }
+
+  #send(path: string, text: string, { headers, limit, from, once }: Asking): Promise<HttpAnswer> {
     return new Promise((resolve, reject) => {
-      const request = this.#request(from, path, headers, this.#agent);
+      const request = this.#connections.request(this.endpoints[from] as URL, { path, headers, fresh: once });
       let progress: Progress = 'waiting';
       const fail = (error: Error): void => {
         clearTimeout(timer);
         request.destroy();
         const { host } = this.endpoints[from] as URL;
-        reject(new GatewayError(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
+        const Reason = request.reusedSocket && progress === 'sent' ? OldConnectionError : GatewayError;
+        reject(new Reason(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
       };
       // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
       // Node read the answer before the time limit takes effect.
-      const timer = setTimeout(setImmediate, limit, () => {
-        const within = `within ${Math.ceil(limit)} ms`;
-        if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));
-        reject(new NoTimeError(`was not asked ${within}: ${MOST_SOCKETS} requests are under way already`));
-        request.destroy();
-      });
+      const failAfter = (ms: number): NodeJS.Timeout =>
+        setTimeout(setImmediate, ms, () => {
+          const within = `within ${Math.ceil(ms)} ms`;
+          if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));
+          reject(new NoTimeError(`was not asked ${within}: ${MOST_SOCKETS} requests are under way already`));
+          request.destroy();
+        });
+      let timer = failAfter(limit);
       request.on('socket', (socket) => {
         progress = socket.connecting ? 'connecting' : 'sent';
         if (socket.connecting)
           socket.once(this.#isSecure ? 'secureConnect' : 'connect', () => (progress = 'sent'));
+        if (!this.#connections.use(socket) || once) return;
+        clearTimeout(timer);
+        timer = failAfter(Math.min(limit / 4, OLD_CONNECTION_LIMIT_MS));
       });
       request.on('error', fail);
       request.on('response', (response: IncomingMessage) => {
@@ -291,6 +345,8 @@ export class Gateway {
         response.on('error', fail);
         response.on('end', () => {
           clearTimeout(timer);
+          if (request.socket) this.#connections.free(request.socket);
+          this.#idleTimer.refresh();
           resolve({ status: response.statusCode ?? 0, content: Buffer.concat(chunks).toString() });
         });
       });
@@ -303,19 +359,6 @@ export class Gateway {
     const reason = error.message || String(error);
     if (error.code !== 'ECONNRESET' || this.#clusterId !== undefined) return reason;
     return `${reason}; check whether its URL must begin with ${this.#isSecure ? 'http' : 'https'}://`;
-  }
-
-  #request(from: number, path: string, headers: Readonly<Record<string, string>>, agent: HttpAgent) {
-    const { hostname, port, protocol } = this.endpoints[from] as URL;
-    const request = this.#isSecure ? requestHttps : requestHttp;
-    return request({
-      hostname: hostname.replaceAll(/[[\]]/g, ''),
-      port: port === '' ? (protocol === 'https:' ? 443 : 80) : port,
-      path: `/v3/${path}`,
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...headers },
-      agent,
-    });
   }
 
   /** The token for requests, if there is a user; all requests share one login. */
@@ -349,13 +392,12 @@ export class Gateway {
     const from = this.#current;
     try {
       const body = { name, password };
-      const { token = '' } = await this.#ask<{ token?: string }>(
-        'auth/authenticate',
-        body,
-        {},
-        LOGIN_LIMIT_MS,
+      const { token = '' } = await this.#ask<{ token?: string }>('auth/authenticate', body, {
+        headers: {},
+        limit: LOGIN_LIMIT_MS,
         from,
-      );
+        once: false,
+      });
       return token;
     } catch (thrown) {
       const { message, code } = thrown as GatewayError;
@@ -373,6 +415,7 @@ export class Gateway {
     if (id !== undefined && (this.#clusterId ??= id) !== id)
       throw new OtherClusterError((this.endpoints[from] as URL).host);
     this.#failures = 0;
+    this.#failedAt = undefined;
     if (!this.#isLost || this.#isClosed) return;
     this.#isLost = false;
     this.events.ready();
@@ -380,30 +423,34 @@ export class Gateway {
 
   /**
    * Counts a request without a usable answer. From now on requests go to the next member, and the streams of this
-   * member end.
+   * member end. When all members have failed, a check of the cluster begins at once. The cluster counts as lost only
+   * when a later request fails, too: a single connection that ends is no outage.
+   *
+   * @param began - the time at which the request was sent, by the monotonic clock
    */
-  #failed(from: number): void {
+  #failed(from: number, began: number): void {
     if (this.#isClosed) return;
     if (this.#current === from) this.#current = (from + 1) % this.endpoints.length;
     this.#failures++;
     if (this.endpoints.length > 1) for (const [stream, of] of this.#streams) if (of === from) stream.cut();
     if (this.#failures < this.endpoints.length) return;
-    if (!this.#isLost) {
+    this.#failedAt ??= performance.now();
+    if (!this.#isLost && began >= this.#failedAt) {
       this.#isLost = true;
       this.events.lost();
     }
-    this.#probeLater();
+    this.#probeAfter(this.#isLost ? PROBE_EVERY_MS : 0);
   }
 
-  #probeLater(): void {
+  #probeAfter(pause: number): void {
     if (this.#probe || this.#isClosed) return;
     this.#probe = setTimeout(() => {
       this.#probe = undefined;
       this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => {
         // If a slow login has left no time for the request, `#failed` was not called, so plan the next check here.
-        if (this.#isLost) this.#probeLater();
+        if (this.#isLost) this.#probeAfter(PROBE_EVERY_MS);
       });
-    }, PROBE_EVERY_MS).unref();
+    }, pause).unref();
   }
 }
 

@@ -1,5 +1,6 @@
+import { ForeignValueError } from '../../core/errors.js';
 import { canHoldTogether, type LockKind, type LockMode } from '../../core/lock-mode.js';
-import { parseHolderName, waiterOfEntry } from './names.js';
+import { foreignKey, parseHolderName, waiterOfEntry } from './names.js';
 import type { Entry } from './protocol.js';
 
 /** A holder of a key. */
@@ -14,7 +15,8 @@ export interface FoundHolder {
   readonly since: number;
   /** The number of permits that the holder asked for; 0 for a holder in another mode. */
   readonly permits: number;
-  /** The revision of its fencing token. */
+  /** The fencing token of the holder is its base plus its revision. The base may have been raised since the grant. */
+  readonly base: number;
   readonly revision: number;
   readonly etcdLease: string;
 }
@@ -37,13 +39,15 @@ export interface KeyView {
 }
 
 /**
- * The value under a holder's name in etcd: the owner, the time of the request, and the number of permits. The last
- * field is the revision of the token. It is stored only if the name was created at another revision (`minHold`).
+ * The value under a holder's name in etcd: the owner, the time of the request, the number of permits, and the base of
+ * the token. The last field is the revision of the token. It is stored only if the name was created at another revision
+ * (`minHold`).
  */
 interface HolderValue {
   readonly o: string;
   readonly s: number;
   readonly n: number;
+  readonly b: number;
   readonly r?: number;
 }
 
@@ -53,13 +57,12 @@ interface WaiterValue {
   readonly n: number;
 }
 
-export function holderValue(owner: string, since: number, permits: number, revision?: number): string {
-  const value: HolderValue = {
-    o: owner,
-    s: since,
-    n: permits,
-    ...(revision === undefined ? {} : { r: revision }),
-  };
+/** @param holder - with the revision of the token only if the name gets another one */
+export function holderValue(
+  holder: Pick<FoundHolder, 'owner' | 'since' | 'permits' | 'base'> & { readonly revision?: number },
+): string {
+  const { owner: o, since: s, permits: n, base: b, revision: r } = holder;
+  const value: HolderValue = { o, s, n, b, ...(r === undefined ? {} : { r }) };
   return JSON.stringify(value);
 }
 
@@ -72,21 +75,51 @@ export function permitsOf(kind: LockKind): number {
   return kind.mode === 'permits' ? kind.permits : 0;
 }
 
+/** @throws ForeignValueError when one of the entries is not of this package */
 export function viewOf(key: string, entries: readonly Entry[]): KeyView {
   const holders: FoundHolder[] = [];
   const waiters: FoundWaiter[] = [];
-  for (const { key: name, value, created, lease } of entries) {
+  for (const entry of entries) {
+    const { key: name, created, lease } = entry;
     const parsed = parseHolderName(key, name);
     if (parsed) {
-      const { o, s, n, r = created } = JSON.parse(value) as HolderValue;
-      holders.push({ ...parsed, name, owner: o, since: s, permits: n, revision: r, etcdLease: lease });
+      const { o, s, n, b, r = created } = valueOf<HolderValue>(entry, { o: '', s: 0, n: 0, b: 0 });
+      holders.push({
+        ...parsed,
+        name,
+        owner: o,
+        since: s,
+        permits: n,
+        base: b,
+        revision: r,
+        etcdLease: lease,
+      });
     } else {
-      const { o, m, n } = JSON.parse(value) as WaiterValue;
+      const { o, m, n } = valueOf<WaiterValue>(entry, { o: '', m: 'exclusive', n: 0 });
       const kind: LockKind = m === 'permits' ? { mode: m, permits: n } : { mode: m };
       waiters.push({ name, waiter: waiterOfEntry(key, name), owner: o, kind });
     }
   }
   return { holders, waiters };
+}
+
+/**
+ * Parses a stored value.
+ *
+ * @param example - a value with all fields that must be present, of the right types
+ * @throws ForeignValueError when another program has written the value
+ */
+function valueOf<Value extends object>({ key, value }: Entry, example: Value): Value {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(value);
+  } catch {
+    // A value that is no JSON has none of the fields.
+  }
+  const fields = typeof parsed === 'object' && parsed !== null ? (parsed as Record<string, unknown>) : {};
+  for (const [field, { constructor }] of Object.entries(example) as [string, object][])
+    if (fields[field]?.constructor !== constructor) throw new ForeignValueError(foreignKey(key));
+  return fields as Value;
 }
 
 /** The slot that a caller requests on a key with permits. */
@@ -160,6 +193,7 @@ export function tickValue(owner: string, life: number): string {
   return JSON.stringify(value);
 }
 
-export function ranTickOf(value: string): RanTick {
-  return JSON.parse(value) as RanTick;
+/** @throws ForeignValueError when another program has written the value */
+export function ranTickOf(entry: Entry): RanTick {
+  return valueOf<RanTick>(entry, { owner: '', until: 0 });
 }

@@ -1,3 +1,4 @@
+import { printable } from '../../core/printable.js';
 import type { LockKind, LockMode } from '../../core/lock-mode.js';
 import type { KeyWaiter } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
@@ -11,7 +12,7 @@ import type { KeyRange } from './protocol.js';
 //   lock/KEY 0 h 0 p SLOT ID                ... a holder of one of its permits
 //   lock/KEY 0 h 0 r ID                     ... a reader
 //   ... k                                   a released holder, while `minHold` keeps the key
-//   lock/KEY 0 q 0 REVISION TIME WAITER     a waiter, in the order of arrival
+//   lock/KEY 0 q 0 TIME WAITER              a waiter, in the order of arrival
 //   lock/KEY 0 t 0 SCHEDULE 0 TICK          a tick that has run
 //
 // 0 is a NUL character, which no key has. Names of holders end with the id of their lease, so that a delete by name
@@ -61,6 +62,14 @@ export class Names {
   }
 }
 
+/** The message about a key in etcd whose value another program has written. */
+export function foreignKey(name: string): string {
+  return (
+    `the key ${printable(name)} in etcd has a value that is not of this package, and is left as it is; give \`etcd\` ` +
+    'another `prefix`, or delete the key if no other program needs it'
+  );
+}
+
 export function wellFormed(text: string): string {
   return text.replaceAll(LONE_SURROGATE, '\uFFFD');
 }
@@ -95,6 +104,11 @@ export function rivalsOf(key: string, kind: LockKind, slot: number): readonly Ke
   }
 }
 
+/** The range of the holders of permits in this slot and in the slots after it. */
+export function slotsFrom(key: string, slot: number): KeyRange {
+  return [`${key}\0h\0${LETTERS.permits}${slotName(slot)}`, `${key}\0h\0${LETTERS.shared}`];
+}
+
 export function holderName(key: string, mode: LockMode, id: string, slot = 0): string {
   return `${key}\0h\0${LETTERS[mode]}${mode === 'permits' ? slotName(slot) : ''}${id}`;
 }
@@ -118,9 +132,9 @@ export function parseHolderName(key: string, name: string): HolderName | undefin
   return mode && { mode, id, kept: kept === 'k', slot: slot === undefined ? undefined : Number(slot) };
 }
 
-/** @param order - the result of `Arrivals.orderOf` */
-export function entryName(key: string, order: string, waiter: WaiterId): string {
-  return `${key}\0q\0${order}${waiterName(waiter)}`;
+/** @param since - the time of the arrival, in milliseconds since 1970 */
+export function entryName(key: string, since: number, waiter: WaiterId): string {
+  return `${key}\0q\0${padded(since)}${waiterName(waiter)}`;
 }
 
 export function waiterName({ process, number }: WaiterId): string {
@@ -129,12 +143,12 @@ export function waiterName({ process, number }: WaiterId): string {
 
 /** The waiter of a queue entry. */
 export function waiterOfEntry(key: string, name: string): string {
-  return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
+  return name.slice(key.length + 3 + NUMBER_LENGTH);
 }
 
 /** Reads the waiter and the time of its arrival from the name of its queue entry. */
 export function parseEntryName(key: string, name: string): Pick<KeyWaiter, 'process' | 'number' | 'since'> {
-  const time = name.slice(key.length + 3 + NUMBER_LENGTH).slice(0, NUMBER_LENGTH);
+  const time = name.slice(key.length + 3).slice(0, NUMBER_LENGTH);
   const [process = '', number] = waiterOfEntry(key, name).split(':');
   return { process, number: Number(number), since: Number(time) };
 }

@@ -83,6 +83,11 @@ export function modifiedAt(key: string, revision: number): object {
   return { result: 'EQUAL', target: 'MOD', mod_revision: String(revision), key: base64(key) };
 }
 
+/** The condition that the key has this value. */
+export function hasValue(key: string, value: string): object {
+  return { result: 'EQUAL', target: 'VALUE', value: base64(value), key: base64(key) };
+}
+
 export function put(key: string, value: string, lease?: string): object {
   return {
     request_put: { key: base64(key), value: base64(value), ...(lease === undefined ? {} : { lease }) },

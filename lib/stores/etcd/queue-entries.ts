@@ -1,6 +1,5 @@
 import type { QueuePosition } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import type { Arrivals } from './arrivals.js';
 import { entryName, waiterName } from './names.js';
 
 /** Calls to acquire that began less than this many milliseconds apart count as the same call. */
@@ -9,7 +8,9 @@ const SAME_CALL_MS = 5;
 /** A waiter's queue entry, and the start of the call that it represents. */
 interface Queued {
   names: Set<string>;
-  order: string;
+  /** The time of its arrival, in milliseconds since 1970. */
+  since: number;
+  /** The same time by the monotonic clock. */
   came: number;
 }
 
@@ -26,25 +27,23 @@ export interface Next {
 export class QueueEntries {
   readonly #queued = new Map<string, Queued>();
 
-  constructor(private readonly arrivals: Arrivals) {}
-
   /**
    * The name of a waiter's queue entry at a key. The name changes when another call of the same process asks.
    *
    * @param came - time at which the call arrived, by the monotonic clock
    */
   nameFor(key: string, waiter: WaiterId, came: number): string {
-    return entryName(key, this.#of(waiter, came).order, waiter);
+    return entryName(key, this.#of(waiter, came).since, waiter);
   }
 
   #of(waiter: WaiterId, came: number): Queued {
     const name = waiterName(waiter);
     let queued = this.#queued.get(name);
     if (!queued) {
-      queued = { names: new Set<string>(), order: this.arrivals.orderOf(came), came };
+      queued = { names: new Set<string>(), since: wallTimeOf(came), came };
       this.#queued.set(name, queued);
     } else if (Math.abs(queued.came - came) > SAME_CALL_MS) {
-      queued.order = this.arrivals.orderOf(came);
+      queued.since = wallTimeOf(came);
       queued.came = came;
     }
     return queued;
@@ -75,9 +74,9 @@ export class QueueEntries {
   nextAt(key: string, { waiter, next }: QueuePosition): Next | undefined {
     if (next === undefined) return undefined;
     const came = performance.now() - next;
-    const order = this.arrivals.orderOf(came);
-    const name = entryName(key, order, waiter);
-    return { name, queued: { names: new Set([name]), order, came } };
+    const since = wallTimeOf(came);
+    const name = entryName(key, since, waiter);
+    return { name, queued: { names: new Set([name]), since, came } };
   }
 
   /**
@@ -92,4 +91,12 @@ export class QueueEntries {
   forget(waiter: WaiterId): void {
     this.#queued.delete(waiterName(waiter));
   }
+}
+
+/**
+ * The wall clock's time at a moment of the monotonic clock. Waiters of all processes are in the order of this time: etcd
+ * does not report its own clock, and revisions say nothing about a process that has sent no request for a while.
+ */
+function wallTimeOf(moment: number): number {
+  return Date.now() - (performance.now() - moment);
 }

@@ -3,7 +3,7 @@ import type { AcquireReply, Holder, KeyHolder } from '../../core/ports.js';
 import type { RecentWaiters } from '../../core/recent-waiters.js';
 import type { Tick } from '../../core/tick.js';
 import { type Asked, type Round, slotAt, timeLeft } from './attempt.js';
-import type { Base, Bases } from './bases.js';
+import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import {
   ahead,
@@ -52,7 +52,7 @@ export class Refusals {
     const { kind, tick } = lease;
     const { base, etcdLease } = round;
     let at = keys.length;
-    if (entriesAt(reply, at)[0]?.modified !== base.revision) {
+    if (entriesAt(reply, at)[0]?.value !== base.text) {
       bases.forget();
       return { again: true };
     }
@@ -71,7 +71,7 @@ export class Refusals {
       turns.end(key);
       this.#noteOthers(asked, view);
       await this.#queueAt(key, asked, round);
-      return this.#heldBy(rivals, lease, base, view);
+      return this.#heldBy(rivals, lease, view);
     }
     for (const [index, key] of ordered ? keys.entries() : []) {
       const view = views[index] as KeyView;
@@ -100,8 +100,9 @@ export class Refusals {
    * the record of the previous tick exists. The clocks of the processes decide whether a record has expired, because
    * etcd counts in whole seconds, and so might keep the record too long.
    */
-  async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
-    const { owner, until } = ranTickOf(value);
+  async #hasRun(asked: Asked, tick: Tick, ran: Entry): Promise<Refusal> {
+    const { key, lease } = ran;
+    const { owner, until } = ranTickOf(ran);
     const left = until - Date.now();
     const ends = await this.context.leases.left([lease], timeLeft(asked));
     // etcd deletes a record up to a second late. If the clock says that a record has expired, ignore the record, even
@@ -142,12 +143,11 @@ export class Refusals {
   async #heldBy(
     rivals: readonly FoundHolder[],
     { kind }: Lease,
-    { value }: Base,
     { holders }: KeyView,
   ): Promise<AcquireReply> {
     const left = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));
     const known = rivals
-      .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
+      .map((holder) => asKeyHolder(holder, left.get(holder.etcdLease) ?? Infinity))
       .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
     const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
     // Name the holder whose release makes room. If permits are held and the caller asks for a permit, this is the holder
@@ -172,8 +172,8 @@ export class Refusals {
   }
 }
 
-export function asKeyHolder(holder: FoundHolder, base: number, remaining: number): KeyHolder {
-  const { id, owner, since, mode, slot, revision } = holder;
+export function asKeyHolder(holder: FoundHolder, remaining: number): KeyHolder {
+  const { id, owner, since, mode, slot, base, revision } = holder;
   const known = { id, owner, since, mode, remaining, fencingToken: base + revision };
   return slot === undefined ? known : { ...known, slot };
 }

@@ -173,9 +173,7 @@ export class Releases {
       .map((name) => found.find((holder) => holder.name === name))
       .filter((holder): holder is FoundHolder => holder !== undefined);
     const { id } = await leases.once(secondsOf(keepFor), limit);
-    return mine.map(({ name, owner, since, permits, revision }) =>
-      put(keptName(name), holderValue(owner, since, permits, revision), id),
-    );
+    return mine.map((holder) => put(keptName(holder.name), holderValue(holder), id));
   }
 
   /** Deletes the keys, and makes late transactions for them fail. */

@@ -1,4 +1,3 @@
-import type { Arrivals } from './arrivals.js';
 import type { Gateway } from './gateway.js';
 import { revisionOf, type Txn, type TxnReply } from './protocol.js';
 
@@ -14,6 +13,8 @@ export class RevisionWentBackError extends Error {
 
 /** Runs transactions. All of them are linearizable, even if they only read. */
 export class Transactions {
+  /** The largest revision of the cluster that this process has seen. */
+  #latest = 0;
   /**
    * The largest revision before the revision of the cluster went back; set until the base of tokens is raised above it.
    * Until then requests are refused: with the old base they would grant tokens that were granted before (S7).
@@ -24,31 +25,31 @@ export class Transactions {
    */
   onWentBack: () => void = () => undefined;
 
-  constructor(
-    private readonly gateway: Gateway,
-    private readonly arrivals: Arrivals,
-  ) {}
+  constructor(private readonly gateway: Gateway) {}
 
-  /** @throws GatewayError or RevisionWentBackError */
-  async run(txn: Txn, limit: number): Promise<TxnReply> {
-    const seen = this.arrivals.latest;
-    const reply = await this.runAnyway(txn, limit);
+  /**
+   * @param once - `true` if the transaction must not be executed twice
+   * @throws GatewayError or RevisionWentBackError
+   */
+  async run(txn: Txn, limit: number, once = false): Promise<TxnReply> {
+    const seen = this.#latest;
+    const reply = await this.runAnyway(txn, limit, once);
     const revision = revisionOf(reply.header);
     // Another transaction may have noticed the smaller revision first.
     const before = Math.max(seen, this.wentBackFrom ?? 0);
     if (revision < before) {
       this.wentBackFrom = before;
-      this.arrivals.forget();
+      this.#latest = 0;
       this.onWentBack();
       throw new RevisionWentBackError();
     }
-    this.arrivals.note(revision);
+    this.#latest = Math.max(this.#latest, revision);
     return reply;
   }
 
   /** Runs a transaction even if the revision of the cluster is smaller than before. */
-  async runAnyway(txn: Txn, limit: number): Promise<TxnReply> {
-    const { reply } = await this.gateway.call<TxnReply>('kv/txn', txn, limit);
+  async runAnyway(txn: Txn, limit: number, once = false): Promise<TxnReply> {
+    const { reply } = await this.gateway.call<TxnReply>('kv/txn', txn, limit, { once });
     return reply;
   }
 }

@@ -298,7 +298,8 @@ test('a server whose answers are not JSON is refused as an etcd endpoint, and th
       await expect(releaseOn(store, lease)).rejects.toThrow('no answer');
       await until(() => count > 1);
       await delay(1_000);
-      expect(most).toBe(1);
+      // On a slow machine the connection is old by the time of the release, which is then sent over a new one, too.
+      expect(most).toBeLessThanOrEqual(2);
       gateway.intercept = undefined;
       await until(async () => !(await holds(lease)), 12_000);
     });
@@ -336,6 +337,22 @@ test('a server whose answers are not JSON is refused as an etcd endpoint, and th
       return !(await holds(forgotten));
     }, 30_000);
     expect(performance.now() - began).toBeGreaterThanOrEqual(2_000);
+  });
+
+  test.each([
+    ['one with a lower slot', 0],
+    ['only one with a slot above the number of the caller', 7],
+  ])('a grant reports a larger number of permits that another holder asked for: %s', async (_, kept) => {
+    const store = await openStore();
+    const keys = [freshKey(), freshKey()];
+    const ofKind = (permits: number) => new Lease(keys, 'me', TTL, undefined, { mode: 'permits', permits });
+    const others = Array.from({ length: 8 }, () => ofKind(8));
+    for (const other of others) await acquireOn(store, other, { renewed: true });
+    for (const [slot, other] of others.entries()) if (slot !== kept) await releaseOn(store, other);
+    expect(await acquireOn(store, ofKind(2), { renewed: true })).toMatchObject({ granted: true, permits: 8 });
+    const same = await acquireOn(store, ofKind(8), { renewed: true });
+    expect(same).toMatchObject({ granted: true });
+    expect(same).not.toHaveProperty('permits');
   });
 
   test('the store grants each permit in one round trip up to the limit, and grants released permits again', async () => {

@@ -347,6 +347,29 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
+    test('`inspect` shows the token of a held lock also after the start of another process has raised the base', async () => {
+      const mine = await startEtcd();
+      const store = await openStore(mine);
+      const redlock = redlockOver([store], PATIENT);
+      const key = freshKey();
+      const lock = await redlock.acquire([key], once);
+      // A base that was written a moment ago is not raised.
+      await until(async () => {
+        const other = await newProcess(mine);
+        const next = await other.acquire([freshKey()], once);
+        await next.release();
+        await other.close();
+        return next.fencingToken - lock.fencingToken > 2 ** 20;
+      });
+      expect(await store.read([key])).toMatchObject([{ holders: [{ fencingToken: lock.fencingToken }] }]);
+      await expect(redlock.acquire([key], once)).rejects.toMatchObject({
+        holders: [{ fencingToken: lock.fencingToken }],
+      });
+      await lock.release();
+      await redlock.close();
+      await mine.stop();
+    });
+
     test('etcd continues with larger tokens after the stored base for tokens is deleted', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
@@ -392,6 +415,53 @@ async function startLateGateway(server: EtcdServer) {
         await mine.stop();
       },
     );
+
+    test('a process that starts after the restore gives larger tokens, when no process has noticed the restore', async () => {
+      const mine = await startEtcd();
+      const idle = await newProcess(mine);
+      const take = async (redlock: Redlock): Promise<number> => {
+        const lock = await redlock.acquire([freshKey()], once);
+        await lock.release();
+        return lock.fencingToken;
+      };
+      const tokens = [await take(idle)];
+      const copy = await mine.copy();
+      for (let count = 0; count < 30; count++) tokens.push(await take(idle));
+      const held = await idle.acquire([freshKey()], once);
+      tokens.push(held.fencingToken);
+      await mine.restore(copy);
+      const late = await newProcess(mine);
+      tokens.push(await take(late));
+      // The revision of the restored etcd passes the revision that the first process has seen, so only the new base
+      // shows that process that something has changed.
+      for (let count = 0; count < 200; count++) await mine.call('kv/put', { key: 'eA==' });
+      const more = await newProcess(mine);
+      tokens.push(await take(idle), await take(more), await take(late));
+      expect(tokens).toEqual([...new Set(tokens)].toSorted((a, b) => a - b));
+      await Promise.all([idle, late, more].map((redlock) => redlock.close()));
+      await mine.stop();
+    });
+
+    test('a process whose connection was cut by a restore gives larger tokens, although other programs have raised the revision', async () => {
+      const mine = await startEtcd();
+      const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
+      const take = async (redlock: Redlock): Promise<number> => {
+        const lock = await redlock.acquire([freshKey()], waiting);
+        await lock.release();
+        return lock.fencingToken;
+      };
+      const copy = await mine.copy();
+      const tokens = [await take(idle)];
+      for (let count = 0; count < 30; count++) tokens.push(await take(busy));
+      await busy.close();
+      await mine.restore(copy);
+      // The revision is now above the last one that the idle process has seen, and below that of the last token.
+      for (let count = 0; count < 30; count++) await mine.call('kv/put', { key: 'eA==' });
+      tokens.push(await take(idle));
+      expect(tokens).toEqual(tokens.toSorted((a, b) => a - b));
+      await idle.close();
+      await mine.stop();
+    });
 
     test('after a copy of etcd is restored as a new cluster, a running process gets no locks, and a new process gets larger tokens', async () => {
       const mine = await startEtcd();

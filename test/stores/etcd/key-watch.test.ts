@@ -35,7 +35,7 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   const watch = new KeyWatch(KEY, gateway, transactions);
   watch.watchers.add(watcher);
   await until(() => message !== undefined);
-  const entry = `${KEY}\0q\0${'0'.repeat(32)}${WAITER}`;
+  const entry = `${KEY}\0q\0${'0'.repeat(16)}${WAITER}`;
   message?.({ result: { created: true } });
   message?.({ result: { events: [put(entry, waiterValue('me', { mode: 'exclusive' }))] } });
   expect(told).toEqual([undefined]);
@@ -43,7 +43,11 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   const name = holderName(KEY, 'exclusive', id);
   // Both events come in one message, so the key is free before and after this message. With a message for each event,
   // the watch would see the key held and then free, and would wake the waiter because of this change.
-  message?.({ result: { events: [put(name, holderValue('other', 0, 0)), removed(name)] } });
+  message?.({
+    result: {
+      events: [put(name, holderValue({ owner: 'other', since: 0, permits: 0, base: 0 })), removed(name)],
+    },
+  });
   expect(told).toEqual([undefined, id]);
   watch.close();
 });
