@@ -13,6 +13,23 @@ const SILENT_AFTER_MS = 1_000;
  */
 const HUNG_AFTER_MS = 5_000;
 
+/** Milliseconds without traffic after which the connection is tested. */
+const TEST_AFTER_MS = 2_000;
+
+/**
+ * A network may have forgotten a connection that had no traffic for `QUIET_MS`. If a request on it then gets no answer
+ * for `DOUBT_MS`, a second connection is opened, and takes over if it is ready first. A connection in use is not
+ * doubted: with each slow answer of a busy server, more connections would make the server slower still.
+ */
+const QUIET_MS = 500;
+const DOUBT_MS = 100;
+
+/**
+ * Milliseconds in which a request waits for the connection that replaces a lost one. A loss that ends sooner is not
+ * reported.
+ */
+const REPLACED_WITHIN_MS = 1_000;
+
 /** The longest pause between two attempts to connect, in milliseconds. */
 const LONGEST_PAUSE_MS = 500;
 
@@ -22,30 +39,47 @@ const LONGEST_PAUSE_MS = 500;
  */
 const READ_ONLY = '25006';
 
+/** Error codes of a server that closes the connection: an administrator, a crash, or the start of the server. */
+const CLOSES = /^57P0/;
+
 /** Events of a connection. */
 export interface ConnectionEvents {
   /** Called after each connect, before all other requests. Throws when the server must not be used. */
   readonly prepare: (client: Client) => Promise<void>;
   readonly ready: () => void;
+  /** Called when the connection is lost and was not replaced at once, and after each failed attempt to connect. */
   readonly lost: () => void;
+  /** Called when a new connection has replaced the previous one, and `lost` was not called. */
+  readonly replaced: () => void;
 }
 
 /**
- * One connection, which is replaced when it is lost. A request without a connection fails at once. A request without an
- * answer is not repeated on the next connection: it could store a lease that has ended meanwhile (S15).
+ * One connection, which is replaced when it is lost. A request without a connection fails, unless the connection was
+ * just lost.
+ *
+ * A request whose connection is lost is sent once more on the next connection (S15), unless the caller forbids it. So
+ * all other requests must be idempotent, and acquisitions must have a deadline (S16).
  */
 export class Connection {
   #own: OwnClient | undefined;
+  /** Clients that are not in use yet. */
+  readonly #connecting = new Set<OwnClient>();
   #isReady = false;
   #isClosed = false;
   #attempts = 0;
   #again: NodeJS.Timeout | undefined;
   #failure: Error | undefined;
   #unanswered = 0;
+  /** Time of the last answer, or of the first request after it. */
   #since = 0;
+  #readySince = 0;
+  /** The first attempt to replace a lost connection, while it lasts. */
+  #replacing: Promise<void> | undefined;
   /** Settles when the connection has answered all statements so far. */
   #idle: Promise<unknown> = Promise.resolve();
   #watch: NodeJS.Timeout | undefined;
+  #doubt: NodeJS.Timeout | undefined;
+  #test: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly config: ClientConfig,
@@ -59,7 +93,14 @@ export class Connection {
   async open(): Promise<void> {
     if (this.#isReady) return;
     const error = await this.#connect();
-    if (error) throw error;
+    if (!error) return this.events.ready();
+    this.#failed(error);
+    throw error;
+  }
+
+  /** `true` if the next answer may need a new connection. */
+  get isIdle(): boolean {
+    return this.#unanswered === 0 && (!this.#isReady || performance.now() - this.#since >= QUIET_MS);
   }
 
   /** `true` if the store can expect an answer. */
@@ -67,19 +108,47 @@ export class Connection {
     return this.#isReady && !(this.#unanswered > 0 && performance.now() - this.#since > SILENT_AFTER_MS);
   }
 
-  /** Runs a statement whose result is one value. Resolves to its text; `undefined` for null. */
-  async run(text: string, values: readonly unknown[] = []): Promise<string | undefined> {
+  /**
+   * Runs a statement whose result is one text. Resolves to that text; `undefined` for null.
+   *
+   * @param onRepeat - called before the statement is sent a second time, because the connection was lost; `false` if it
+   *   must not be sent a second time
+   */
+  async run(
+    text: string,
+    values: readonly unknown[] = [],
+    onRepeat: (() => void) | false = () => undefined,
+  ): Promise<string | undefined> {
+    if (!this.#isReady) await this.#replacing;
+    const own = this.#own;
+    try {
+      return await this.#send(text, values);
+    } catch (error) {
+      if (onRepeat === false || own === undefined || own === this.#own) throw error;
+      await this.#replacing;
+      if (!this.#isReady) throw error;
+      onRepeat();
+      return this.#send(text, values);
+    }
+  }
+
+  /** @param quietFor - milliseconds without traffic before this request after which the connection is doubted */
+  async #send(text: string, values: readonly unknown[], quietFor = QUIET_MS): Promise<string | undefined> {
     const own = this.#own;
     if (!own || !this.#isReady) throw this.#away();
     try {
-      this.#asked();
+      this.#asked(own, quietFor);
       return await this.#inTurn(own, () => valueOf(own.client, text, values));
     } catch (error) {
-      if ((error as { code?: string }).code === READ_ONLY) this.#lose(own, asError(error));
+      const { code = '' } = error as { code?: string };
+      if (code === READ_ONLY || CLOSES.test(code)) this.#lose(own, asError(error));
       throw error;
     } finally {
-      this.#unanswered--;
-      this.#since = performance.now();
+      // A replaced connection has its own count.
+      if (own === this.#own) {
+        this.#unanswered--;
+        this.#since = performance.now();
+      }
     }
   }
 
@@ -91,6 +160,11 @@ export class Connection {
     });
     this.#idle = answer.catch(() => undefined);
     return answer;
+  }
+
+  /** Tests the connection, such as after another connection over the same network was lost. */
+  test(): void {
+    if (this.#isReady && this.#unanswered === 0) this.#send(`select '1'`, [], 0).catch(() => undefined);
   }
 
   /** Ends the connection, so that a new one replaces it. */
@@ -106,56 +180,133 @@ export class Connection {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#isReady = false;
-    clearTimeout(this.#again);
-    clearTimeout(this.#watch);
-    const own = this.#own;
+    for (const timer of [this.#again, this.#watch, this.#doubt, this.#test]) clearTimeout(timer);
+    const open = [...this.#connecting, ...(this.#own ? [this.#own] : [])];
     this.#own = undefined;
-    await own?.end();
+    await Promise.all(open.map((own) => own.end()));
   }
 
-  async #connect(): Promise<Error | undefined> {
+  /** Opens a connection and prepares it. Does not use it yet. */
+  async #newOwn(): Promise<OwnClient> {
     const own = newClient(this.config);
     const { client } = own;
+    this.#connecting.add(own);
+    let failure: Error | undefined;
+    const lose = (error: Error): void => {
+      failure ??= error;
+      this.#lose(own, error);
+    };
+    client.on('error', lose);
+    client.on('end', () => lose(new Error('the connection was closed')));
+    try {
+      await client.connect();
+      await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
+      if (failure) throw failure;
+      return own;
+    } catch (thrown) {
+      void own.end();
+      throw withAdvice(asError(thrown));
+    } finally {
+      this.#connecting.delete(own);
+    }
+  }
+
+  /** Connects, and resolves to an error when that fails. */
+  async #connect(): Promise<Error | undefined> {
+    try {
+      this.#use(await this.#newOwn());
+      return this.#isClosed ? this.#away() : undefined;
+    } catch (error) {
+      return asError(error);
+    }
+  }
+
+  #use(own: OwnClient): void {
+    if (this.#isClosed) return void own.end();
     this.#own = own;
     // Do not wait for statements on the previous connection: they may never get an answer.
     this.#idle = Promise.resolve();
-    client.on('error', (error) => this.#lose(own, error));
-    client.on('end', () => this.#lose(own, new Error('the connection was closed')));
-    try {
-      await client.connect();
-      if (own !== this.#own) throw this.#away();
-      await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
-      if (own !== this.#own) throw this.#away();
-    } catch (thrown) {
-      const error = withAdvice(asError(thrown));
-      this.#lose(own, error);
-      // `#lose` does not end a client that is no longer the present one, such as after a loss during the preparation.
-      void own.end();
-      return error;
-    }
+    this.#unanswered = 0;
+    this.#since = this.#readySince = performance.now();
     this.#attempts = 0;
     this.#failure = undefined;
     this.#isReady = true;
-    this.events.ready();
-    return undefined;
+    this.#testLater();
+  }
+
+  /** Plans the next attempt after an attempt has failed. */
+  #failed(error: Error): void {
+    this.#failure = error;
+    if (this.#isClosed) return;
+    this.events.lost();
+    const pause = Math.min(20 * 2 ** this.#attempts++, LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
+    this.#again = setTimeout(() => void this.#reconnect(), pause);
+  }
+
+  async #reconnect(): Promise<void> {
+    const error = await this.#connect();
+    if (error) this.#failed(error);
+    else this.events.ready();
   }
 
   #lose(own: OwnClient, error: Error): void {
     if (own !== this.#own) return;
+    const isShort = performance.now() - this.#readySince < QUIET_MS;
     this.#own = undefined;
     this.#isReady = false;
+    this.#unanswered = 0;
     this.#failure = error;
     // `end` closes the socket at once when a request has no answer.
     void own.end();
     if (this.#isClosed) return;
-    this.events.lost();
-    const pause = Math.min(20 * 2 ** this.#attempts++, LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
-    this.#again = setTimeout(() => void this.#connect(), pause);
+    // A server that closes each connection must not cause attempts without a pause.
+    if (isShort) this.#failed(error);
+    else this.#replacing = this.#replaceLost().finally(() => (this.#replacing = undefined));
   }
 
-  #asked(): void {
-    if (this.#unanswered++ === 0) this.#since = performance.now();
+  async #replaceLost(): Promise<void> {
+    const connected = this.#connect();
+    const error = await withTimeout(connected, REPLACED_WITHIN_MS).catch(() => 'late' as const);
+    if (error === undefined) this.events.replaced();
+    else if (error !== 'late') this.#failed(error);
+    else if (!this.#isClosed) {
+      this.events.lost();
+      void connected.then((later) => (later ? this.#failed(later) : this.events.ready()));
+    }
+  }
+
+  #asked(own: OwnClient, quietFor: number): void {
+    if (this.#unanswered++ > 0) return;
+    const asked = performance.now();
+    const isQuiet = asked - this.#since >= quietFor;
+    this.#since = asked;
     if (!this.#watch) this.#lookLater();
+    if (!isQuiet) return;
+    clearTimeout(this.#doubt);
+    const isSilent = (): boolean => own === this.#own && this.#unanswered > 0 && asked === this.#since;
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet.
+    this.#doubt = setTimeout(setImmediate, DOUBT_MS, () => {
+      if (isSilent()) void this.#takeOver(own, isSilent);
+    }).unref();
+  }
+
+  /** Opens a second connection, which replaces the first one if that is still silent then. */
+  async #takeOver(own: OwnClient, isSilent: () => boolean): Promise<void> {
+    const next = await this.#newOwn().catch(() => undefined);
+    if (!next) return;
+    if (!isSilent()) return void next.end();
+    this.#use(next);
+    this.events.replaced();
+    // This rejects the requests without an answer, which are then sent on the new connection.
+    void own.end();
+  }
+
+  #testLater(): void {
+    clearTimeout(this.#test);
+    this.#test = setTimeout(() => {
+      if (performance.now() - this.#since >= TEST_AFTER_MS / 2) this.test();
+      if (this.#isReady) this.#testLater();
+    }, TEST_AFTER_MS / 2).unref();
   }
 
   #look(): void {

@@ -29,6 +29,8 @@ export interface MessageTerms {
   /** Sends a message over the connection for commands. */
   readonly send: (channel: string, text: string) => Promise<unknown>;
   readonly undelivered: () => void;
+  /** Called when a connection that was lost has been replaced: other idle connections may be lost, too. */
+  readonly replaced: () => void;
 }
 
 /**
@@ -64,17 +66,22 @@ export class Messages {
         await valueOf(client, `listen "${this.channel}"`);
       },
       ready: () => undefined,
-      lost: () => {
-        // The next connection may lead to another server: test it at once, without the rest of the pause.
-        this.#endPause();
-        this.#losses++;
-        this.#setReady(false);
+      lost: () => this.#lost(),
+      replaced: () => {
+        this.#lost();
+        terms.replaced();
+        void this.try();
       },
     });
   }
 
   get ready(): boolean {
     return this.#isReady;
+  }
+
+  /** Tests the connection, because another one over the same network was lost. */
+  test(): void {
+    this.#connection.test();
   }
 
   /** Connects, and tests if messages arrive. Never rejects: without messages waiters poll. */
@@ -101,6 +108,13 @@ export class Messages {
     if (arrives === undefined || losses !== this.#losses) return;
     this.terms.undelivered();
     this.#again = setTimeout(() => void this.try(), TRY_AGAIN_MS).unref();
+  }
+
+  #lost(): void {
+    // The next connection may lead to another server: test it at once, without the rest of the pause.
+    this.#endPause();
+    this.#losses++;
+    this.#setReady(false);
   }
 
   #endPause(): void {
@@ -165,11 +179,11 @@ export class Messages {
   #beat(): void {
     const beat = (): void => {
       this.#beat();
-      if (this.#connection.silence > 0) this.#connection.drop('no answer');
+      if (this.#connection.silence > HEARTBEAT_MS / 2) this.#connection.drop('no answer');
       else if (!this.#connection.available) return;
       else if (!this.#isReady) {
         if (!this.#again) void this.try();
-      } else if (this.#listeners.size > 0) this.#connection.run(`select '1'`).catch(() => undefined);
+      } else if (this.#listeners.size > 0) this.#connection.test();
     };
     // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
     // Node read the answer before the time limit takes effect.

@@ -71,7 +71,11 @@ export class PostgresStore
     this.#looksOnly = terms.looksOnly ?? false;
     this.#connection = new Connection(config, {
       prepare: (client) =>
-        prepare(client, this.#schema, !this.#looksOnly, (time) => this.#turns.clock.learn(time)),
+        prepare(client, this.#schema, !this.#looksOnly, (time) => {
+          // The connection may lead to another server, or to one whose clock was set.
+          this.#turns.clock.forget();
+          this.#turns.clock.learn(time);
+        }),
       ready: () => {
         this.#turns.ready();
         terms.ready();
@@ -79,9 +83,12 @@ export class PostgresStore
         this.#sweeper.begin();
         void this.#messages.open();
       },
-      lost: () => {
-        this.#turns.clock.forget();
-        terms.lost();
+      lost: terms.lost,
+      replaced: () => {
+        this.#turns.ready();
+        // A network that has forgotten one idle connection may have forgotten the others.
+        this.#messages.test();
+        void this.#side.discard();
       },
     });
     this.#messages = new Messages(configOf({ ...options, ...maybe(listenConnectionString) }), {
@@ -91,6 +98,7 @@ export class PostgresStore
           `${this.name}: no messages arrive, as behind a pooler in transaction mode, so waiters for a lock have to ` +
             'poll; give `listenConnectionString`, a URL of PostgreSQL itself and not of the pooler',
         ),
+      replaced: () => this.#connection.test(),
     });
     this.#turns = new Turns({
       connection: this.#connection,
@@ -120,6 +128,10 @@ export class PostgresStore
 
   get available(): boolean {
     return this.#connection.available;
+  }
+
+  get idle(): boolean {
+    return this.#connection.isIdle;
   }
 
   get subscribed(): boolean {
@@ -185,7 +197,9 @@ export class PostgresStore
 
   async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     const values = [storedKey(this.#keyPrefix, key), [...ids]];
-    return (await this.#call<readonly string[]>('force_release($1, $2)', values)) ?? [];
+    // A second request would find nothing to release, and not say what the first one has released.
+    const once = { run: (text: string, sent: readonly unknown[]) => this.#connection.run(text, sent, false) };
+    return (await this.#call<readonly string[]>('force_release($1, $2)', values, once)) ?? [];
   }
 
   async check(): Promise<NodeCheck> {
@@ -216,12 +230,17 @@ export class PostgresStore
   async #call<Answer>(
     call: string,
     values: readonly unknown[],
-    connection: Pick<Connection, 'run'> = this.#connection,
+    connection: Runs = this.#connection,
   ): Promise<Answer | undefined> {
     const text = await connection.run(`select to_json("${this.#schema}".${call})::text`, values);
     // A function without a result returns an empty text.
     return text === undefined || text === '""' ? undefined : (JSON.parse(text) as Answer);
   }
+}
+
+/** A connection, as far as it runs statements. */
+interface Runs {
+  run(text: string, values: readonly unknown[]): Promise<string | undefined>;
 }
 
 /** The result of `scan_page`. */

@@ -30,6 +30,11 @@ export class SideConnection {
     return answer;
   }
 
+  /** Ends the connection, because another one over the same network was lost. */
+  discard(): Promise<void> {
+    return this.#end();
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#end();

@@ -227,7 +227,9 @@ export class Turns {
     let answer: TurnAnswer;
     try {
       const values = [[...keys], JSON.stringify(asked)];
-      const text = await connection.run(`select "${schema}".turn($1::text[], $2::jsonb)::text`, values);
+      const sql = `select "${schema}".turn($1::text[], $2::jsonb)::text`;
+      // All requests of the statement are idempotent, so it may be sent again over a new connection.
+      const text = await connection.run(sql, values, () => this.#mayComeLater(acquisitions));
       answer = JSON.parse(text ?? '') as TurnAnswer;
     } catch (thrown) {
       this.#failed(releases, extensions, acquisitions, asError(thrown));
@@ -265,16 +267,22 @@ export class Turns {
     tell(replyOf(answer));
   }
 
+  /**
+   * Records that a statement with these acquisitions got no answer. The server may still execute it until the deadline
+   * of the acquisitions, so their leases are released again after that deadline (S27).
+   */
+  #mayComeLater(acquisitions: readonly Acquisition[]): void {
+    for (const { request, asked } of acquisitions)
+      this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
+  }
+
   #failed(
     releases: readonly Release[],
     extensions: readonly Extension[],
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // The server may still execute the statement until the deadline of the acquisitions, so release their leases again
-    // after that deadline.
-    for (const { request, asked } of acquisitions)
-      this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
+    this.#mayComeLater(acquisitions);
     for (const { request, tell } of releases) {
       this.#pending.failed(request.lease);
       tell(error);

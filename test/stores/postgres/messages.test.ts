@@ -32,6 +32,7 @@ test('a test message from the store to itself counts as delivered if it arrives 
         return sent;
       },
       undelivered: () => undelivered++,
+      replaced: () => undefined,
     },
   );
   await messages.open();
@@ -43,7 +44,7 @@ test('a test message from the store to itself that does not arrive is reported a
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
-    { send: () => Promise.resolve(), undelivered: () => undelivered++ },
+    { send: () => Promise.resolve(), undelivered: () => undelivered++, replaced: () => undefined },
   );
   await messages.open();
   expect(undelivered).toBe(1);
@@ -54,7 +55,7 @@ test('an undelivered test message is sent again on a new connection, not at ever
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },
-    { send: () => Promise.resolve(sent++), undelivered: () => undefined },
+    { send: () => Promise.resolve(sent++), undelivered: () => undefined, replaced: () => undefined },
   );
   await messages.open();
   await delay(3_500);

@@ -1,0 +1,141 @@
+import { connect, createServer, type Server, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Lease } from '../../../lib/core/lease.js';
+import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { LOOPBACK } from '../../support/free-port.js';
+import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+import { newTerms } from '../../support/postgres-store.js';
+import { until } from '../../support/until.js';
+
+/** Longer than the time without traffic after which a connection is doubted. */
+const QUIET_MS = 700;
+
+/** A network that forgets open connections on request. New connections work. */
+class ForgetfulNetwork {
+  readonly #listener: Server;
+  readonly #open = new Set<{ client: Socket; server: Socket; mode: 'pass' | 'silent' | 'reset' }>();
+
+  constructor(target: number) {
+    this.#listener = createServer((client) => {
+      const server = connect(target, LOOPBACK);
+      const connection = { client, server, mode: 'pass' as 'pass' | 'silent' | 'reset' };
+      this.#open.add(connection);
+      client.on('data', (data) => {
+        if (connection.mode === 'pass') server.write(data);
+        else if (connection.mode === 'reset') client.resetAndDestroy();
+      });
+      server.on('data', (data) => {
+        if (connection.mode === 'pass') client.write(data);
+      });
+      for (const [socket, other] of [
+        [client, server],
+        [server, client],
+      ] as const) {
+        socket.on('error', () => undefined);
+        socket.on('close', () => {
+          if (connection.mode === 'pass') other.destroy();
+        });
+      }
+    });
+  }
+
+  async url(): Promise<string> {
+    if (!this.#listener.listening)
+      await new Promise<void>((resolve) => this.#listener.listen(0, LOOPBACK, resolve));
+    return `postgres://postgres@${LOOPBACK}:${(this.#listener.address() as AddressInfo).port}/postgres`;
+  }
+
+  forget(mode: 'silent' | 'reset'): void {
+    for (const connection of this.#open) connection.mode = mode;
+  }
+
+  close(): void {
+    this.#listener.close();
+    for (const { client, server } of this.#open) {
+      client.destroy();
+      server.destroy();
+    }
+  }
+}
+
+let server: PostgresServer;
+let network: ForgetfulNetwork;
+let store: PostgresStore;
+let terms: ReturnType<typeof newTerms>;
+
+beforeAll(async () => {
+  server = await startPostgresServer();
+});
+
+afterAll(() => server.stop());
+
+beforeEach(async () => {
+  network = new ForgetfulNetwork(server.port);
+  terms = newTerms();
+  store = new PostgresStore({ connectionString: await network.url() }, terms);
+});
+
+afterEach(async () => {
+  jest.restoreAllMocks();
+  await store.close();
+  network.close();
+});
+
+const MODES = ['silent', 'reset'] as const;
+
+test.each(MODES)(
+  'the first requests succeed over a new connection, and no loss is reported, when the network has forgotten the idle connections (%s)',
+  async (mode) => {
+    await store.connect();
+    const held = new Lease([`held ${mode}`], 'me', 60_000);
+    const released = new Lease([`released ${mode}`], 'me', 60_000);
+    for (const lease of [held, released]) await acquireOn(store, lease);
+    await delay(QUIET_MS);
+    network.forget(mode);
+    const acquired = new Lease([`acquired ${mode}`], 'me', 60_000);
+    const [reply, extended] = await Promise.all([
+      acquireOn(store, acquired, { limit: 2_000 }),
+      extendOn(store, held, 60_000),
+      releaseOn(store, released),
+    ]);
+    expect(reply).toMatchObject({ granted: true });
+    expect(extended).toBe(true);
+    expect(await store.read([held, acquired, released].map(({ keys }) => keys[0] ?? ''))).toEqual([
+      expect.objectContaining({ mode: 'exclusive' }),
+      expect.objectContaining({ mode: 'exclusive' }),
+      undefined,
+    ]);
+    expect(terms.events).toEqual(['ready']);
+    // The connection for messages was idle, too, and is replaced without a request on it.
+    await until(() => store.subscribed);
+  },
+);
+
+test.each(MODES)('forgotten connections are replaced while nobody uses them (%s)', async (mode) => {
+  await store.connect();
+  const connections = async (): Promise<string> => {
+    const client = await server.client();
+    const { rows } = await client.query(
+      `select string_agg(pid::text, ',' order by pid) as pids from pg_stat_activity
+       where application_name = 'nestjs-redlock' and backend_start > now() - interval '4 seconds'`,
+    );
+    return String((rows as { pids: string | null }[])[0]?.pids);
+  };
+  network.forget(mode);
+  await delay(4_000);
+  await until(async () => (await connections()).includes(','));
+  await until(() => store.subscribed);
+  expect(terms.events).toEqual(['ready']);
+});
+
+test('every connection asks TCP to check it after seconds without traffic', async () => {
+  const keepAlive = jest.spyOn(Socket.prototype, 'setKeepAlive');
+  await store.connect();
+  for await (const page of store.scan('')) expect(page).toEqual(expect.any(Array));
+  const asked = keepAlive.mock.calls.filter(([isOn]) => isOn);
+  expect(asked.length).toBeGreaterThanOrEqual(3);
+  for (const [, after] of asked) expect(after).toBeLessThanOrEqual(10_000);
+});
