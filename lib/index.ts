@@ -1,4 +1,5 @@
 export { currentLock } from './service/lock-context.js';
+export { outside } from './service/lock-scope.js';
 export { InjectLockService } from './service/inject-lock-service.decorator.js';
 export {
   LOCK_ACQUIRE_CHANNEL,

@@ -1,3 +1,4 @@
+import { neutrally } from './neutral.js';
 import { NO_SLOT, SlotList } from './slot-list.js';
 
 /**
@@ -53,10 +54,12 @@ export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatc
 
 function listenTo(signal: AbortSignal): Audience {
   const watches = new SlotList<'slot', AbortWatch>('slot');
-  const abort = (): void => {
+  const tellAll = (): void => {
     // The reaction of one target can stop the watch of another target.
     for (const watch of [...watches]) if (watches.has(watch)) watch.target.aborted(signal);
   };
+  // The code that aborts the signal runs in its own context, and the targets belong to other calls (S30).
+  const abort = (): void => neutrally(tellAll);
   const stop = (): void => {
     signal.removeEventListener('abort', abort);
     if (audiences.get(signal) === audience) audiences.delete(signal);

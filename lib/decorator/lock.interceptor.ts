@@ -9,6 +9,7 @@ import type { Leaders } from '../service/leader/leaders.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
 import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
+import { detached } from '../core/neutral.js';
 import { keysOf, type LockKey } from '../core/keys.js';
 import { printable, quoted } from '../core/printable.js';
 import type { ScheduledTask } from './schedule/schedule-metadata.js';
@@ -65,7 +66,7 @@ export class LockInterceptor {
     if (call.kind === 'observable')
       return heldObservable((signal) => this.#begin(call, signal), call.proceed);
     if (call.kind === 'generator') return new HeldIterator(() => this.#begin(call), call.proceed, false);
-    const settled = this.#settle(call);
+    const settled = detached(() => this.#settle(call));
     return call.kind === 'unknown' ? iterablePromise(settled) : settled;
   }
 
@@ -85,7 +86,7 @@ export class LockInterceptor {
     const { run } = begun;
     let result: unknown;
     try {
-      result = await run.inside(call.proceed);
+      result = await run.settle(call.proceed);
     } catch (error) {
       await run.end();
       throw error;

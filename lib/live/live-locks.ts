@@ -1,4 +1,5 @@
 import { asError } from '../core/errors.js';
+import { neutrally } from '../core/neutral.js';
 import type { LockInfo, LockVote } from '../core/lock-info.js';
 import type { KeyWaiter } from '../core/ports.js';
 import type { NodesStatus } from '../core/node-status.js';
@@ -104,7 +105,8 @@ export class LiveLocks {
       viewer(this.#snapshot(), this.#log.id);
       this.#viewers.add(viewer);
     } else this.#newcomers.add(viewer);
-    if (!this.#isRunning) void this.#run();
+    // The looks serve all viewers, and outlive the request of the first viewer (S30).
+    if (!this.#isRunning) void neutrally(() => this.#run());
     return () => {
       this.#viewers.delete(viewer);
       this.#newcomers.delete(viewer);

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { checkMilliseconds } from '../core/checks.js';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { LockLostError, LockUnavailableError, RedlockError } from '../core/errors.js';
@@ -12,6 +13,7 @@ import {
   slotsOf,
 } from '../core/lock-events.js';
 import type { LockHandle } from '../core/lock-handle.js';
+import { neutrally, tellNeutrally } from '../core/neutral.js';
 import type { LockMode } from '../core/lock-mode.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
@@ -122,6 +124,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #waiting: (() => void)[] | undefined;
   /** The source of the signal, made on first use: most callers never read the signal. */
   private controller: AbortController | undefined;
+  /** Runs the listeners of the signal in the asynchronous context in which it was read first. */
+  private inContext: (<T>(task: () => T) => T) | undefined;
   #release: Promise<void> | undefined;
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
@@ -130,6 +134,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    * been sent: the request of the next call uses the same connections, so the nodes answer it after the release.
    */
   follower: (() => void) | undefined;
+
+  // One function for all locks: each call of `release` would otherwise make one.
+  static readonly #extendOf = (lock: HeldLock, ttl: number): Promise<void> => lock.#extendOnAll(ttl);
+  static readonly #releaseOf = (lock: HeldLock): Promise<void> => lock.#releaseOnAll();
 
   /**
    * @param validFrom - the moment of the first request of the acquisition
@@ -188,6 +196,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   get signal(): AbortSignal {
     if (!this.controller) {
       this.controller = new AbortController();
+      // The signal belongs to the call that reads it, in contrast to the timer that aborts it (S30).
+      this.inContext = AsyncLocalStorage.snapshot();
       const { loss } = this;
       if (loss) this.controller.abort(loss);
     }
@@ -229,7 +239,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (!this.isHeld()) throw this.#whyNotHeld();
   }
 
-  async extend(ttl = this.ttl): Promise<void> {
+  extend(ttl = this.ttl): Promise<void> {
+    return neutrally(HeldLock.#extendOf, this, ttl);
+  }
+
+  async #extendOnAll(ttl: number): Promise<void> {
     const { settings, nodes } = this.context;
     checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
     checkTtl(nodes.stores, ttl);
@@ -262,16 +276,20 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   release(): Promise<void> {
-    this.#release ??= isWatched(releases)
-      ? releases.tracePromise(() => this.#releaseOnAll(), {
-          keys: this.keys,
-          id: this.id,
-          fencingToken: this.fencingToken,
-          mode: this.mode,
-          ...slotsOf(this),
-        })
-      : this.#releaseOnAll();
-    return this.#release;
+    if (this.#release) return this.#release;
+    if (!isWatched(releases)) return this.#releaseNow();
+    return releases.tracePromise(() => this.#releaseNow(), {
+      keys: this.keys,
+      id: this.id,
+      fencingToken: this.fencingToken,
+      mode: this.mode,
+      ...slotsOf(this),
+    });
+  }
+
+  #releaseNow(): Promise<void> {
+    // A Promise keeps the context in which it was made, and this lock keeps the Promise.
+    return (this.#release = neutrally(HeldLock.#releaseOf, this));
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -288,8 +306,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#rest();
     this.context.ended(this);
     this.#become(error);
-    this.controller?.abort(error);
-    this.context.settings.lost?.(error);
+    this.#abort(error);
+    const { lost } = this.context.settings;
+    if (lost) tellNeutrally(() => lost(error));
+  }
+
+  #abort(error: LockLostError): void {
+    const { controller, inContext } = this;
+    if (inContext) inContext(() => controller?.abort(error));
+    else controller?.abort(error);
   }
 
   /** The error of the loss; `undefined` when the lock is held or was released before a loss. */
@@ -320,7 +345,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       remaining: this.remaining(),
       ...(isLost ? { error: state } : error ? { error: error() } : {}),
     };
-    lockStates.publish(event);
+    tellNeutrally(() => lockStates.publish(event));
   }
 
   #whyNotHeld(): LockLostError {
@@ -509,10 +534,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    * which releases the lock, gets no error.
    */
   #tellJoined(): void {
-    this.controller ??= new AbortController();
-    this.controller.abort(
-      new LockLostError(this.keys, 'the outer call released it while a nested call still used it'),
+    const error = new LockLostError(
+      this.keys,
+      'the outer call released it while a nested call still used it',
     );
+    this.controller ??= new AbortController();
+    this.#abort(error);
   }
 
   #releaseOnAll(): Promise<void> {

@@ -4,6 +4,7 @@ import { now } from '../core/clock.js';
 import { asError } from '../core/errors.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
+import { neutrally } from '../core/neutral.js';
 import type { Store } from '../core/ports.js';
 import {
   type AcquireContext,
@@ -135,10 +136,14 @@ export class Redlock {
     this.foresee(options.ttl);
     if (options.kind && options.kind !== EXCLUSIVE) this.#checkMode(options.kind);
     this.#keyRule.check(keys, (options.kind ?? EXCLUSIVE).mode);
-    return new Promise((resolve, reject) => {
+    return neutrally(this.#acquireNeutrally, keys, options);
+  }
+
+  /** The timers, requests and queues of a call serve other calls, too (S30). */
+  readonly #acquireNeutrally = (keys: readonly string[], options: AcquireOptions): Promise<HeldLock> =>
+    new Promise((resolve, reject) => {
       this.#begin(new Call(keys, options, resolve, reject, this.#firstAttempts));
     });
-  }
 
   /** @throws TypeError when a store cannot store a lock of this mode */
   #checkMode({ mode }: LockKind): void {

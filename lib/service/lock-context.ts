@@ -3,7 +3,8 @@ import type { LockHandle } from '../core/lock-handle.js';
 
 /**
  * The innermost lock of the running call; with `key`, the innermost lock of that key. `undefined` outside of locked
- * code. The lock may have been lost since; call its `isHeld()`.
+ * code, and in what a method has started when the method and its result have ended. The lock may have been lost since;
+ * call its `isHeld()`.
  *
  * @example
  * ```ts

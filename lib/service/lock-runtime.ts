@@ -11,6 +11,7 @@ import { canHoldTogether, joins, type LockKind, type LockMode, nameOfKind } from
 import { modeOf } from '../core/lock-policy.js';
 import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
+import { neutrally } from '../core/neutral.js';
 import { onAbort } from '../core/on-abort.js';
 import { MissingValues } from './missing-values.js';
 import { quoted } from '../core/printable.js';
@@ -150,7 +151,7 @@ export class LockRuntime {
    * rejection
    */
   open(): Promise<void> {
-    return (this.#opening ??= this.#open());
+    return (this.#opening ??= neutrally(() => this.#open()));
   }
 
   async #open(): Promise<void> {
@@ -383,7 +384,7 @@ export class LockRuntime {
     const run = this.begin(lock, options);
     let result: T;
     try {
-      result = await run.inside(task);
+      result = await run.settle(task);
     } catch (error) {
       await run.end();
       throw error;
@@ -436,7 +437,11 @@ export class LockRuntime {
    *
    * @returns the keys of the locks whose methods were still running
    */
-  async close(): Promise<readonly string[]> {
+  close(): Promise<readonly string[]> {
+    return neutrally(() => this.#close());
+  }
+
+  async #close(): Promise<readonly string[]> {
     this.beginClosing();
     this.#refusing.abort(SHUTTING_DOWN);
     this.#ended.abort(SHUTTING_DOWN);

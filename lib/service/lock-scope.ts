@@ -3,6 +3,7 @@ import type { WatchableLock } from '../telemetry/lock-telemetry.js';
 import type { Surrounded } from '../telemetry/lock-telemetry.events.js';
 import type { Joined } from '../redlock/held-lock.js';
 import type { LockHandle } from '../core/lock-handle.js';
+import { begun } from '../core/thenable.js';
 import { NO_SLOT } from '../core/slot-list.js';
 
 /** The members of a lock that code under the lock uses. */
@@ -21,17 +22,76 @@ export interface Outlived {
 /** One level of nested scopes. */
 interface Frame {
   readonly scope: LockScope;
-  readonly outer: Frame | undefined;
+  outer: Frame | undefined;
 }
 
-const frames = new AsyncLocalStorage<Frame>();
+const frames = new AsyncLocalStorage<Frame | undefined>();
 
-/** The innermost scope of the running call for which `fits` is true. */
+/**
+ * The innermost scope of the running call for which `fits` is true. A scope that has ended does not count (S30): a
+ * worker that was made under a lock keeps its asynchronous context for ever, and runs jobs of other callers in it.
+ */
 export function currentScope(fits: (scope: LockScope) => boolean): LockScope | undefined {
-  for (let frame = frames.getStore(); frame; frame = frame.outer) {
+  for (let frame = openFrame(frames.getStore()); frame; frame = nextOpen(frame)) {
     if (fits(frame.scope)) return frame.scope;
   }
   return undefined;
+}
+
+/**
+ * Runs `task` under no lock: `currentLock()` is undefined in it, and a `reentrant` call in it does not join a lock of
+ * the calling code. All other asynchronous contexts, such as those of loggers, traces and transactions, stay the same.
+ * Inside an open transaction, a lock that the transaction keeps (`release: 'afterCommit'`) can still be joined.
+ *
+ * Use it for work that does not belong to the locked method although the method starts it: a pool, a queue or a batch
+ * loader that is made on first use, or a job in the background. Otherwise that work counts as nested calls of the
+ * method while the method runs.
+ *
+ * @returns what `task` returns
+ * @example
+ * ```ts
+ * import { outside, WithLock } from 'nestjs-redlock';
+ *
+ * declare class Mailer {
+ *   send(text: string): void;
+ * }
+ *
+ * class Orders {
+ *   #mailer: Mailer | undefined;
+ *
+ *   @WithLock((id: number) => `order:${id}`)
+ *   async settle(id: number): Promise<void> {
+ *     this.#mailer ??= outside(() => new Mailer());
+ *     this.#mailer.send(`Order ${id} is settled`);
+ *   }
+ * }
+ * ```
+ * @see docs/decorator.md#nested-calls
+ */
+export function outside<T>(task: () => T): T {
+  return frames.run(undefined, task);
+}
+
+/** The first frame, from `frame` outwards, whose scope has not ended. */
+function openFrame(frame: Frame | undefined): Frame | undefined {
+  let open = frame;
+  while (open?.scope.isOver) open = open.outer;
+  return open;
+}
+
+/**
+ * The next frame outwards whose scope has not ended. Removes the ended frames between the two: otherwise a method that
+ * starts its own next run from inside its lock would make the chain longer with each run.
+ */
+function nextOpen(frame: Frame): Frame | undefined {
+  return (frame.outer = openFrame(frame.outer));
+}
+
+/** The frames of the running call whose scopes have not ended. */
+function openFrames(): Frame | undefined {
+  const innermost = openFrame(frames.getStore());
+  for (let frame = innermost; frame;) frame = nextOpen(frame);
+  return innermost;
 }
 
 /** Code that runs under a lock: from the acquisition to the release. */
@@ -55,17 +115,29 @@ export class LockScope {
 
   /** Runs `task` with the lock as its current lock, also in all calls that `task` starts. */
   inside<T>(task: () => T): T {
-    const run = (): T => frames.run({ scope: this, outer: frames.getStore() }, task);
+    const run = (): T => frames.run({ scope: this, outer: openFrames() }, task);
     return this.around ? this.around(run) : run();
   }
 
   /**
-   * `true` if calls that were started inside the scope are under the lock: the lock is held, or was lost before its
-   * release.
+   * Runs `task` as {@link inside} does. If `task` returns a thenable that begins its work when it is awaited, such as a
+   * query builder, the work begins here, under the lock, and only once.
+   */
+  settle<T>(task: () => T | PromiseLike<T>): T | Promise<T> {
+    return this.inside(() => begun(task()));
+  }
+
+  /** `true` when the code has ended. The lock may be held for longer: see {@link awaitsCommit} and {@link end}. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /**
+   * `true` if the calls that are made inside the scope, or inside the transaction that keeps the lock, can join the
+   * lock or learn of its loss.
    */
   get covers(): boolean {
-    const { state } = this.lock;
-    return state === 'lost' || (state !== 'released' && (!this.#isOver || this.awaitsCommit));
+    return this.lock.state !== 'released' && (!this.#isOver || this.awaitsCommit);
   }
 
   /** Called when the transaction for which the lock was kept is committed or rolled back. */

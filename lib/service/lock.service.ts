@@ -16,6 +16,7 @@ import {
   type ListOptions,
 } from '../redlock/inspect/lock-inspector.js';
 import { LOCK_POLICY_NAMES } from '../core/lock-policy.js';
+import { detached } from '../core/neutral.js';
 import { keysOf, type LockKey, oneKey } from '../core/keys.js';
 import type { KeyWaiter } from '../core/ports.js';
 import type { LockHandle } from '../core/lock-handle.js';
@@ -256,7 +257,11 @@ export class LockService {
     options: AcquireOptions | undefined,
     task: (lock: LockHandle) => Promise<T> | T,
   ): Promise<T>;
-  async withLock<T>(key: AnyKey, ...rest: unknown[]): Promise<T> {
+  withLock<T>(key: AnyKey, ...rest: unknown[]): Promise<T> {
+    return detached(() => this.#withLock<T>(key, rest));
+  }
+
+  async #withLock<T>(key: AnyKey, rest: unknown[]): Promise<T> {
     const task = rest.pop() as (lock: LockHandle) => Promise<T> | T;
     if (typeof task !== 'function') throw badOption('task', 'a function', task);
     const { keys, resolved, origin, signal } = this.#asked('withLock', key, rest);

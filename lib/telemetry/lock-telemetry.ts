@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { LockOrigin } from './lock-origin.js';
 import {
   acquisitions,
@@ -39,6 +40,8 @@ interface Hold {
   /** The moment of the acquisition, by the monotonic clock. */
   readonly since: number;
   readonly settle: (loss?: Error) => void;
+  /** Runs the listener in the asynchronous context of the call that acquired the lock (S30). */
+  readonly inContext: (tell: () => void) => void;
 }
 
 /**
@@ -152,7 +155,8 @@ export class LockTelemetry {
     const ended = new Promise<void>((resolve, reject) => {
       const settle = (loss?: Error): void => (loss ? reject(loss) : resolve());
       if (this.#holds.size === 0) lockStates.subscribe(this.#onState);
-      this.#holds.set(lock.id, { event, about, since: performance.now(), settle });
+      const inContext = AsyncLocalStorage.snapshot();
+      this.#holds.set(lock.id, { event, about, since: performance.now(), settle, inContext });
     });
     // Ignore the rejection: a loss is published on `error`.
     holds.tracePromise(() => ended, event).catch(() => undefined);
@@ -164,7 +168,7 @@ export class LockTelemetry {
     const hold = this.#holds.get(id);
     if (!hold) return;
     if (state === 'lost' || state === 'released') this.#end(id, error);
-    else if (error) this.listener?.({ type: 'unconfirmed', ...hold.about, error });
+    else if (error) hold.inContext(() => this.listener?.({ type: 'unconfirmed', ...hold.about, error }));
   }
 
   #end(id: string, loss: Error | undefined): void {
@@ -176,8 +180,10 @@ export class LockTelemetry {
     hold.event.heldFor = heldFor;
     hold.settle(loss);
     const { about } = hold;
-    this.listener?.(
-      loss ? { type: 'lost', ...about, heldFor, error: loss } : { type: 'released', ...about, heldFor },
+    hold.inContext(() =>
+      this.listener?.(
+        loss ? { type: 'lost', ...about, heldFor, error: loss } : { type: 'released', ...about, heldFor },
+      ),
     );
   }
 }

@@ -4,6 +4,7 @@ import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
 import { asError, LockUnavailableError, type NodeVote } from '../../core/errors.js';
 import type { HeldLock, RedlockSettings } from '../held-lock.js';
 import { infoOf, type LockInfo, type LockVote, voteOf } from '../../core/lock-info.js';
+import { neutrally } from '../../core/neutral.js';
 import type { KeyState, KeyWaiter, LockStore, Store } from '../../core/ports.js';
 import type { NodeCheck, NodesStatus, NodeStatus } from '../../core/node-status.js';
 import { DEFAULT_TTL_MS } from '../../core/lock-options.js';
@@ -87,7 +88,11 @@ export class LockInspector {
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; RangeError for a key that a node can never
    * store
    */
-  async inspect(key: string): Promise<LockInfo> {
+  inspect(key: string): Promise<LockInfo> {
+    return neutrally(() => this.#inspect(key));
+  }
+
+  async #inspect(key: string): Promise<LockInfo> {
     this.#keyRule.check([key], 'exclusive');
     const votes = await this.#votesOn(key);
     const error = this.#withoutQuorum([key], `inspect ${quoted([key])}`, votes);
@@ -109,7 +114,7 @@ export class LockInspector {
     if (limit !== Infinity && !(Number.isInteger(limit) && limit >= 1)) {
       throw badNumber('limit', 'a whole number, at least 1', limit);
     }
-    return this.#list(prefix, limit);
+    return stepwise(this.#list(prefix, limit));
   }
 
   /**
@@ -117,7 +122,11 @@ export class LockInspector {
    * entry. The queue of a node that does not answer is left out without an error: a queue only orders waiters, and no
    * lock depends on it.
    */
-  async waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
+  waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
+    return neutrally(() => this.#waiting(keys));
+  }
+
+  async #waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
     const found = new Map<string, KeyWaiter[]>();
     let nodes = this.#nodes.filter((node) => node.waiting);
     for (let start = 0; start < keys.length && nodes.length > 0; start += QUEUES_OF_PAGE) {
@@ -155,7 +164,11 @@ export class LockInspector {
    * Like {@link forceRelease}, but returns an error instead of throwing it, so that the caller also learns whether a
    * node had something to delete.
    */
-  async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
+  endHolders(key: string, options: ForceReleaseOptions = {}): Promise<ForcedRelease> {
+    return neutrally(() => this.#endHolders(key, options));
+  }
+
+  async #endHolders(key: string, { id }: ForceReleaseOptions): Promise<ForcedRelease> {
     this.#keyRule.check([key], 'exclusive');
     const what = `release ${quoted([key])}`;
     const votes = await this.#votesOn(key);
@@ -178,7 +191,11 @@ export class LockInspector {
   }
 
   /** The fitness of every node to vote. Never rejects. */
-  async checkNodes(): Promise<NodesStatus> {
+  checkNodes(): Promise<NodesStatus> {
+    return neutrally(() => this.#checkNodes());
+  }
+
+  async #checkNodes(): Promise<NodesStatus> {
     const answers = await this.#askAll(
       (node) => node.check?.(this.#guard?.duration ?? 0) ?? Promise.resolve(UNCHECKED),
     );
@@ -319,6 +336,19 @@ function cannot(what: string): Promise<never> {
 }
 
 /** Ends the scan of a node, so that the store can close its cursor. Do not await it: a node may never answer. */
+/** Reads `items` outside of the reader's asynchronous context: the requests use connections that other calls share (S30). */
+async function* stepwise<T>(items: AsyncGenerator<T>): AsyncGenerator<T> {
+  try {
+    for (;;) {
+      const { done, value } = await neutrally(() => items.next());
+      if (done === true) return;
+      yield value;
+    }
+  } finally {
+    await neutrally(() => items.return(undefined));
+  }
+}
+
 async function end(pages: AsyncIterator<unknown>): Promise<void> {
   try {
     await pages.return?.();

@@ -1,10 +1,10 @@
 import type { Logger } from '@nestjs/common';
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import type { LeaderEvent, TermEnd } from '../../telemetry/leader-event.js';
 import type { ResolvedLockOptions } from '../../core/lock-options.js';
 import { LockHeldError } from '../../core/errors.js';
+import { neutrally, tellNeutrally } from '../../core/neutral.js';
 import { printable } from '../../core/printable.js';
 import { currentLockOf } from '../lock-context.js';
 import type { LockRuntime } from '../lock-runtime.js';
@@ -58,8 +58,11 @@ class Term implements LeaderTerm {
   end(how: TermEnd, reason: Error): void {
     if (this.#end !== undefined) return;
     this.#end = how;
-    this.onEnd(this, how, reason);
-    this.#controller.abort(reason);
+    // The caller may be a request that resigns, and the listeners belong to other code (S30).
+    tellNeutrally(() => {
+      this.onEnd(this, how, reason);
+      this.#controller.abort(reason);
+    });
   }
 
   /** The reason for the end of the term; `undefined` while the term lasts. */
@@ -80,11 +83,6 @@ export class Campaign {
   #attempts: AbortController | undefined;
   #running: Promise<void> = Promise.resolve();
   readonly #options: ResolvedLockOptions;
-  /**
-   * Runs a task in the asynchronous context of the constructor: the caller of `start` may run under a lock, and the
-   * campaign must not run under that lock.
-   */
-  readonly #outside = AsyncLocalStorage.snapshot();
 
   /** @param tell - a listener for events, which never throws */
   constructor(
@@ -125,7 +123,7 @@ export class Campaign {
   ifLeader(task: () => unknown): unknown {
     const term = this.#term;
     if (!term || !this.isLeader()) return undefined;
-    const result = term.scope.inside(task);
+    const result = term.scope.settle(task);
     const settled = Promise.resolve(result)
       .catch(() => undefined)
       .then(() => void term.tasks.delete(settled));
@@ -138,7 +136,10 @@ export class Campaign {
     if (this.runtime.closing.aborted || this.#attempts) return;
     const attempts = new AbortController();
     this.#attempts = attempts;
-    this.#running = this.#running.then(() => this.#outside(() => this.#campaign(attempts)));
+    // The caller may be a request, or run under a lock, and the campaign outlives it (S30).
+    neutrally(() => {
+      this.#running = this.#running.then(() => this.#campaign(attempts));
+    });
   }
 
   /**
@@ -217,7 +218,7 @@ export class Campaign {
     this.#log('log', `${method} leads '${printable(leader)}', term ${fencingToken}`);
     this.tell({ leader, method, isLeader: true, fencingToken });
     try {
-      await scope.inside(() => lead(term));
+      await scope.settle(() => lead(term));
       // `isHeld` reports a lock that has ended: after a pause of the process, the method may return before the timer
       // reports the end.
       lock.isHeld();

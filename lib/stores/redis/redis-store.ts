@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
+import { neutral } from '../../core/neutral.js';
 import { asError, ClosedStoreError, GuardedNodeError, UnfitStoreError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
@@ -89,7 +90,8 @@ export class RedisStore
   readonly #channelBase: string;
   readonly #marker: string | undefined;
 
-  readonly #onClose = (): void => {
+  // The application may have connected its client in a request, and the events of the client keep that context (S30).
+  readonly #onClose = neutral((): void => {
     const isForgotten = this.#channel.disconnected();
     if (isForgotten && !this.opened) {
       this.context.warnOnce(
@@ -97,18 +99,18 @@ export class RedisStore
       );
     }
     this.context.nodeLost?.(this.name);
-  };
+  });
 
-  readonly #onRefresh = (): void => this.#probe.refreshed();
+  readonly #onRefresh = neutral((): void => this.#probe.refreshed());
 
-  readonly #onReady = (): void => {
+  readonly #onReady = neutral((): void => {
     this.context.nodeReady?.(this.name);
     this.#channel.connected();
     this.#probe.begin();
     this.#ping?.begin();
     this.#masterWatch?.begin();
     this.#releases.sendPending();
-  };
+  });
 
   /** @param opened - `true` if the library made the client, and so closes it */
   constructor(

@@ -1,4 +1,5 @@
 import type { Cluster } from 'ioredis';
+import { neutral } from '../../../core/neutral.js';
 
 /**
  * Time limit for a master to report the state of the Cluster, as a multiple of `slotsRefreshTimeout`, the client's own
@@ -17,13 +18,14 @@ const PATIENCE = 2;
 export class ClusterConnecting {
   #timer: NodeJS.Timeout | undefined;
 
-  readonly #begin = (): void => {
+  /** An event of the client, which the application may have connected in a request (S30). */
+  readonly #begin = neutral((): void => {
     const limit = PATIENCE * (this.client.options.slotsRefreshTimeout ?? 1_000);
     clearTimeout(this.#timer);
     // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
     // Node read the answer before the time limit takes effect.
     this.#timer = setTimeout(setImmediate, limit, this.#connectAgain).unref();
-  };
+  });
 
   readonly #end = (): void => clearTimeout(this.#timer);
 

@@ -3,6 +3,7 @@ import { canSendNow } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
 import type { Driver, Packed } from './driver.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
+import { neutral } from '../../../core/neutral.js';
 import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
 
@@ -253,12 +254,13 @@ export class CommandChannel {
     });
   }
 
-  readonly #onConnect = (): void => {
+  /** An event of the client, which the application may have connected in a request (S30). */
+  readonly #onConnect = neutral((): void => {
     this.#isLoading = false;
     clearTimeout(this.#loadingTimer);
     if (this.client.status === 'connect' && !this.client.isCluster)
       this.#askWhetherLoading(this.client as Redis);
-  };
+  });
 
   /**
    * Asks a server if it still loads its data. While the server loads, the client is connected but not ready, and gives

@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events';
+import { neutral } from '../../../core/neutral.js';
 import type { DriverOptions, MessageConnection, Server } from '../connection/driver.js';
 import { PLAINLY, type SentinelClient } from './client-types.js';
 import { NodeRedisDriver } from './node-redis-driver.js';
@@ -89,7 +90,7 @@ export class SentinelDriver extends NodeRedisDriver {
   }
 
   /** Called when the application has connected its client. */
-  readonly #onOpen = (): void => void this.connect();
+  readonly #onOpen = neutral((): void => void this.connect());
 
   /**
    * Called when the application has closed its client. A new copy is made when the application opens the client again.
