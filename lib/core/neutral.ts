@@ -5,8 +5,8 @@ const origin = new AsyncResource('nestjs-redlock');
 
 /**
  * Runs `task` outside of the asynchronous context of the running call (S30). Timers, sockets, Promises and listeners
- * keep the context in which they were made. What serves several callers must therefore be made here: otherwise it would
- * run in a stranger's context, and would keep the data of a stranger's request in memory.
+ * keep the context in which they were made. A timer that serves several callers must therefore be made here: otherwise
+ * it would run in a stranger's context, and would keep the data of a stranger's request in memory.
  */
 export function neutrally<Args extends readonly unknown[], T>(task: (...args: Args) => T, ...args: Args): T {
   return origin.runInAsyncScope(task, undefined, ...args);

@@ -2,7 +2,7 @@ import { Injectable, Logger } from '@nestjs/common';
 import { HeldIterator } from './results/held-iterator.js';
 import { heldObservable } from './results/held-observable.js';
 import { heldUntilEnd } from './results/held-results.js';
-import type { Begun } from '../service/lock-scope.js';
+import type { Begun, LockScope } from '../service/lock-scope.js';
 import { iterablePromise } from './results/iterable-promise.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { Leaders } from '../service/leader/leaders.js';
@@ -47,6 +47,8 @@ export interface LockedCall {
 @Injectable()
 export class LockInterceptor {
   readonly #logger = new Logger('WithLock');
+  /** The methods whose results were read in a way that does not show their end. */
+  readonly #unclear = new Set<string>();
 
   /** @internal Nest creates the object. */
   constructor(
@@ -91,7 +93,19 @@ export class LockInterceptor {
       await run.end();
       throw error;
     }
-    return heldUntilEnd(result, run, (signal) => this.#begin(call, signal));
+    const again = (signal?: AbortSignal): Promise<Begun> => this.#begin(call, signal);
+    return heldUntilEnd(result, run, again, (how) => this.#tellUnclear(call, run, how));
+  }
+
+  /** Warns once for each method. */
+  #tellUnclear({ origin: { method } }: LockedCall, { lock }: LockScope, how: string): void {
+    if (this.#unclear.has(method)) return;
+    this.#unclear.add(method);
+    this.#logger.warn(
+      `${method}: its result was read with \`${how}\`, which does not show when the result ends. So the lock on ` +
+        `${quoted(lock.keys)} was released ${lock.ttl} ms after the last use of the result, also if the reading ` +
+        'goes on. Read the result inside the method, or return an async generator or a stream.',
+    );
   }
 
   async #begin(

@@ -39,15 +39,15 @@ export function currentScope(fits: (scope: LockScope) => boolean): LockScope | u
 }
 
 /**
- * Runs `task` under no lock: `currentLock()` is undefined in it, and a `reentrant` call in it does not join a lock of
- * the calling code. All other asynchronous contexts, such as those of loggers, traces and transactions, stay the same.
+ * Runs `task` under no lock: `currentLock()` is undefined in it, and a `reentrant` call in it joins no lock of the
+ * calling code. All other asynchronous contexts stay the same, such as those of loggers, traces and transactions.
  * Inside an open transaction, a lock that the transaction keeps (`release: 'afterCommit'`) can still be joined.
  *
- * Use it for work that does not belong to the locked method although the method starts it: a pool, a queue or a batch
- * loader that is made on first use, or a job in the background. Otherwise that work counts as nested calls of the
- * method while the method runs.
+ * Use it for work that a locked method starts, but that does not belong to the method. Examples are a job in the
+ * background, and a pool or a queue that is made on first use. Otherwise that work counts as nested calls of the method
+ * while the method runs.
  *
- * @returns what `task` returns
+ * @returns the result of `task`
  * @example
  * ```ts
  * import { outside, WithLock } from 'nestjs-redlock';

@@ -17,8 +17,8 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { FakeTransactions } from '../support/transactions.js';
 import { until } from '../support/until.js';
 
-// Rule S30: the context of a lock ends with the method and its result. What was made under the lock and outlives it, such
-// as a pool or a batch loader, then is outside of every lock.
+// Rule S30: the context of a lock ends with the method and its result. A pool or a batch loader that was made under the
+// lock and outlives it is then outside of every lock.
 
 /** Milliseconds. No lock expires by accident, even if the machine stalls for a moment. */
 const TTL = 30_000;

@@ -26,7 +26,7 @@ import { startPostgresServer } from '../support/postgres-server.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// Rule S30: what the library runs for several callers runs in no caller's asynchronous context. A context that a timer, a
+// Rule S30: timers and requests that serve several callers run in no caller's asynchronous context. A context that a timer, a
 // socket or a Promise of the library kept would show a stranger's request to loggers, and would keep it in memory.
 
 /** The data of a request, as loggers and tracers keep it in an asynchronous context. */
@@ -168,7 +168,7 @@ test('renewals, and requests for several callers, are sent in the context of no 
   await app.close();
 });
 
-describe('what belongs to one call', () => {
+describe('code that belongs to one call', () => {
   test('a listener of the signal runs in the context that read the signal, also when another request ends the lock', async () => {
     const { app, locks } = await start('memory');
     const told: string[] = [];
@@ -235,7 +235,7 @@ describe('what belongs to one call', () => {
   });
 });
 
-describe('what outlives the request that started it', () => {
+describe('code that outlives the request that started it', () => {
   @Injectable()
   class Candidate {
     readonly seen: string[] = [];

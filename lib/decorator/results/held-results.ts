@@ -7,6 +7,7 @@ import { isObservable, Observable, observable as interop } from 'rxjs';
 import { HeldIterator } from './held-iterator.js';
 import { heldObservable } from './held-observable.js';
 import type { Begin, LockScope } from '../../service/lock-scope.js';
+import { ResultUse } from './result-use.js';
 import { standIn } from './stand-in.js';
 
 /**
@@ -16,12 +17,19 @@ import { standIn } from './stand-in.js';
  * If nobody starts to read the result within one ttl, the lock is released.
  *
  * @param again - acquires the lock again, for a second or late reader of the result
+ * @param tellUnclear - called with the name of a method of the result, if it was read with that method and its end
+ * cannot be known
  * @throws LockLostError when the lock was lost, unless `onLost` is `'ignore'`
  */
-export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin): Promise<unknown> {
+export async function heldUntilEnd(
+  result: unknown,
+  run: LockScope,
+  again: Begin,
+  tellUnclear: (how: string) => void,
+): Promise<unknown> {
   if (typeof result === 'object' && result !== null) {
     try {
-      const held = hold(result, run, again);
+      const held = hold(result, new ResultUse(run, again, tellUnclear));
       if (held) return held;
     } catch {
       // The result throws when it is inspected, so its end cannot be known. Treat it as a plain value (S25).
@@ -32,28 +40,51 @@ export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin
 }
 
 /** Returns the wrapper or the stream for a deferred result; `undefined` for any other result. */
-function hold(result: object, run: LockScope, again: Begin): object | undefined {
+function hold(result: object, use: ResultUse): object | undefined {
   if (isOneObservable(result)) {
-    const observable = heldObservable(firstThen(run, again), () => result);
-    return standIn(result, membersOf(observable, OF_OBSERVABLE));
+    const observable = heldObservable(use.begin, () => result);
+    return used(result, membersOf(observable, OF_OBSERVABLE), use);
   }
   // Check the class before `getStream` is called: on another object, a method of this name may do anything.
   const stream: unknown = result instanceof StreamableFile ? result.getStream() : result;
   if (isStream(stream)) {
     if (!isOpen(stream)) return undefined;
-    holdUntilFinished(stream, run);
+    holdUntilFinished(stream, use.take());
     return result;
   }
   if (!isAsyncIterable(result)) return undefined;
   if (result instanceof ReadableStream) {
-    return result.locked ? undefined : heldWebStream(result, firstThen(run, again));
+    if (result.locked) return undefined;
+    if (!isPlainWebStream(result)) {
+      // A copy would lack the members of the subclass, or the members that were added to the stream.
+      holdUntilFinished(result, use.take());
+      return result;
+    }
+    use.awaitUse();
+    return heldWebStream(result, use.begin);
   }
-  const begin = firstThen(run, again);
-  const iterate = (): HeldIterator => new HeldIterator(begin, () => result, true);
+  const iterate = (): HeldIterator => new HeldIterator(use.begin, () => result, true);
   const members = types.isGeneratorObject(result)
     ? membersOf(iterate(), ['next', 'return', 'throw', Symbol.asyncIterator, Symbol.asyncDispose])
     : new Map([[Symbol.asyncIterator, iterate]]);
-  return standIn(result, members);
+  return used(result, members, use);
+}
+
+/** Makes a wrapper whose `members` are read under the lock, and whose other methods are followed. */
+function used(result: object, members: ReadonlyMap<PropertyKey, unknown>, use: ResultUse): object {
+  use.awaitUse();
+  return standIn(result, members, (call) => use.call(call, holdPart));
+}
+
+/** Holds what a method of a result has returned, if it is another way to read the result. */
+function holdPart(part: object, use: ResultUse): object | undefined {
+  const held = hold(part, use);
+  if (held) return held;
+  // An iterator or a reader: its methods read the result.
+  const isReader = ['next', 'read'].some(
+    (name) => typeof (part as Readonly<Record<string, unknown>>)[name] === 'function',
+  );
+  return isReader && !isStream(part) ? used(part, new Map(), use) : undefined;
 }
 
 /** Methods of an Observable that the wrapper replaces. */
@@ -62,24 +93,6 @@ const OF_OBSERVABLE: readonly PropertyKey[] = ['subscribe', 'pipe', 'forEach', '
 function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<PropertyKey, unknown> {
   const members = object as Readonly<Record<PropertyKey, () => unknown>>;
   return new Map(names.map((name) => [name, members[name]?.bind(object)]));
-}
-
-/**
- * Gives the present run to the first reader, and begins a new run for each later reader. Without a reader the run ends
- * after one ttl: a result that nobody reads must not hold its lock for ever.
- */
-function firstThen(run: LockScope, again: Begin): Begin {
-  let first: LockScope | undefined = run;
-  const unread = setTimeout(() => {
-    first = undefined;
-    void run.end();
-  }, run.lock.ttl).unref();
-  return (signal) => {
-    if (!first) return again(signal);
-    clearTimeout(unread);
-    first = undefined;
-    return Promise.resolve({ run });
-  };
 }
 
 /** Properties of a stream of Node. A stream of another package may lack any of them. */
@@ -97,16 +110,17 @@ interface StreamState {
 
 type NodeStream = EventEmitter & StreamState;
 
-function holdUntilFinished(stream: NodeStream, run: LockScope): void {
+/** Ends the run when the stream has ended, by whatever way it is read; and after one ttl in which nobody reads it. */
+function holdUntilFinished(stream: NodeStream | ReadableStream<unknown>, run: LockScope): void {
   let unread: NodeJS.Timeout | undefined;
   // The callback ignores the stream's error: the stream reports it to its reader.
-  finished(stream as Stream as Readable, () => {
+  finished(stream as unknown as Readable, () => {
     clearTimeout(unread);
     void run.end();
   });
   run.endWith(stream);
   unread = setTimeout(() => {
-    if (!isInUse(stream)) void run.end();
+    if (!(stream instanceof ReadableStream ? stream.locked : isInUse(stream))) void run.end();
   }, run.lock.ttl).unref();
 }
 
@@ -161,6 +175,12 @@ function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableS
     },
     { highWaterMark: 0 },
   );
+}
+
+/** `true` for a stream of the class `ReadableStream` itself, to which the application has added no members. */
+function isPlainWebStream(stream: ReadableStream<unknown>): boolean {
+  if (Object.getPrototypeOf(stream) !== ReadableStream.prototype) return false;
+  return Reflect.ownKeys(stream).every((name) => typeof name === 'symbol' && name !== Symbol.asyncIterator);
 }
 
 /** `true` if the stream can fill buffers that its reader provides. Only a trial shows that. */

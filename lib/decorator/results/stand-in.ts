@@ -1,21 +1,29 @@
+import type { MethodCall } from './result-use.js';
+
 /**
  * Makes a wrapper that looks like `object` to its users, but in which `members` replace the members of `object` with
  * the same names.
  *
+ * @param call - makes each call of another method
  * @throws any error of the traps of `object`, if it is a Proxy
  */
-export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknown>): object {
-  return new Proxy(openCopyOf(object) ?? object, {
+export function standIn(
+  object: object,
+  members: ReadonlyMap<PropertyKey, unknown>,
+  call: (call: MethodCall) => unknown,
+): object {
+  const self: object = new Proxy(openCopyOf(object) ?? object, {
     get(_target, property) {
       if (members.has(property)) return members.get(property);
       const value: unknown = Reflect.get(object, property, object);
+      if (typeof value !== 'function' || property === 'constructor') return value;
+      const method = value as MethodCall['method'];
       // Methods of a class with private fields work only on the object itself.
-      return typeof value === 'function' && property !== 'constructor'
-        ? (value.bind(object) as unknown)
-        : value;
+      return (...args: unknown[]) => call({ name: property, object, self, method, args });
     },
     set: (_target, property, value) => Reflect.set(object, property, value, object),
   });
+  return self;
 }
 
 /**
