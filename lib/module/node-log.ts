@@ -2,10 +2,26 @@ import type { Logger } from '@nestjs/common';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { quorumOf } from '../redlock/quorum.js';
 
-/** Logs one line when a node is disconnected, and one line when it is connected again. */
+/**
+ * Milliseconds for which a node may be away without a warning. Servers and networks end idle connections, and the next
+ * connection is there in a quarter of a second (seen: 1 to 228 ms).
+ */
+const GRACE_MS = 1_000;
+
+/** A node that is not connected. */
+interface Absence {
+  readonly since: Instant;
+  /** `true` after the absence was logged. */
+  isLogged: boolean;
+}
+
+/**
+ * Logs one line when a node has been disconnected for a while, and one line when it is connected again. A short absence
+ * is only a line at level debug.
+ */
 export class NodeLog {
   readonly #connected = new Set<string>();
-  readonly #awaySince = new Map<string, Instant>();
+  readonly #absences = new Map<string, Absence>();
 
   /** @param isClosing - `true` while the application shuts down and so disconnects its nodes */
   constructor(
@@ -18,26 +34,35 @@ export class NodeLog {
 
   /** Records a node that was not reached at start-up. The start has already logged it. */
   unreached(node: string): void {
-    this.#awaySince.set(node, now());
+    this.#absences.set(node, { since: now(), isLogged: true });
   }
 
-  /** Logs a lost connection. Does nothing when an attempt to connect again fails. */
+  /** Records a lost connection. Does nothing when an attempt to connect again fails. */
   lost(node: string): void {
     if (!this.#connected.delete(node) || this.isClosing()) return;
-    this.#awaySince.set(node, now());
-    const { size } = this.#connected;
-    const message = `Lost the connection to ${node}: ${this.#count()}`;
-    if (size >= quorumOf(this.nodeCount)) this.logger.warn(message);
-    else this.logger.error(`${message}. Nothing can be locked until more of them are connected again.`);
+    const absence = { since: now(), isLogged: false };
+    this.#absences.set(node, absence);
+    setTimeout(() => {
+      if (this.#absences.get(node) === absence && !this.isClosing()) this.#logAbsence(node, absence);
+    }, GRACE_MS).unref();
   }
 
   ready(node: string): void {
     this.#connected.add(node);
-    const since = this.#awaySince.get(node);
-    if (!since) return;
-    this.#awaySince.delete(node);
-    const away = Math.round(elapsedSince(since));
-    this.logger.log(`${node} is connected again, after ${away} ms: ${this.#count()}`);
+    const absence = this.#absences.get(node);
+    if (!absence) return;
+    this.#absences.delete(node);
+    const away = Math.round(elapsedSince(absence.since));
+    const message = `${node} is connected again, after ${away} ms: ${this.#count()}`;
+    if (absence.isLogged) this.logger.log(message);
+    else this.logger.debug(message);
+  }
+
+  #logAbsence(node: string, absence: Absence): void {
+    absence.isLogged = true;
+    const message = `Lost the connection to ${node}: ${this.#count()}`;
+    if (this.#connected.size >= quorumOf(this.nodeCount)) this.logger.warn(message);
+    else this.logger.error(`${message}. Nothing can be locked until more of them are connected again.`);
   }
 
   #count(): string {

@@ -63,6 +63,25 @@ describe('an idle application with three nodes', () => {
   });
 });
 
+test('a connection that is back at once is a line at level debug, and no error', async () => {
+  const server = await startRedis();
+  const app = await start({ nodes: server.url });
+  const looker = server.client();
+  await until(async () => String(await looker.client('LIST')).includes('name=nestjs-redlock '));
+  const again = (): boolean => linesOn(server).some((line) => line.includes('is connected again'));
+  await until(async () => {
+    // The application logs nothing of a connection that it has not used yet.
+    await looker.client('KILL', 'SKIPME', 'yes');
+    return again();
+  });
+  expect(linesOn(server).map((line) => line.split(' ')[0])).not.toContain('error');
+  expect(linesOn(server)).toContainEqual(
+    expect.stringMatching(/^debug Redis at .* is connected again, after a while/),
+  );
+  await app.close();
+  await server.stop();
+});
+
 test('three masters with the same name at three Sentinels are three nodes', async () => {
   const servers = await startRedisNodes(3, DURABLE);
   const ports = await Promise.all(servers.map((server) => startSentinel(server, 'mymaster')));

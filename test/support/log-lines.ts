@@ -6,6 +6,10 @@ export class LogLines implements LoggerService {
 
   constructor(private readonly context = 'RedlockModule') {}
 
+  debug(message: unknown, ...rest: unknown[]): void {
+    this.#keep('debug', message, rest);
+  }
+
   log(message: unknown, ...rest: unknown[]): void {
     this.#keep('log', message, rest);
   }

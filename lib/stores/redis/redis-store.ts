@@ -24,13 +24,7 @@ import { RecentWaiters } from '../../core/recent-waiters.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
-import {
-  CLOSED,
-  CommandChannel,
-  isRefusal,
-  KEEP_ALIVE_ADVICE,
-  type Packed,
-} from './connection/command-channel.js';
+import { CLOSED, CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
 import { withAdvice } from './connection/connection-advice.js';
 import { keyPrefixOf, nameOf } from './connection/connection.js';
 import { type Driver, mastersOf, type Server } from './connection/driver.js';
@@ -92,12 +86,7 @@ export class RedisStore
 
   // The application may have connected its client in a request, and the events of the client keep that context (S30).
   readonly #onClose = neutral((): void => {
-    const isForgotten = this.#channel.disconnected();
-    if (isForgotten && !this.opened) {
-      this.context.warnOnce(
-        `${this.name}: requests on an idle connection were not answered, and it was lost; ${KEEP_ALIVE_ADVICE}`,
-      );
-    }
+    this.#channel.disconnected();
     this.context.nodeLost?.(this.name);
   });
 
@@ -119,7 +108,9 @@ export class RedisStore
     private readonly context: StoreContext,
   ) {
     this.name = nameOf(client, context.names);
-    this.#channel = new CommandChannel(client, opened);
+    this.#channel = new CommandChannel(client, opened, (advice) =>
+      context.warnOnce(`${this.name}: ${advice}`),
+    );
     this.#probe = new ServerProbe(this.name, this.#channel, context);
     if (opened) {
       const ping = (): void => void this.#probe.ping().catch(() => undefined);

@@ -5,7 +5,7 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { heldKeys, newFleet } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
-import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { DURABLE, type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
 const TTL = 60_000;
@@ -88,3 +88,23 @@ test('a store uses a passed-in client again when Sentinels that announce host na
   await until(() => extendOn(store, lease, TTL));
   await expect(acquireOn(store, leaseOn('other'))).resolves.toMatchObject({ granted: true });
 });
+
+test.each([true, false])(
+  'a store warns that a passed-in client stays connected to a demoted master, unless it reconnects (%s)',
+  async (reconnects) => {
+    const [server, master] = await Promise.all([startRedis(DURABLE), startRedis()]);
+    const fleet = newFleet();
+    const client = server.client(
+      reconnects ? { reconnectOnError: ({ message }) => message.startsWith('READONLY') } : {},
+    );
+    const store = new RedisStore(client, false, fleet);
+    cleanUpAfterTests(() => store.close());
+    await store.connect();
+    await server.client().replicaof(master.host, master.port);
+    await expect(acquireOn(store, leaseOn('k'))).rejects.toThrow('READONLY');
+    const advice = expect.stringContaining('set `reconnectOnError:');
+    expect(fleet.warnings).toEqual(reconnects ? [] : [advice]);
+    await store.close();
+    await Promise.all([server.stop(), master.stop()]);
+  },
+);

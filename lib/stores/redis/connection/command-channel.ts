@@ -4,16 +4,22 @@ import { adviceOnConnection } from './connection-advice.js';
 import type { Driver, Packed } from './driver.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
 import { neutral } from '../../../core/neutral.js';
+import { type ScriptRunner, scriptRunnerOf } from './script-runner.js';
 import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
 
 const SILENT_TEXT = 'has not answered for a while; check whether the server hangs';
 
 /** The settings that keep a network from forgetting the idle connection of a client of the application. */
-export const KEEP_ALIVE_ADVICE =
+const KEEP_ALIVE_ADVICE =
   'if a network forgets idle connections (NAT, load balancer), set `keepAlive: 10_000` in the options of the client in ' +
   '`nodes` (of a `Cluster` in `redisOptions`; for node-redis `pingInterval: 10_000`), or give its options instead of ' +
   'the client';
+
+const DEMOTED =
+  'its server has become a replica, which refuses writes (READONLY), and the client in `nodes` stays connected to it; set ' +
+  "`reconnectOnError: (error) => error.message.startsWith('READONLY')` in the options of the client (node-redis has no " +
+  'such option: close the client and connect it again), or give its options instead of the client';
 
 const SILENT = new Error(SILENT_TEXT);
 const SILENT_CLIENT = new Error(`${SILENT_TEXT}; ${KEEP_ALIVE_ADVICE}`);
@@ -72,11 +78,18 @@ export class CommandChannel {
   /** Called with `true` for a new connection, and with `false` when the channel is closed. */
   readonly #waiting = new Set<(connected: boolean) => void>();
 
-  /** @param opened - `true` if the library made the client, and so handles its errors and replaces its connections */
+  readonly #scripts: ScriptRunner;
+
+  /**
+   * @param opened - `true` if the library made the client, and so handles its errors and replaces its connections
+   * @param advise - called with a problem of a passed-in client and its remedy
+   */
   constructor(
     readonly client: Driver,
     private readonly opened: boolean,
+    private readonly advise: (advice: string) => void = () => undefined,
   ) {
+    this.#scripts = scriptRunnerOf(client);
     this.#silence = new StallDetector(client, opened);
     // Add no listener for `error` to a client of the application: it would hide errors of the client from the
     // application.
@@ -120,11 +133,12 @@ export class CommandChannel {
   }
 
   /**
-   * `true` if the connection has not been used for a while and no command waits for an answer, or if it was lost in that
-   * state a short while ago.
+   * `true` if the connection has not been used for a while, or if it was lost in that state a short while ago. The first
+   * commands on it do not change that: a network may have forgotten the connection.
    */
   get isIdle(): boolean {
-    return (!this.#silence.isAwaited && this.quietFor >= IDLE_AFTER_MS) || this.#hasJustDied;
+    const isUnused = this.quietFor >= IDLE_AFTER_MS && this.#silence.silentFor < IDLE_AFTER_MS;
+    return isUnused || this.#hasJustDied;
   }
 
   /** Resets the state for a new connection. */
@@ -134,17 +148,14 @@ export class CommandChannel {
     this.#tellWaiting(true);
   }
 
-  /**
-   * Called when the connection is lost, and after each failed attempt to connect.
-   *
-   * @returns `true` if the connection was idle, and requests on it have no answer
-   */
-  disconnected(): boolean {
-    if (!this.#isConnected) return false;
+  /** Called when the connection is lost, and after each failed attempt to connect. */
+  disconnected(): void {
+    if (!this.#isConnected) return;
     this.#isConnected = false;
     const wasIdle = this.#silence.quietFor >= IDLE_AFTER_MS;
     this.#diedIdleAt = wasIdle ? performance.now() : undefined;
-    return wasIdle && this.#silence.isAwaited;
+    if (wasIdle && !this.opened && this.#silence.isAwaited)
+      this.advise(`requests on an idle connection were not answered, and it was lost; ${KEEP_ALIVE_ADVICE}`);
   }
 
   /**
@@ -211,10 +222,10 @@ export class CommandChannel {
    */
   runOnce(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
     return this.send(
-      () => this.client.evalsha(script.sha, ...packed),
+      () => this.#scripts.evalsha(script.sha, ...packed),
       (error) => {
         if (!isNoScript(error) || !wanted()) throw error;
-        return this.send(() => this.client.eval(script.lua, ...packed));
+        return this.send(() => this.#scripts.eval(script.lua, ...packed));
       },
     );
   }
@@ -225,10 +236,10 @@ export class CommandChannel {
    */
   run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
     return this.send(
-      () => this.client.evalsha(script.sha, ...packed),
+      () => this.#scripts.evalsha(script.sha, ...packed),
       async (error) => {
         if (!wanted()) throw error;
-        if (isNoScript(error)) return this.send(() => this.client.eval(script.lua, ...packed));
+        if (isNoScript(error)) return this.send(() => this.#scripts.eval(script.lua, ...packed));
         if (!(error instanceof DeadConnectionError && (await this.reconnected()) && wanted())) throw error;
         return this.runOnce(script, packed, wanted);
       },
@@ -326,7 +337,11 @@ export class CommandChannel {
     if (LOST.test(error.message) && !isRefusal(error)) return this.#lostBecause(error);
     // The server was a master, and became a replica in a fail-over. A new connection to its address may lead to the new
     // master.
-    if (error.message.startsWith('READONLY') && this.opened) this.client.stream?.destroy();
+    if (error.message.startsWith('READONLY')) {
+      if (this.opened) this.client.stream?.destroy();
+      else if (!('reconnectOnError' in this.client.options && this.client.options.reconnectOnError))
+        this.advise(DEMOTED);
+    }
     return error;
   }
 }

@@ -64,6 +64,11 @@ export class StallDetector {
     return performance.now() - this.#heardAt;
   }
 
+  /** Milliseconds for which commands have had no answer; 0 if no command waits for one. */
+  get silentFor(): number {
+    return this.#since === undefined ? 0 : performance.now() - this.#since;
+  }
+
   /** `true` if a command has no answer yet. */
   get isAwaited(): boolean {
     return this.#unanswered > 0;
