@@ -14,43 +14,6 @@ export function clock(at: number): string {
   return new Date(at).toLocaleTimeString(undefined, { hour12: false });
 }
 
-/**
- * Characters that are invisible, begin a new line, or change the direction of the text around them. With such
- * characters a key could look like another key.
- */
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\u00a0\u3164\u115f\u1160]/gu;
-
-export interface Piece {
-  readonly text: string;
-  /** `true` if the text is the name of a character that would be invisible. */
-  readonly escaped: boolean;
-}
-
-/** Splits a text into pieces, and replaces each hidden character by its name. */
-export function visible(text: string): readonly Piece[] {
-  const pieces: Piece[] = [];
-  let end = 0;
-  for (const match of text.matchAll(HIDDEN)) {
-    if (match.index > end) pieces.push({ text: text.slice(end, match.index), escaped: false });
-    pieces.push({ text: nameOf(match[0]), escaped: true });
-    end = match.index + match[0].length;
-  }
-  if (end < text.length) pieces.push({ text: text.slice(end), escaped: false });
-  return pieces;
-}
-
-/** Replaces each hidden character as {@link visible} does, and returns one text, for places without markup. */
-export function plain(text: string): string {
-  return visible(text)
-    .map((piece) => piece.text)
-    .join('');
-}
-
-function nameOf(character: string): string {
-  const named: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
-  return named[character] ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
-}
-
 /** The command that shows a lock in a terminal. The key is one word of bash or zsh, whatever characters it has. */
 export function commandFor(key: string): string {
   return `npx nestjs-redlock inspect ${quotedForShell(key)}`;

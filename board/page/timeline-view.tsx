@@ -2,7 +2,8 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { HistoryEntry } from '../../lib/live/messages.js';
 import { drawLegend, type Lane, MARKS, Timeline } from '../timeline/timeline.js';
 import { now } from './connection.js';
-import { clock, plain } from './format.js';
+import { printable } from '../../lib/core/printable.js';
+import { clock } from './format.js';
 
 const LANE = 52;
 const MIDDLE = 28;
@@ -21,7 +22,7 @@ const HAND_OVER_MS = 1_000;
 /** The name of an entry's lane. Each process has a lane, or several lanes, one for each of its slots. */
 function laneOf(entry: HistoryEntry): string {
   const slot = entry.kind === 'held' && entry.slot !== undefined ? `, slot ${entry.slot}` : '';
-  return `${plain(entry.who)}${slot}`;
+  return `${printable(entry.who)}${slot}`;
 }
 
 interface TimelineProps {

@@ -4,6 +4,7 @@ import { BoardServer, type Exchange } from '../live/board-server.js';
 import { History } from '../live/history.js';
 import { LiveLocks, type LockSource } from '../live/live-locks.js';
 import { ProcessEvents } from '../live/process-events.js';
+import { hideFields } from '../core/shown-as.js';
 import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
 import type { LockService } from '../service/lock.service.js';
 import type { RedlockBoardOptions } from './board.options.js';
@@ -16,7 +17,7 @@ export type PlatformRequest = Exchange['request'] & { raw?: Exchange['request'];
 
 /**
  * A response of Express, or a response of Fastify, which has the response of Node in `raw`. After `hijack`, Fastify
- * itself sends no answer.
+ * and Nest send no answer, not even for an error.
  */
 export type PlatformResponse = Exchange['response'] & { raw?: Exchange['response']; hijack?: () => void };
 
@@ -32,7 +33,9 @@ export class Board implements OnModuleInit, BeforeApplicationShutdown {
   constructor(
     @Inject(BOARD_OPTIONS) private readonly options: RedlockBoardOptions,
     @Inject(ModuleRef) private readonly moduleRef: ModuleRef,
-  ) {}
+  ) {
+    hideFields(this, 'options', 'moduleRef');
+  }
 
   /** @throws Nest's error when the application has no `RedlockModule` with the name in `instance` */
   onModuleInit(): void {
@@ -67,8 +70,13 @@ export class Board implements OnModuleInit, BeforeApplicationShutdown {
 }
 
 function exchangeOf(request: PlatformRequest, response: PlatformResponse): Exchange {
-  response.hijack?.();
-  return { request: request.raw ?? request, response: response.raw ?? response };
+  return {
+    request: request.raw ?? request,
+    get response() {
+      response.hijack?.();
+      return response.raw ?? response;
+    },
+  };
 }
 
 function sourceOf(locks: LockService): LockSource {

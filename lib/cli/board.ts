@@ -81,7 +81,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   if (foreign !== undefined) return refuse(response, 403, foreign);
   const { method, url = '/' } = request;
   const file = url.replace(/^\//, '').replace(/\?.*$/s, '');
-  if (method === 'GET') return pages.get({ request, response }, url, file);
+  if (method === 'GET' || method === 'HEAD') return pages.get({ request, response }, url, file);
   if (method !== 'POST' || file !== 'release')
     return refuse(response, 405, 'The board does not accept this request.');
   const body = await jsonOf(request);

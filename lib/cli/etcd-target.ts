@@ -1,6 +1,6 @@
 import type { Store } from '../core/ports.js';
 import type { Target } from './command-line.js';
-import { tlsOf } from './node-url.js';
+import { decode, tlsOf } from './node-url.js';
 import { UsageError } from './usage-error.js';
 
 const SCHEME = /^https?:\/\//;
@@ -20,7 +20,9 @@ export async function openEtcd(target: Target): Promise<Store> {
   const refusal = `Expected ${source} to be URLs of the members of one etcd, such as http://user:password@10.0.0.1:2379`;
   if (!nodes.every((url) => SCHEME.test(url) && URL.canParse(url))) throw new UsageError(refusal);
   const urls = nodes.map((url) => new URL(url));
-  const [username, password] = [urls[0]?.username ?? '', urls[0]?.password ?? ''].map(decodeURIComponent);
+  const [username, password] = [urls[0]?.username ?? '', urls[0]?.password ?? ''].map((text) =>
+    decode(text, source),
+  );
   const isSecure = urls.some(({ protocol }) => protocol === 'https:');
   // Loaded on demand: a command for Redis needs no code of etcd.
   const { etcd } = await import('../etcd/index.js');

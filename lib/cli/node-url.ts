@@ -135,7 +135,8 @@ function databaseOf(text: string | undefined, where: string): RedisOptions {
   return { db: Number(text) };
 }
 
-function decode(text: string, where: string): string {
+/** @throws UsageError when the text has an invalid escape */
+export function decode(text: string, where: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -152,11 +153,14 @@ export function tlsOf({ ca, cert, key, insecure }: Target): TlsTerms {
   };
 }
 
+// The message does not show the path: it may be the text of the key itself.
 function contentOf(option: string, file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new UsageError(`Expected ${option} to be a file that can be read: ${(error as Error).message}`);
+    throw new UsageError(
+      `Expected ${option} to be a file that can be read: ${(error as NodeJS.ErrnoException).code ?? 'it cannot be opened'}`,
+    );
   }
 }
 

@@ -45,7 +45,7 @@ export function checkOptionNames(
   remedy?: (name: string) => string | undefined,
 ): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw badValue(`the options of \`${of}\``, 'an object', options);
+    throw badSecret(`the options of \`${of}\``, 'an object', options);
   for (const name of Object.keys(options)) {
     if (known.includes(name) || (options as Record<string, unknown>)[name] === undefined) continue;
     throw new TypeError(
@@ -78,7 +78,8 @@ export function badValue(what: string, rule: string, value: unknown): TypeError 
 /** Formats a value for a message on one line, and shortens it. */
 function shownValue(value: unknown): string {
   const shown = inspect(value, {
-    depth: 1,
+    // An object may contain a password, so only its kind is shown.
+    depth: Array.isArray(value) ? 0 : -1,
     compact: true,
     breakLength: Infinity,
     maxStringLength: 100,
@@ -86,6 +87,39 @@ function shownValue(value: unknown): string {
   });
   return printableText(shown.replaceAll(/\s*\n\s*/g, ' '));
 }
+
+/**
+ * Makes the error for a value that may contain a password, such as a URL. The message describes the value and does not
+ * show it: a mask fails for the next mistake in a URL.
+ *
+ * @param what - the option in backticks, or other words for the value
+ * @param because - the mistake in the value, for the end of the message
+ */
+export function badSecret(what: string, rule: string, value: unknown, because = ''): TypeError {
+  return new TypeError(`Expected ${what} to be ${rule}, got ${kindOfValue(value)}${because}`);
+}
+
+function kindOfValue(value: unknown): string {
+  if (typeof value === 'string' && value !== '') {
+    const [, scheme] = /^([a-z][a-z+]{1,15}):\/\//.exec(value) ?? [];
+    return scheme === undefined ? 'a string without a scheme' : `a string that begins with '${scheme}://'`;
+  }
+  if (Array.isArray(value)) return value.length === 0 ? '[]' : 'an array';
+  if (typeof value === 'function') return 'a function';
+  return typeof value === 'object' && value !== null ? 'an object' : inspect(value);
+}
+
+/**
+ * Finds a URL whose password contains an unescaped character that ends the host, such as `/`. Every parser takes the
+ * begin of such a password for the port, and a message would show it as part of the address.
+ */
+export function hasUnescapedPassword(url: string): boolean {
+  const [, authority = '', rest = ''] = /^[a-z+]*:\/\/([^/?#]*)(.*)$/s.exec(url) ?? [];
+  return !authority.includes('@') && rest.includes('@');
+}
+
+export const ESCAPE_PASSWORD =
+  'has an "@" after its host; write special characters of a password as %XX, such as %2F for "/" and %23 for "#"';
 
 /**
  * Makes the error for an option that must be a number: a `RangeError` for a number out of range, a `TypeError` for any

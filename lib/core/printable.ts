@@ -26,12 +26,32 @@ const EASILY_MISTAKEN_UNNORMALIZED = /[\p{C} \\]|\P{ASCII}/gu;
  */
 export function printable(name: string): string {
   if (PLAIN.test(name)) return name;
-  const escaped = name.normalize('NFC') === name ? EASILY_MISTAKEN : EASILY_MISTAKEN_UNNORMALIZED;
-  return name.replaceAll(escaped, (character, at: number) => {
+  return printablePieces(name)
+    .map(({ text }) => text)
+    .join('');
+}
+
+/** A part of a name as it is shown. */
+export interface PrintablePiece {
+  readonly text: string;
+  /** `true` if the text stands for a character that is not shown as it is. */
+  readonly escaped: boolean;
+}
+
+/** Splits a name as {@link printable} shows it. The page of the board marks the escaped pieces. */
+export function printablePieces(name: string): readonly PrintablePiece[] {
+  const pattern = name.normalize('NFC') === name ? EASILY_MISTAKEN : EASILY_MISTAKEN_UNNORMALIZED;
+  const pieces: PrintablePiece[] = [];
+  let end = 0;
+  for (const { 0: character, index } of name.matchAll(pattern)) {
+    if (character === ' ' && isBetweenWords(name, index)) continue;
+    if (index > end) pieces.push({ text: name.slice(end, index), escaped: false });
     // Double the backslash, so that no name looks like the escape of another one.
-    if (character === '\\') return '\\\\';
-    return character === ' ' && isBetweenWords(name, at) ? ' ' : escapeOf(character);
-  });
+    pieces.push({ text: character === '\\' ? '\\\\' : escapeOf(character), escaped: true });
+    end = index + character.length;
+  }
+  if (end < name.length) pieces.push({ text: name.slice(end), escaped: false });
+  return pieces;
 }
 
 /** Makes all characters of a sentence visible, such as the message of an error. Its names may already be printable. */

@@ -12,6 +12,7 @@ import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.
 import { detached } from '../core/neutral.js';
 import { keysOf, type LockKey } from '../core/keys.js';
 import { printable, quoted } from '../core/printable.js';
+import { hideFields } from '../core/shown-as.js';
 import type { ScheduledTask } from './schedule/schedule-metadata.js';
 import type { Ticks } from './schedule/ticks.js';
 import type { DeclaredLock } from '../core/declared-lock.js';
@@ -55,7 +56,9 @@ export class LockInterceptor {
     private readonly locker: LockRuntime,
     private readonly ticks: Ticks,
     private readonly leaders: Leaders,
-  ) {}
+  ) {
+    hideFields(this, 'locker', 'ticks', 'leaders');
+  }
 
   /**
    * For a method that returns an Observable, the lock is acquired at the subscription; for an async generator, at the

@@ -4,6 +4,7 @@ import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/term
 import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
 import type { LockService } from '../service/lock.service.js';
 import { checkBoolean, checkOptionNames } from '../core/checks.js';
+import { hideFields } from '../core/shown-as.js';
 import type { NodeStatus } from '../core/node-status.js';
 
 /** Options of {@link RedlockHealthIndicator.isHealthy}. */
@@ -78,7 +79,9 @@ export class RedlockHealthIndicator {
   constructor(
     private readonly indicators: HealthIndicatorService,
     private readonly moduleRef: ModuleRef,
-  ) {}
+  ) {
+    hideFields(this, 'indicators', 'moduleRef');
+  }
 
   /**
    * @param key - the name of the result

@@ -2,14 +2,20 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { brotliDecompressSync, gzipSync } from 'node:zlib';
 import { asError, LockUnavailableError } from '../core/errors.js';
 import { ASSETS, type Asset } from './assets.js';
-import { streamTo } from './event-stream.js';
+import { headOfStream, streamTo } from './event-stream.js';
 import type { LiveLocks } from './live-locks.js';
 import { MOST_RELEASED, type ReleaseReply, type ReleaseRequest } from './messages.js';
 import { BOARD_HEADER, whyForeign } from './own-page.js';
 import { HEADERS, pageFor } from './page.js';
 import { redacted } from './redacted.js';
 
-/** A request and its response in the form of Node, with any framework. */
+/** Largest number of streams at a time. */
+export const MOST_STREAMS = 100;
+
+/**
+ * A request and its response in the form of Node, with any framework. Code that reads `response` must
+ * answer: the framework then answers no more, not even for an error.
+ */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -37,8 +43,9 @@ export class BoardServer {
    * @param url - the whole URL, before a framework removed parts of it
    * @param file - the part of the path after the board's own path; empty for the page itself
    */
-  get({ request, response }: Exchange, url: string, file: string): void {
+  get(exchange: Exchange, url: string, file: string): void {
     const { pathname, searchParams } = new URL(url, 'http://board');
+    const { request, response } = exchange;
     if (file === '') return answer(response, 200, 'text/html; charset=utf-8', pageFor(pathname));
     const asset = Object.hasOwn(ASSETS, file) ? ASSETS[file] : undefined;
     if (asset) return sendAsset(request, response, asset);
@@ -62,13 +69,15 @@ export class BoardServer {
    * board's own page
    */
   async release(
-    { request, response }: Exchange,
+    exchange: Exchange,
     body: unknown,
     actorOf: () => Promise<string | undefined>,
   ): Promise<void> {
-    const { asked, refusal } = this.#asked(request, body);
-    if (refusal) return refuse(response, ...refusal);
+    const { asked, refusal } = this.#asked(exchange.request, body);
+    if (refusal) return refuse(exchange.response, ...refusal);
+    // The filters of the application answer for an error of `actor`.
     const actor = await actorOf();
+    const { response } = exchange;
     try {
       const released = await this.locks.release(asked, actor);
       if (released === undefined) return refuse(response, 404, 'Nobody holds this lock any more.');
@@ -110,6 +119,9 @@ export class BoardServer {
     // The browser may have disconnected while a guard ran. Then the `close` event has already passed, and nothing would
     // end the stream.
     if (response.destroyed) return;
+    if (request.method === 'HEAD') return headOfStream(response);
+    if (this.#streams.size >= MOST_STREAMS)
+      return refuse(response, 503, `The board is already open ${MOST_STREAMS} times. Close a page.`);
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);
     this.#streams.add(end);

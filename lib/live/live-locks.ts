@@ -80,6 +80,7 @@ export class LiveLocks {
   /** `true` from the end of the first look until the looks stop: the table has the locks of the latest look. */
   #isFresh = false;
   #wake: (() => void) | undefined;
+  #lastSnapshot: { readonly id: string; readonly text: string; readonly made: number } | undefined;
 
   /** @param events - the events of this process; `npx nestjs-redlock board` has none */
   constructor(
@@ -177,6 +178,7 @@ export class LiveLocks {
       if (!this.#isIdle) await this.#pause(Math.max(INTERVAL_MS - took, took * PAUSE_SHARE));
     }
     this.#isRunning = this.#isFresh = false;
+    this.#lastSnapshot = undefined;
     this.events?.rest();
   }
 
@@ -285,8 +287,11 @@ export class LiveLocks {
     }
   }
 
+  /** The whole state. Viewers that come at the same time get the same text, which is made only once. */
   #snapshot(): string {
-    const { epoch } = this.#log;
+    const { epoch, id } = this.#log;
+    const known = this.#lastSnapshot;
+    if (known?.id === id && performance.now() - known.made < INTERVAL_MS) return known.text;
     const message: BoardMessage = {
       type: 'snapshot',
       epoch,
@@ -295,7 +300,9 @@ export class LiveLocks {
       status: this.#status,
       rows: this.#table.rows,
     };
-    return JSON.stringify(message);
+    const text = JSON.stringify(message);
+    this.#lastSnapshot = { id, text, made: performance.now() };
+    return text;
   }
 
   /**

@@ -1,5 +1,5 @@
 import { checkStore } from '../core/check-store.js';
-import { badNumber, badOption } from '../core/checks.js';
+import { badNumber, badOption, badSecret, ESCAPE_PASSWORD, hasUnescapedPassword } from '../core/checks.js';
 import type { Store } from '../core/ports.js';
 import { isClient } from '../stores/redis/driver-for.js';
 import type { StoreFactory } from '../core/store-factory.js';
@@ -39,7 +39,7 @@ export function checkNode(node: unknown, count: number): void {
     const { message } = badOption('nodes', NODES_RULE, node);
     throw new TypeError(`${message}; if the value comes from an environment variable, set the variable`);
   }
-  if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
+  if (typeof node !== 'object' || node === null) throw badSecret('`nodes`', NODES_RULE, node);
   if (isStandAlone(node) && count > 1) {
     throw new TypeError(
       'Expected `nodes` to be a single store, such as `postgres(...)`, got several nodes: this store replicates itself, and ' +
@@ -82,7 +82,7 @@ export function isStandAlone(node: unknown): boolean {
 }
 
 function checkUrl(text: string): void {
-  const refusal = badOption('nodes', NODES_RULE, withoutPassword(text));
+  const refusal = badSecret('`nodes`', NODES_RULE, text);
   const because = (reason: string): TypeError => new TypeError(`${refusal.message}, which ${reason}`);
   const [, authority = ''] = /^rediss?:\/\/([^/?#]*)/.exec(text) ?? [];
   if (authority.slice(authority.lastIndexOf('@') + 1).includes(','))
@@ -90,6 +90,8 @@ function checkUrl(text: string): void {
       'has several hosts; give independent nodes as an array with a URL for each, Sentinels as ioredis options ' +
         '`{ name, sentinels }`, and a Cluster as a `Cluster` client',
     );
+  if (/[\s\p{Cc}]/u.test(text)) throw because('contains a space or a line break');
+  if (hasUnescapedPassword(text)) throw because(ESCAPE_PASSWORD);
   const path = /^(?:unix:\/\/)?\/(?!\/)/.test(text);
   if (!path && !(/^rediss?:\/\//.test(text) && URL.canParse(text))) {
     const [, remedy] = OTHER_URLS.find(([form]) => form.test(text)) ?? [];
@@ -107,7 +109,7 @@ function checkUrl(text: string): void {
 }
 
 function checkObject(node: object): void {
-  // The message shows only the values of `db` and `port`, because any other value may be a password.
+  // The message shows only a number as `db` or `port`, because any other value may be a password.
   const refuse = (got: string): never => {
     throw new TypeError(`Expected \`nodes\` to be ${NODES_RULE}, got ${got}`);
   };
@@ -125,8 +127,13 @@ function checkObject(node: object): void {
   }
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
   if (db !== undefined && !isDatabase(db))
-    throw badNumber('nodes.db', 'the number of a database, such as 1', db);
-  if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
+    throw badText('nodes.db', 'the number of a database, such as 1', db);
+  if (port !== undefined && !isPort(port)) throw badText('nodes.port', 'a port, from 1 to 65535', port);
+}
+
+/** A text in the place of a number may be a whole URL. */
+function badText(option: string, rule: string, value: unknown): Error {
+  return typeof value === 'number' ? badNumber(option, rule, value) : badSecret(`\`${option}\``, rule, value);
 }
 
 /** Options by which other clients name the address. ioredis would ignore them and connect to localhost. */
@@ -153,8 +160,4 @@ function isEscaped(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-function withoutPassword(text: string): string {
-  return text.replace(/^([\w+]*:?\/\/)?.*@/, '$1***@').replaceAll(/(password=)[^&]*/gi, '$1***');
 }

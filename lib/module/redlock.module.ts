@@ -28,6 +28,7 @@ import {
 import { OncePerTickCheck } from '../decorator/schedule/once-per-tick.js';
 import { Ticks } from '../decorator/schedule/ticks.js';
 import { checkModuleOptions } from './redlock.options.js';
+import { hideFields } from '../core/shown-as.js';
 import { printable } from '../core/printable.js';
 
 /**
@@ -55,6 +56,7 @@ export class RedlockModule
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
   ) {
     super();
+    hideFields(this, 'locker', 'leaders', 'modules');
   }
 
   /** @throws TypeError or RangeError naming the wrong option */

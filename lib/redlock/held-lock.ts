@@ -21,6 +21,7 @@ import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
 import { release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
+import { showAs } from '../core/shown-as.js';
 import { NO_SLOT } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
@@ -110,6 +111,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #endsAt = 0;
   #endsAtWall = 0;
   readonly #limit: HoldLimit;
+  readonly #context: LeaseContext;
   /** The planned work, if any: the renewal, or a check at the end of the validity. */
   #batch: Batch | undefined;
   /** The position in `#batch`; `heldSlot` is the position in the list of all held locks. */
@@ -146,11 +148,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   constructor(
     readonly lease: Lease,
     readonly fencingToken: number,
-    private readonly context: LeaseContext,
+    context: LeaseContext,
     validFrom: Instant,
     taken: number,
     { renew, maxHold, lock }: HoldTerms,
   ) {
+    this.#context = context;
     if (lock !== undefined) this.declaredAs = lock;
     this.#limit =
       maxHold !== undefined
@@ -205,7 +208,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   get closing(): AbortSignal {
-    return this.context.closing;
+    return this.#context.closing;
   }
 
   remaining(): number {
@@ -219,7 +222,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    * @returns the validity in milliseconds, counted from `sent`
    */
   #validFor(ttl: number, sent: Instant): number {
-    const usable = usableTtl(ttl, this.context.settings.driftFactor);
+    const usable = usableTtl(ttl, this.#context.settings.driftFactor);
     // Round down: the validity must not be too long.
     this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
     this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
@@ -244,7 +247,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   async #extendOnAll(ttl: number): Promise<void> {
-    const { settings, nodes } = this.context;
+    const { settings, nodes } = this.#context;
     checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
     checkTtl(nodes.stores, ttl);
     settings.guard.checkCovers(ttl);
@@ -292,6 +295,19 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return (this.#release = neutrally(HeldLock.#releaseOf, this));
   }
 
+  /** The properties that `JSON.stringify` and loggers show. */
+  described(): object {
+    return {
+      keys: this.keys,
+      mode: this.mode,
+      ...slotsOf(this),
+      state: this.state,
+      fencingToken: this.fencingToken,
+      remaining: Math.floor(this.remaining()),
+      owner: this.lease.owner,
+    };
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.release();
   }
@@ -304,10 +320,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (!this.#alive()) return;
     const error = new LockLostError(this.keys, reason, this.declaredAs);
     this.#rest();
-    this.context.ended(this);
+    this.#context.ended(this);
     this.#become(error);
     this.#abort(error);
-    const { lost } = this.context.settings;
+    const { lost } = this.#context.settings;
     if (lost) tellNeutrally(() => lost(error));
   }
 
@@ -376,7 +392,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. When
     // the event loop was blocked, the renewal may be so late that the validity ends first.
     if (this.remaining() <= limit) this.#watchValidity();
-    const { nodes } = this.context;
+    const { nodes } = this.#context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
     return true;
   }
@@ -405,7 +421,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       // allows only a few attempts.
       this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
     } finally {
-      this.context.watchdog.answered(ttl);
+      this.#context.watchdog.answered(ttl);
     }
   }
 
@@ -436,7 +452,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (renew && delay >= remaining) return this.#watchValidity();
     const renewing = renew && !this.#isOver(delay);
     const next = renewing ? Math.max(0, delay) : remaining;
-    this.#batch = this.context.watchdog.plan(this, this.ttl, next, renewing);
+    this.#batch = this.#context.watchdog.plan(this, this.ttl, next, renewing);
     if (this.#state === 'held') this.#stopTimer();
     else this.#watchValidity();
   }
@@ -457,7 +473,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   #leaveBatch(): void {
-    if (this.#batch) this.context.watchdog.cancel(this, this.#batch);
+    if (this.#batch) this.#context.watchdog.cancel(this, this.#batch);
     this.#batch = undefined;
   }
 
@@ -543,7 +559,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   #releaseOnAll(): Promise<void> {
-    const { context, lease } = this;
+    const { lease } = this;
+    const context = this.#context;
     this.#noticeLapse();
     if (this.#alive()) this.#become('released');
     if (this.joined) this.#tellJoined();
@@ -556,3 +573,5 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return released;
   }
 }
+
+showAs(HeldLock, 'LockHandle', (lock) => lock.described());

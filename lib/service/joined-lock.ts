@@ -2,6 +2,7 @@ import type { LockLostError } from '../core/errors.js';
 import type { Joined } from '../redlock/held-lock.js';
 import type { LockState } from '../core/lock-events.js';
 import type { LockHandle } from '../core/lock-handle.js';
+import { showAs } from '../core/shown-as.js';
 import type { LockScope, RunnableLock } from './lock-scope.js';
 
 /**
@@ -127,7 +128,15 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#left;
   }
 
+  /** Describes the joined lock for loggers. */
+  described(): object {
+    return this.#lock.described();
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.release();
   }
 }
+
+/** Shown like the lock that it has joined. */
+showAs(JoinedLock, 'LockHandle', (joined) => joined.described());

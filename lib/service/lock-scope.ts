@@ -12,6 +12,8 @@ export interface RunnableLock extends LockHandle, WatchableLock {
   joined: Joined | undefined;
   /** Marks the lock as lost. */
   lose(reason: string): void;
+  /** The properties that `JSON.stringify` and loggers show. */
+  described(): object;
 }
 
 /** A transaction, or another reason to keep a lock after the code under the lock has ended. */
@@ -99,6 +101,8 @@ export class LockScope {
   /** Position in the list of running scopes. */
   slot = NO_SLOT;
   #isOver = false;
+  readonly #source: object;
+  readonly #transaction: Outlived | undefined;
 
   /**
    * @param source - the runtime that acquired the lock: two module instances can have different locks of the same key
@@ -106,12 +110,19 @@ export class LockScope {
    */
   constructor(
     readonly lock: RunnableLock,
-    readonly source: object,
+    source: object,
     private readonly onLost: 'throw' | 'ignore',
     private readonly around: Surrounded['around'],
     private readonly ended: () => void,
-    private readonly transaction?: Outlived,
-  ) {}
+    transaction?: Outlived,
+  ) {
+    this.#source = source;
+    this.#transaction = transaction;
+  }
+
+  get source(): object {
+    return this.#source;
+  }
 
   /** Runs `task` with the lock as its current lock, also in all calls that `task` starts. */
   inside<T>(task: () => T): T {
@@ -147,7 +158,7 @@ export class LockScope {
 
   /** `true` if the code has ended and the lock is kept for the transaction around it. */
   get awaitsCommit(): boolean {
-    return this.#isOver && this.transaction?.isOver === false;
+    return this.#isOver && this.#transaction?.isOver === false;
   }
 
   /** Called when the nested call that joined the lock has ended, or has given the lock to its caller as a handle. */

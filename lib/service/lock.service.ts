@@ -18,6 +18,7 @@ import {
 import { LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { detached } from '../core/neutral.js';
 import { keysOf, type LockKey, oneKey } from '../core/keys.js';
+import { hideFields, showAs } from '../core/shown-as.js';
 import type { KeyWaiter } from '../core/ports.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { NodesStatus } from '../core/node-status.js';
@@ -106,7 +107,9 @@ export class LockService {
   constructor(
     private readonly locker: LockRuntime,
     private readonly campaigns: Leaders,
-  ) {}
+  ) {
+    hideFields(this, 'locker', 'campaigns');
+  }
 
   /** @internal Readable name of this process. */
   get owner(): string {
@@ -458,6 +461,8 @@ export class LockService {
     return forCaller(method, this.locker.resolve(options));
   }
 }
+
+showAs(LockService, 'LockService', ({ owner, heldIds }) => ({ owner, held: heldIds.size }));
 
 /** A lock that its caller releases is not kept until a commit, so a default `release` of the module does not apply. */
 function forCaller(method: keyof typeof OPTION_NAMES, resolved: ResolvedLockOptions): ResolvedLockOptions {

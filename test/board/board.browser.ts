@@ -314,8 +314,8 @@ describe('the page with unusual keys', () => {
   test.each([
     ['markup', '<img src=x onerror="document.title=1"><script>document.title=2</script>', undefined],
     ['a newline', 'order\n1', 'order\\n1'],
-    ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
-    ['characters without width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
+    ['bidirectional text', 'order:\u202Ednufer', 'order:\\u202ednufer'],
+    ['characters without width', 'order\u200B:1\u0000', 'order\\u200b:1\\u0000'],
     ['Arabic', 'طلب:1', undefined],
   ])(
     'the page shows a key and its owner as plain text when the key contains %s',
@@ -325,7 +325,7 @@ describe('the page with unusual keys', () => {
       const row = page.locator('.rows .row');
       // The page may still show the lock of the previous test.
       await until(async () => (await row.locator('.key').allTextContents()).join() === shown);
-      expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u{202e}gnihton');
+      expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u202egnihton');
       await row.getByRole('button').click();
       await until(async () => (await page.locator('.details h2').textContent()) === shown);
       expect(await page.title()).toBe('Locks');

@@ -25,6 +25,7 @@ import {
 } from '../../lib/index.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
 import type { BoardMessage, WaiterRow } from '../../lib/live/messages.js';
+import { LogLines } from '../support/log-lines.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startRedis, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -106,6 +107,45 @@ describe.each([
   ['Express', () => ({})],
   ['Fastify', () => ({ adapter: new FastifyAdapter() })],
 ])('the board on %s', (_, start) => {
+  test('the exception of the function `actor` is answered as the application answers exceptions', async () => {
+    for (const [thrown, status] of [
+      [new UnauthorizedException(), 401],
+      [new TypeError('no user'), 500],
+    ] as const) {
+      const actor = (): never => {
+        throw thrown;
+      };
+      board = await startBoard(
+        { ...OPEN, allowForceRelease: true, actor },
+        { ...start(), logger: new LogLines() },
+      );
+      const lock = await board.locks.acquire('order:1');
+      const stream = await BoardStream.open(board.url);
+      await stream.hears(hasKey('order:1'));
+      const { epoch, rows } = stream.snapshot;
+      const body = JSON.stringify({ epoch, n: rows[0]?.n, ids: [lock.id] });
+      const response = await fetch(`${board.url}/release`, { method: 'POST', headers: HEADERS, body });
+      expect([response.status, lock.isHeld()]).toEqual([status, true]);
+      await board.app.close();
+    }
+  });
+
+  test('the board answers a HEAD request for each of its files, also for the stream', async () => {
+    board = await startBoard(OPEN, start());
+    for (const [path, type] of [
+      ['', 'text/html'],
+      ['/events', 'text/event-stream'],
+      ['/history', 'application/json'],
+    ]) {
+      const response = await fetch(board.url + path, { method: 'HEAD', signal: AbortSignal.timeout(5_000) });
+      expect([path, response.status, response.headers.get('content-type')]).toEqual([
+        path,
+        200,
+        expect.stringContaining(type!),
+      ]);
+    }
+  });
+
   test('the board serves its page under a path prefix, with relative file names and a strict security policy', async () => {
     board = await startBoard(OPEN, { ...start(), prepare: (app) => app.setGlobalPrefix('api/v1') });
     const url = board.url.replace('/locks', '/api/v1/locks');
@@ -566,9 +606,9 @@ describe('the board', () => {
     ]);
   });
 
-  test('the board shortens a key of ten kilobytes in the list, and sends it in full in the details', async () => {
+  test('the board shortens a key of two kilobytes in the list, and sends it in full in the details', async () => {
     board = await startBoard(OPEN);
-    const key = `long:${'x'.repeat(10_000)}`;
+    const key = `long:${'x'.repeat(1_995)}`;
     await board.locks.acquire(key);
     const stream = await BoardStream.open(board.url);
     await stream.hears(({ rows = [] }) => rows.length === 1);

@@ -6,6 +6,7 @@ import type { ResolvedLockOptions } from '../../core/lock-options.js';
 import { LockHeldError } from '../../core/errors.js';
 import { neutrally, tellNeutrally } from '../../core/neutral.js';
 import { printable } from '../../core/printable.js';
+import { showAs } from '../../core/shown-as.js';
 import { currentLockOf } from '../lock-context.js';
 import type { LockRuntime } from '../lock-runtime.js';
 import type { LockScope, RunnableLock } from '../lock-scope.js';
@@ -37,15 +38,21 @@ class Term implements LeaderTerm {
   readonly signal: AbortSignal;
   readonly closing: AbortSignal;
   /** Tasks that run under the lock of the term besides the leading method. */
-  readonly tasks = new Set<Promise<unknown>>();
+  readonly #tasks = new Set<Promise<unknown>>();
+  readonly #lock: RunnableLock;
+  readonly #scope: LockScope;
+  readonly #onEnd: (term: Term, how: TermEnd, reason: Error) => void;
   readonly #controller = new AbortController();
   #end: TermEnd | undefined;
 
   constructor(
-    readonly lock: RunnableLock,
-    readonly scope: LockScope,
-    private readonly onEnd: (term: Term, how: TermEnd, reason: Error) => void,
+    lock: RunnableLock,
+    scope: LockScope,
+    onEnd: (term: Term, how: TermEnd, reason: Error) => void,
   ) {
+    this.#lock = lock;
+    this.#scope = scope;
+    this.#onEnd = onEnd;
     this.keys = lock.keys;
     this.fencingToken = lock.fencingToken;
     this.signal = this.#controller.signal;
@@ -54,13 +61,25 @@ class Term implements LeaderTerm {
     lock.signal.addEventListener('abort', lost, { once: true });
   }
 
+  get lock(): RunnableLock {
+    return this.#lock;
+  }
+
+  get scope(): LockScope {
+    return this.#scope;
+  }
+
+  get tasks(): Set<Promise<unknown>> {
+    return this.#tasks;
+  }
+
   /** Ends the term, unless it has already ended. The lock is released when all tasks under it have settled. */
   end(how: TermEnd, reason: Error): void {
     if (this.#end !== undefined) return;
     this.#end = how;
     // The caller may be a request that resigns, and the listeners belong to other code (S30).
     tellNeutrally(() => {
-      this.onEnd(this, how, reason);
+      this.#onEnd(this, how, reason);
       this.#controller.abort(reason);
     });
   }
@@ -70,6 +89,8 @@ class Term implements LeaderTerm {
     return this.#end;
   }
 }
+
+showAs(Term, 'LeaderTerm', (term) => term.lock.described());
 
 /**
  * The attempts of one process to become the leader of a name, and the terms in which it leads. During a term it runs

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RedlockError, LockUnavailableError } from '../../core/errors.js';
 import { quoted } from '../../core/printable.js';
+import { hideFields, showAs } from '../../core/shown-as.js';
 import { type CurrentLeader, leaderKey } from './leader-term.js';
 import type { Leaders } from './leaders.js';
 
@@ -18,7 +19,9 @@ export class Leadership {
   constructor(
     readonly name: string,
     private readonly leaders: Leaders,
-  ) {}
+  ) {
+    hideFields(this, 'leaders');
+  }
 
   /**
    * `true` if this process leads now. The answer comes from the clock, without a request to the store.
@@ -99,6 +102,11 @@ export class Leadership {
     }
   }
 }
+
+showAs(Leadership, 'Leadership', (leadership) => ({
+  name: leadership.name,
+  isLeader: leadership.isLeader(),
+}));
 
 function isSame(a: CurrentLeader | undefined, b: CurrentLeader | undefined): boolean {
   return a?.owner === b?.owner && a?.since.getTime() === b?.since.getTime();

@@ -1,5 +1,5 @@
 import type { SecureContextOptions } from 'node:tls';
-import { badOption, checkOptionNames } from '../../core/checks.js';
+import { badSecret, checkOptionNames } from '../../core/checks.js';
 
 /** The addresses of the cluster, and the login. */
 export interface EtcdOptions {
@@ -41,7 +41,7 @@ const NAMES: readonly (keyof EtcdOptions)[] = ['endpoints', 'username', 'passwor
 
 const RULE = 'one or more URLs such as http://10.0.0.1:2379 or https://etcd.example:2379, without a path';
 
-/** @throws TypeError naming the option, the rule and the value, but no password */
+/** @throws TypeError naming the option and what is wrong with it, but no value that may contain a password */
 export function checkEtcdOptions(options: EtcdOptions): void {
   if (typeof options === 'string')
     throw new TypeError(
@@ -58,19 +58,19 @@ export function checkEtcdOptions(options: EtcdOptions): void {
     );
   }
   const urls = endpointsOf(options);
-  if (!Array.isArray(urls) || urls.length === 0) throw badOption('endpoints', RULE, endpoints);
+  if (!Array.isArray(urls) || urls.length === 0) throw badSecret('`endpoints`', RULE, endpoints);
   for (const url of urls) checkUrl(url);
   if (new Set(urls.map((url) => new URL(url).protocol)).size > 1)
     throw new TypeError('Expected `endpoints` to be all http:// or all https://, got both');
   if (tls !== undefined) {
-    if (typeof tls !== 'object' || tls === null) throw badOption('tls', 'an object such as { ca }', tls);
+    if (typeof tls !== 'object' || tls === null) throw badSecret('`tls`', 'an object such as { ca }', tls);
     if (urls.some((url) => !url.startsWith('https:')))
       throw new TypeError('Expected `endpoints` to begin with https:// when `tls` is given');
   }
   for (const [name, value] of Object.entries({ username, prefix })) {
     if (value === undefined) continue;
     if (typeof value !== 'string' || value === '' || value.includes('\0'))
-      throw badOption(name, 'a string that is not empty, without NUL characters', value);
+      throw badSecret(`\`${name}\``, 'a string that is not empty, without NUL characters', value);
   }
   if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
     throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);
@@ -83,11 +83,18 @@ export function endpointsOf({ endpoints }: EtcdOptions): readonly string[] {
 }
 
 function checkUrl(url: unknown): void {
-  if (typeof url === 'string' && /^https?:\/\//.test(url) && URL.canParse(url)) {
-    const { username, password, pathname, search } = new URL(url);
+  let because = '';
+  if (typeof url === 'string' && /^https?:\/\//.test(url) && URL.canParse(url) && !/[\s\p{Cc}]/u.test(url)) {
+    const { username, password, pathname, search, hash } = new URL(url);
     if (username !== '' || password !== '')
       throw new TypeError('Expected `endpoints` without user and password; give `username` and `password`');
-    if (pathname === '/' && search === '') return;
+    if (pathname === '/' && search === '' && hash === '') return;
+    because = ' and continues after the host';
   }
-  throw badOption('endpoints', RULE, typeof url === 'string' ? url.replace(/\/\/.*@/, '//***@') : url);
+  throw badSecret(
+    'each of `endpoints`',
+    'a URL such as http://10.0.0.1:2379 or https://etcd.example:2379, without a path',
+    url,
+    because,
+  );
 }

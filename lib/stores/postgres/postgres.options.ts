@@ -1,5 +1,12 @@
 import type { ConnectionOptions } from 'node:tls';
-import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
+import {
+  badNumber,
+  badOption,
+  badSecret,
+  checkOptionNames,
+  ESCAPE_PASSWORD,
+  hasUnescapedPassword,
+} from '../../core/checks.js';
 import { DEFAULT_SCHEMA, isIdentifier } from './schema.js';
 
 /** The address of the database, and the schema of the locks. */
@@ -67,7 +74,7 @@ const NAMES: readonly (keyof PostgresOptions)[] = [
 
 const URL_RULE = 'a URL such as postgres://user:password@host:5432/database';
 
-/** @throws TypeError or RangeError naming the option, the rule and the value, but no password */
+/** @throws TypeError or RangeError naming the option and what is wrong with it, but no value that may contain a password */
 export function checkPostgresOptions(options: PostgresOptions): void {
   if (typeof options === 'string')
     throw new TypeError(
@@ -91,26 +98,38 @@ export function checkPostgresOptions(options: PostgresOptions): void {
   for (const name of ['host', 'database', 'user', 'applicationName'] as const) {
     const value = options[name];
     if (value !== undefined && (typeof value !== 'string' || value === ''))
-      throw badOption(name, 'a string that is not empty', value);
+      throw badSecret(`\`${name}\``, 'a string that is not empty', value);
   }
   if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
-    throw badNumber('port', 'a port, from 1 to 65535', port);
+    throw typeof port === 'number'
+      ? badNumber('port', 'a port, from 1 to 65535', port)
+      : badSecret('`port`', 'a port, from 1 to 65535', port);
   if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
     throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);
   if (schema !== undefined && !isIdentifier(schema)) {
     const rule =
       'the name of a schema, of letters, digits and underscores, at most 63, not beginning with a digit';
-    throw badOption('schema', rule, schema);
+    // A URL in the wrong variable must not be shown.
+    throw typeof schema === 'string' && /^[\w. -]{0,100}$/.test(schema)
+      ? badOption('schema', rule, schema)
+      : badSecret('`schema`', rule, schema);
   }
 }
 
 function checkUrl(option: string, url: unknown): void {
   if (url === undefined) return;
-  if (typeof url !== 'string')
-    throw new TypeError(`Expected \`${option}\` to be ${URL_RULE}, got ${typeof url}`);
+  const refuse = (because: string): never => {
+    throw badSecret(`\`${option}\``, URL_RULE, url, because);
+  };
+  if (typeof url !== 'string') return refuse('');
+  if (!/^postgres(ql)?:\/\//.test(url)) refuse(/^\s/.test(url) ? ', which begins with a space' : '');
+  if (/[\s\p{Cc}]/u.test(url)) refuse(', which contains a space or a line break');
+  if (hasUnescapedPassword(url)) refuse(`, which ${ESCAPE_PASSWORD}`);
   // `URL.canParse` refuses a URL with the folder of a Unix socket as its host.
-  if (/^postgres(ql)?:\/\//.test(url) && (URL.canParse(url) || url.includes('%2F'))) return;
-  throw badOption(option, URL_RULE, url.replace(/^(\w*:?\/\/)?.*@/, '$1***@'));
+  if (!URL.canParse(url)) {
+    if (!url.includes('%2F')) refuse(', which is no valid URL');
+  } else if (!/^\/?[^/]*$/.test(new URL(url).pathname))
+    refuse(', which has more than a database after its host');
 }
 
 /** The schema of the options, or the default schema. */

@@ -17,9 +17,9 @@ test.each([
   ],
   [
     { connectionString: 'redis://db' },
-    /Expected `connectionString` to be a URL such as postgres:.*'redis:\/\/db'/,
+    /Expected `connectionString` to be a URL such as postgres:.*a string that begins with 'redis:\/\/'$/,
   ],
-  [{ connectionString: 5 }, /Expected `connectionString` to be a URL such as .*got number/],
+  [{ connectionString: 5 }, /Expected `connectionString` to be a URL such as .*got 5/],
   [{ connectionString: url, listenConnectionString: 'db' }, /Expected `listenConnectionString` to be a URL/],
   [{ host: '' }, /Expected `host` to be a string that is not empty/],
   [{ host: 'db', port: 70_000 }, /Expected `port` to be a port, from 1 to 65535, got 70000/],
@@ -37,6 +37,32 @@ test.each([
 });
 
 test('postgres() shows no password in its errors', () => {
-  for (const connectionString of ['redis://app:secret@db', 'postgres://app:secret@:x'])
-    expect(() => postgres({ connectionString })).toThrow(/^((?!secret).)*$/s);
+  const urls = [
+    'redis://app:secret@db',
+    'postgres://app:secret@:x',
+    'host=db user=app password=secret',
+    'postgresql+asyncpg://db/app?user=app&password=secret',
+    '\npostgres://app:secret@db/app',
+    'postgres://app:secret@db/app\n',
+    'postgres://app:sec\nret@db/app',
+    'postgres://postgres://app:secret@db/app',
+    'postgres://app:12/secret@db/app',
+    'postgres://app:12/secret@db',
+    'postgres://app:12?secret@db',
+    'postgres://app:12#secret@db',
+    ['postgres://app:secret@db'],
+    { url: 'secret' },
+  ];
+  const wrong: object[] = [
+    ...urls.flatMap((given) => [
+      { connectionString: given },
+      { connectionString: url, listenConnectionString: given },
+    ]),
+    ...urls.map((given) => ({ connectionString: url, schema: given })),
+    ...urls.map((given) => ({ host: 'db', port: given })),
+    { host: ['secret'] },
+    { host: 'db', user: { name: 'secret' } },
+    ['postgres://app:secret@db'],
+  ];
+  for (const options of wrong) expect(() => postgres(options)).toThrow(/^((?!secret).)*$/s);
 });
