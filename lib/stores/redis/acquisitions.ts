@@ -1,5 +1,5 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { asError, GuardedNodeError } from '../../core/errors.js';
+import { asError, ForeignValueError, GuardedNodeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
@@ -8,6 +8,7 @@ import { DeadConnectionError, mayConcernOne, type Packed } from './connection/co
 import { LINGER_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
+import { isForeign } from './scripts/lua.js';
 import { nodeScripts } from './scripts/node-scripts.js';
 
 /**
@@ -279,13 +280,19 @@ class AcquireBatch {
 
   #answered(index: number, reply: AcquireReply | Error): void {
     const afterwards = this.acquisitions.answered(this.#at(index).lease, reply);
-    this.tell(index, reply);
+    this.tell(index, reply instanceof Error && isForeign(reply) ? foreignValue(reply) : reply);
     afterwards?.();
   }
 
   #at(index: number): AcquireRequest {
     return this.requests[index] as AcquireRequest;
   }
+}
+
+function foreignValue(cause: Error): ForeignValueError {
+  const advice =
+    'the value stays as it is; change `keyPrefix`, or see what the value is before you delete it';
+  return new ForeignValueError(`${cause.message}: ${advice}`, { cause });
 }
 
 function isSameKind(a: LockKind, b: LockKind): boolean {

@@ -2,7 +2,7 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
-import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
+import { CODE_FIRST, digitsOf, REFUSE_FOREIGN_MARK, tokenOf } from './lua.js';
 
 /**
  * The beginning of the command of every acquire script.
@@ -66,6 +66,7 @@ end
 if byte(ARGV[1], 3) == ${codeOf('m')} then
   marker, key = KEYS[1], 1
   local mark = call('GET', marker)
+  ${REFUSE_FOREIGN_MARK}
   born, high = now, 0
   if mark then
     born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0

@@ -12,7 +12,7 @@ import {
   packBegin,
   straightPath,
 } from './acquire-command.js';
-import { digitsOf, tokenOf } from './lua.js';
+import { digitsOf, FOREIGN, tokenOf } from './lua.js';
 import { LEAVE_QUEUES, passTurn, QUEUE_LIFE_MS, ADD_TO_QUEUE } from './queue.js';
 import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
@@ -86,6 +86,8 @@ for at = first, #ARGV, plain and 1 or 6 do
     local ran = pcall('GET', KEYS[ticks + 1])
     if ran and ran.err then
       answer = ran
+    elseif ran and (byte(ran, 17) ~= 58 or not tonumber(sub(ran, 1, 16))) then
+      answer = ${FOREIGN}
     elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
       answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[ticks + 1])}
     end
@@ -97,7 +99,7 @@ for at = first, #ARGV, plain and 1 or 6 do
     if record then
       local last = not record.err and ${tokenOf('record')}
       if not last then
-        answer = record.err and record or redis.error_reply('ERR the key has a value that is not a lock of this package')
+        answer = record.err and record or ${FOREIGN}
       else
         local state = byte(record, 1)
         local left = 0

@@ -1,3 +1,4 @@
+import { REFUSE_FOREIGN_MARK } from './lua.js';
 import { script } from './script.js';
 
 /**
@@ -15,6 +16,7 @@ export const BIRTH = script(`
 local time, born = redis.call('TIME'), -1
 if KEYS[1] then
   local mark = redis.call('GET', KEYS[1])
+  ${REFUSE_FOREIGN_MARK}
   if not mark then
     -- Write only a missing marker: a write fails when memory is short.
     mark = string.format('%016.0f:%016.0f', time[1] * 1000 + math.floor(time[2] / 1000), 0)

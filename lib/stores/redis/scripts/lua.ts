@@ -21,8 +21,22 @@ export function digitsOf(token: string): string {
   return `string.format('%08d%08d', math.floor(${token} / 100000000), ${token} % 100000000)`;
 }
 
+const FOREIGN_VALUE = 'has a value that is not a lock of this package';
+
 /** Lua text for the answer about a key with a foreign value (S19). */
-export const FOREIGN = `redis.error_reply('ERR the key has a value that is not a lock of this package')`;
+export const FOREIGN = `redis.error_reply('ERR the key ${FOREIGN_VALUE}')`;
+
+/** Lua text that ends a script when the local `mark`, the value of the node's marker, is foreign (S19). */
+export const REFUSE_FOREIGN_MARK = `
+if mark and not string.find(mark, '^%d+:%d+$') then
+  return redis.error_reply('ERR the marker of the node (redlock-node, after the prefix of the keys) ${FOREIGN_VALUE}')
+end
+`;
+
+/** `true` if a server refused a request because a key has a foreign value. */
+export function isForeign({ message }: Error): boolean {
+  return message.startsWith('WRONGTYPE') || message.includes(FOREIGN_VALUE);
+}
 
 /**
  * Lua text that makes an error in the local `answer` begin with the error code: before Redis 7 an error that a script

@@ -1,7 +1,7 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
 import { LINGER_MS, RECORD, tickMark } from '../record.js';
-import { CODE_FIRST } from './lua.js';
+import { CODE_FIRST, FOREIGN } from './lua.js';
 import { WAKE } from './queue.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
@@ -72,6 +72,8 @@ for at = 3, #ARGV, plain and 1 or 6 do
     local last = pcall('GET', ran)
     if last and last.err then
       answer = last
+    elseif last and (byte(last, 17) ~= 58 or not tonumber(sub(last, 1, 16))) then
+      answer = ${FOREIGN}
     elseif not last or sub(last, 1, 16) <= sub(tick, 1, 16) then
       local marked = pcall('SET', ran, tick, 'PX', life)
       if marked.err then
