@@ -33,6 +33,7 @@ import { LogLines } from './support/log-lines.js';
 import { startApp } from './support/nest-app.js';
 import { PATIENT } from './support/patience.js';
 import { redisVersion, type RedisServer, startRedis } from './support/redis-server.js';
+import { startTcpProxy } from './support/tcp-proxy.js';
 import { until } from './support/until.js';
 
 // These tests provoke each message in the tables of docs/errors.md. Messages of servers come from real servers.
@@ -193,6 +194,15 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       const { locks, redis } = await locksOnServer();
       redis.pause();
       return whyUnavailableUntil(locks, /for a while/);
+    },
+    'the connection was lost before the answer came': async () => {
+      server = await startRedis();
+      const proxy = await startTcpProxy(server);
+      const locks = await locksOn(proxy.url);
+      // The connection has just been used, so that the library repeats nothing when the connection is lost.
+      await (await locks.acquire('first', once)).release();
+      proxy.forgetConnections();
+      return whyUnavailable(locks);
     },
     'started or lost its data a short while ago ... votes again in ... ms': async () => {
       server = await startRedis();
