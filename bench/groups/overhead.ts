@@ -5,6 +5,7 @@ import { LockInterceptor, LockService, WithLock } from '../../lib/index.js';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { adopt } from '../../lib/decorator/interceptor-injection.js';
 import { LockTelemetry } from '../../lib/telemetry/lock-telemetry.js';
+import { LateParts } from '../../lib/service/late-parts.js';
 import { LockRuntime } from '../../lib/service/lock-runtime.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
@@ -63,7 +64,9 @@ export const overhead: Group = {
     const leaders = new Leaders(locker, undefined);
     const locks = new LockService(locker, leaders);
     const tasks = new Tasks();
-    adopt(tasks, undefined, new LockInterceptor(locker, new Ticks(new ModulesContainer()), leaders));
+    const parts = new LateParts();
+    parts.arrive({ locker, leaders });
+    adopt(tasks, undefined, new LockInterceptor(parts, new Ticks(new ModulesContainer())));
 
     const lease = new Lease(['overhead'], 'bench', TTL);
     const requests: AcquireRequest[] = [

@@ -36,18 +36,26 @@ export function injectInterceptor(prototype: object, instance: string | undefine
 /** The interceptor of an instance; `undefined` when Nest did not create it. */
 export function interceptorOf(self: unknown, instance: string | undefined): LockInterceptor | undefined {
   if (typeof self !== 'object' || self === null) return undefined;
-  return (self as Decorated)[propertyOf(instance)];
+  const interceptor = (self as Decorated)[propertyOf(instance)];
+  return interceptor?.refusesCall ? (interceptor.successorOf(self) ?? interceptor) : interceptor;
+}
+
+/** `true` if a decorator of the object's class needs an interceptor of the instance. */
+export function isDecorated(object: object, instance: string | undefined): boolean {
+  return propertyOf(instance) in object;
 }
 
 /**
  * Gives the interceptor to an instance that Nest has but did not create (`useFactory`, `useValue`). The instance may
- * still have the interceptor of an application that ran earlier in this process; the new interceptor replaces it.
+ * have the interceptor of another application in this process: the new interceptor replaces it when that application
+ * has shut down.
  */
 export function adopt(object: object, instance: string | undefined, interceptor: LockInterceptor): void {
+  if (!isDecorated(object, instance)) return;
   const property = propertyOf(instance);
-  if (!(property in object)) return;
-  const present = interceptorOf(object, instance);
+  const present = (object as Decorated)[property];
   if (!present || present.isClosed) (object as Decorated)[property] = interceptor;
+  else if (present instanceof LockInterceptor) present.addSuccessor(object, interceptor);
 }
 
 /**

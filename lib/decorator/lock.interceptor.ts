@@ -5,8 +5,7 @@ import { heldUntilEnd } from './results/held-results.js';
 import type { Begun, LockScope } from '../service/lock-scope.js';
 import { iterablePromise } from './results/iterable-promise.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
-import type { Leaders } from '../service/leader/leaders.js';
-import type { LockRuntime } from '../service/lock-runtime.js';
+import type { LateParts } from '../service/late-parts.js';
 import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
 import { detached } from '../core/neutral.js';
@@ -50,14 +49,14 @@ export class LockInterceptor {
   readonly #logger = new Logger('WithLock');
   /** The methods whose results were read in a way that does not show their end. */
   readonly #unclear = new Set<string>();
+  readonly #successors = new WeakMap<object, LockInterceptor>();
 
   /** @internal Nest creates the object. */
   constructor(
-    private readonly locker: LockRuntime,
+    private readonly parts: LateParts,
     private readonly ticks: Ticks,
-    private readonly leaders: Leaders,
   ) {
-    hideFields(this, 'locker', 'ticks', 'leaders');
+    hideFields(this, 'parts', 'ticks');
   }
 
   /**
@@ -77,12 +76,30 @@ export class LockInterceptor {
 
   /** @internal `@OnlyLeader` calls this method. */
   async onlyLeader(name: string, proceed: () => unknown): Promise<unknown> {
-    return this.leaders.of(name)?.ifLeader(proceed);
+    return this.parts.present?.leaders.of(name)?.ifLeader(proceed);
   }
 
   /** @internal `true` if the application has shut down. */
   get isClosed(): boolean {
-    return this.locker.isClosed;
+    return this.parts.present?.locker.isClosed === true;
+  }
+
+  /** @internal `true` if the application refuses the running call, because it shuts down. */
+  get refusesCall(): boolean {
+    return this.parts.present?.locker.refusesCall === true;
+  }
+
+  /** @internal Names the interceptor of another open application that has the object, too. */
+  addSuccessor(object: object, next: LockInterceptor): void {
+    const known = this.successorOf(object);
+    if (known && known !== next) known.addSuccessor(object, next);
+    else if (next !== this) this.#successors.set(object, next);
+  }
+
+  /** @internal The interceptor of an open application that has the object, too. */
+  successorOf(object: object): LockInterceptor | undefined {
+    const next = this.#successors.get(object);
+    return next?.isClosed ? next.successorOf(object) : next;
   }
 
   async #settle(call: LockedCall): Promise<unknown> {
@@ -115,10 +132,11 @@ export class LockInterceptor {
     { origin, key, lock: declared, options: own, task }: LockedCall,
     signal?: AbortSignal,
   ): Promise<Begun> {
-    const { declarations } = this.locker;
+    const { locker } = this.parts.present ?? (await this.parts.wait());
+    const { declarations } = locker;
     const options = declared ? declarations.optionsOf(declared, own) : own;
     const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = options;
-    const resolved = this.locker.resolve(
+    const resolved = locker.resolve(
       onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options,
     );
     const keys = keysOf(key(), `the key of @WithLock on ${origin.method}`);
@@ -126,9 +144,9 @@ export class LockInterceptor {
     else if (declarations.strict) declarations.refuse(keys);
     const tick = oncePerTick ? this.ticks.of(task()) : undefined;
     try {
-      const lock = await this.locker.acquire(keys, resolved, origin, signal, tick);
-      if (tick) this.locker.telemetry.tickRan({ method: origin.method, keys, tick: tick.at });
-      return { run: this.locker.begin(lock, resolved) };
+      const lock = await locker.acquire(keys, resolved, origin, signal, tick);
+      if (tick) locker.telemetry.tickRan({ method: origin.method, keys, tick: tick.at });
+      return { run: locker.begin(lock, resolved) };
     } catch (error) {
       const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;
       if (skip) {
@@ -162,6 +180,6 @@ export class LockInterceptor {
       shutdown: 'the application is shutting down',
     };
     this.#logger.debug(`${method} skipped: ${why[reason]}`);
-    this.locker.telemetry.skipped(event);
+    this.parts.present?.locker.telemetry.skipped(event);
   }
 }

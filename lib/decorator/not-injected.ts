@@ -6,8 +6,8 @@ export function notInjected(decorator: string, method: string): RedlockError {
     'LOCK_NOT_INJECTED',
     `${method} has ${decorator}, but was called on an object that Nest did not create, ` +
       'so the method cannot lock. Provide the class and get the object from Nest: inject it, or use ' +
-      '`app.get()` or `moduleRef.create()`. An object that a factory returns can lock only if the factory runs at ' +
-      'start-up: not if its provider is request-scoped, transient or loaded lazily.',
+      '`app.get()` or `moduleRef.create()`. An object that a factory returns can lock only if its provider ' +
+      'is neither request-scoped nor transient, and only after the start or the load of its module.',
   );
 }
 

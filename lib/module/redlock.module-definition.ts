@@ -1,4 +1,4 @@
-import { ConfigurableModuleBuilder, type FactoryProvider } from '@nestjs/common';
+import { ConfigurableModuleBuilder, type FactoryProvider, type Provider } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { lockSites } from '../service/lock-sites.js';
 import { interceptorToken } from '../decorator/interceptor-injection.js';
@@ -6,6 +6,7 @@ import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import { Leaders } from '../service/leader/leaders.js';
 import { LockService } from '../service/lock.service.js';
 import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
+import { LateParts } from '../service/late-parts.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
 import { makeRuntime } from './open-runtime.js';
 import { Ticks } from '../decorator/schedule/ticks.js';
@@ -44,6 +45,9 @@ export const RUNTIME = Symbol('RedlockModule needs .forRoot({ nodes }) or .forRo
 /** Leaders of this application. */
 export const LEADERS = Symbol('REDLOCK_LEADERS');
 
+/** The runtime and the leaders, for providers that do not depend on the options of the module. */
+export const PARTS = Symbol('REDLOCK_PARTS');
+
 /** The name of the instance that a module class serves. */
 export const INSTANCE_NAME = Symbol('REDLOCK_INSTANCE_NAME');
 
@@ -58,13 +62,21 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
           options: RedlockModuleOptions,
           instance: { name: string | undefined },
           modules: ModulesContainer,
-        ) => makeRuntime(options, { ...instance, sites: lockSites(modules, instance.name) }),
-        inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer],
+          parts: LateParts,
+        ) =>
+          orFail(parts, () =>
+            makeRuntime(options, { ...instance, sites: lockSites(modules, instance.name) }),
+          ),
+        inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer, PARTS],
       };
       const service: FactoryProvider = {
         provide: lockServiceToken(name),
-        useFactory: (opened: LockRuntime, leaders: Leaders) => new LockService(opened, leaders),
-        inject: [RUNTIME, LEADERS],
+        // `LockService` depends on the options, but not for Nest: on a circle Nest 11 ends the process in silence.
+        useFactory: async (parts: LateParts) => {
+          const { locker: runtime, leaders: campaigns } = parts.present ?? (await parts.wait());
+          return new LockService(runtime, campaigns);
+        },
+        inject: [PARTS],
       };
       const leaders: FactoryProvider = {
         provide: LEADERS,
@@ -73,16 +85,17 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
       };
       const interceptor: FactoryProvider = {
         provide: interceptorToken(name),
-        useFactory: (opened: LockRuntime, modules: ModulesContainer, leading: Leaders) =>
-          new LockInterceptor(opened, new Ticks(modules), leading),
-        inject: [RUNTIME, ModulesContainer, LEADERS],
+        useFactory: (parts: LateParts, modules: ModulesContainer) =>
+          new LockInterceptor(parts, new Ticks(modules)),
+        inject: [PARTS, ModulesContainer],
       };
       return {
         ...definition,
         global: isGlobal ?? true,
         providers: [
-          ...(definition.providers ?? []),
+          ...(definition.providers ?? []).map(reportingFailure),
           { provide: INSTANCE_NAME, useValue: { name } },
+          { provide: PARTS, useFactory: () => new LateParts() },
           locker,
           leaders,
           service,
@@ -92,3 +105,33 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
       };
     })
     .build();
+
+/** Makes the provider of the options tell {@link LateParts} that its factory has failed. */
+function reportingFailure(provider: Provider): Provider {
+  const isOptions =
+    typeof provider === 'object' && provider.provide === MODULE_OPTIONS_TOKEN && 'useFactory' in provider;
+  if (!isOptions) return provider;
+  const { useFactory, inject = [] } = provider;
+  return {
+    ...provider,
+    useFactory: async (parts: LateParts, ...needed: unknown[]): Promise<unknown> => {
+      try {
+        return await (useFactory(...needed) as unknown);
+      } catch (error) {
+        parts.fail();
+        throw error;
+      }
+    },
+    inject: [PARTS, ...inject],
+  };
+}
+
+/** Calls `make`, and tells {@link LateParts} of its failure. */
+function orFail<T>(parts: LateParts, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    parts.fail();
+    throw error;
+  }
+}

@@ -9,9 +9,10 @@ import {
   type OnModuleDestroy,
   type OnModuleInit,
 } from '@nestjs/common';
-import { ModulesContainer } from '@nestjs/core';
-import { lockSites } from '../service/lock-sites.js';
-import { adopt } from '../decorator/interceptor-injection.js';
+import { LazyModuleLoader, ModulesContainer } from '@nestjs/core';
+import { isObject, sitesOfAll } from '../service/lock-sites.js';
+import { adopt, interceptorOf, isDecorated } from '../decorator/interceptor-injection.js';
+import type { LateParts } from '../service/late-parts.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import type { Leaders } from '../service/leader/leaders.js';
 import { LeaderCheck } from '../decorator/leader/leader-check.js';
@@ -22,6 +23,7 @@ import {
   ConfigurableModuleClass,
   INSTANCE_NAME,
   LEADERS,
+  PARTS,
   RUNTIME,
   type OPTIONS_TYPE,
 } from './redlock.module-definition.js';
@@ -48,15 +50,29 @@ export class RedlockModule
   extends ConfigurableModuleClass
   implements OnModuleInit, OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
 {
+  /** The objects whose decorators were found. */
+  readonly #discovered = new WeakSet<object>();
+  readonly #ticks: OncePerTickCheck;
+  readonly #leaderCheck: LeaderCheck;
+  /** For objects that Nest has but did not create. */
+  readonly #interceptor: LockInterceptor;
+  #hasStarted = false;
+
   /** @internal Nest creates the object. */
   constructor(
     @Inject(RUNTIME) private readonly locker: LockRuntime,
     @Inject(LEADERS) private readonly leaders: Leaders,
     @Inject(INSTANCE_NAME) private readonly instance: { readonly name: string | undefined },
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
+    @Inject(LazyModuleLoader) private readonly lazyModules: LazyModuleLoader,
+    @Inject(PARTS) parts: LateParts,
   ) {
     super();
-    hideFields(this, 'locker', 'leaders', 'modules');
+    hideFields(this, 'locker', 'leaders', 'modules', 'lazyModules');
+    this.#ticks = new OncePerTickCheck(instance.name);
+    this.#leaderCheck = new LeaderCheck(instance.name, leaders);
+    this.#interceptor = new LockInterceptor(parts, new Ticks(modules));
+    parts.arrive({ locker, leaders });
   }
 
   /** @throws TypeError or RangeError naming the wrong option */
@@ -94,32 +110,68 @@ export class RedlockModule
    * @throws RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
-    // Search for decorators again: the objects that factories return exist only now.
-    const sites = lockSites(this.modules, this.instance.name);
-    this.locker.declarations.check(sites);
-    this.locker.foresee(sites);
-    const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules), this.leaders);
-    const ticks = new OncePerTickCheck(this.instance.name);
-    const leaders = new LeaderCheck(this.instance.name, this.leaders);
+    this.#discover();
+    this.#listenFirst();
+    this.#discoverWhatLoadsLater();
+  }
+
+  /**
+   * Finds the decorators of all objects that were made since the last call, also of those that factories have returned.
+   * Checks the decorators, and gives the objects what their methods need.
+   */
+  #discover(): void {
+    const { name } = this.instance;
+    const found: { readonly object: object; readonly isStatic: boolean; readonly mayLead: boolean }[] = [];
     for (const module of this.modules.values()) {
       this.#refuseTwin(module.instance);
-      for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
+      const { providers, controllers, injectables } = module;
+      for (const wrapper of [...providers.values(), ...controllers.values(), ...injectables.values()]) {
         // For a transient or request-scoped provider, this object has only the methods of the class.
-        const instance: unknown = wrapper.instance;
-        if (typeof instance !== 'object' || instance === null) continue;
+        const object: unknown = wrapper.instance;
+        if (!isObject(object) || this.#discovered.has(object)) continue;
         const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
-        ticks.check(instance);
-        leaders.add(instance, isStatic);
-        if (wrapper.isDependencyTreeStatic()) adopt(instance, this.instance.name, interceptor);
+        // Another call of `LazyModuleLoader` may still be making the object of a class.
+        const isMade = !isStatic || wrapper.isNotMetatype || interceptorOf(object, name) !== undefined;
+        if (isDecorated(object, name) && !isMade) continue;
+        // Add the object before the checks: a mistake must not make the loads of other modules fail, too.
+        this.#discovered.add(object);
+        found.push({ object, isStatic, mayLead: !injectables.has(wrapper.token) });
+        if (wrapper.isDependencyTreeStatic()) adopt(object, name, this.#interceptor);
       }
     }
-    leaders.finish();
-    this.#listenFirst();
+    const sites = sitesOfAll(
+      found.map(({ object }) => object),
+      name,
+    );
+    this.locker.declarations.check(sites);
+    this.locker.foresee(sites);
+    for (const { object, isStatic, mayLead } of found) {
+      if (!mayLead) continue;
+      this.#ticks.check(object);
+      this.#leaderCheck.add(object, isStatic);
+    }
+    this.#leaderCheck.finish();
+  }
+
+  /**
+   * Nest calls no hooks for modules of `LazyModuleLoader`. So their decorators are found when the loader has loaded a
+   * module: a `@Leader` must campaign, and a mistake must make the call of `load` fail.
+   */
+  #discoverWhatLoadsLater(): void {
+    const { lazyModules } = this;
+    const load = lazyModules.load.bind(lazyModules);
+    lazyModules.load = async (...args) => {
+      const loaded = await load(...args);
+      this.#discover();
+      if (this.#hasStarted) this.leaders.start();
+      return loaded;
+    };
   }
 
   #refuseTwin(other: unknown): void {
-    if (other === this || !(other instanceof RedlockModule) || other.instance.name !== this.instance.name)
-      return;
+    if (!(other instanceof RedlockModule) || other.instance.name !== this.instance.name) return;
+    // `other` may be this object inside a Proxy, as monitoring makes it.
+    if (other.locker === this.locker) return;
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
@@ -144,6 +196,7 @@ export class RedlockModule
       }
       throw error;
     }
+    this.#hasStarted = true;
     this.leaders.start();
   }
 

@@ -5,6 +5,8 @@ import { JoinedLock } from './joined-lock.js';
 import { withPlace } from '../core/declared-lock.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
+import { currentLockOf } from './lock-context.js';
+import type { LockHandle } from '../core/lock-handle.js';
 import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError, RedlockError, titleOf } from '../core/errors.js';
 import { canHoldTogether, joins, type LockKind, type LockMode, nameOfKind } from '../core/lock-mode.js';
@@ -85,6 +87,19 @@ export class LockRuntime {
   /** `true` when new calls are refused. */
   get isClosed(): boolean {
     return this.#refusing.signal.aborted;
+  }
+
+  /**
+   * The innermost lock of this runtime under which the running call is made; with `key`, the innermost lock of that key.
+   * A method of this class, because callers may have the runtime inside a Proxy, as monitoring makes it.
+   */
+  current(key?: string): LockHandle | undefined {
+    return currentLockOf(this, key);
+  }
+
+  /** `true` if the running call is refused: the application shuts down, and the call is not under a lock. */
+  get refusesCall(): boolean {
+    return this.isClosed && this.#ownLock()?.isHeld() !== true;
   }
 
   /**

@@ -40,7 +40,7 @@ export function addLockSite(prototype: object, site: LockSite): void {
 
 /**
  * The decorators of an application whose locks belong to one module instance. An object from `useFactory` is included
- * as soon as it exists. Classes of a lazily loaded module are not included.
+ * as soon as it exists.
  */
 export function lockSites(modules: ModulesContainer, instance: string | undefined): LockSite[] {
   const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [
@@ -49,7 +49,11 @@ export function lockSites(modules: ModulesContainer, instance: string | undefine
     ...injectables.values(),
   ]);
   // Before Nest creates the instance, `wrapper.instance` is an object with the methods of the class.
-  const objects = wrappers.map((wrapper): unknown => wrapper.instance).filter(isObject);
+  return sitesOfAll(wrappers.map((wrapper): unknown => wrapper.instance).filter(isObject), instance);
+}
+
+/** The decorators of some objects whose locks belong to one module instance. */
+export function sitesOfAll(objects: readonly object[], instance: string | undefined): LockSite[] {
   const sites = new Set(objects.flatMap(sitesOf));
   return [...sites].filter((site) => site.instance === instance);
 }
@@ -70,6 +74,6 @@ function ownSitesOf(prototype: object): readonly LockSite[] {
   return (Reflect.getOwnMetadata(LOCK_SITES, prototype) as readonly LockSite[] | undefined) ?? [];
 }
 
-function isObject(value: unknown): value is object {
+export function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }

@@ -4,7 +4,6 @@ import { checkLeaderName } from './leader/leader-term.js';
 import { Leadership } from './leader/leadership.js';
 import type { LockDeclaration } from './declarations.js';
 import { JoinedLock } from './joined-lock.js';
-import { currentLockOf } from './lock-context.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockRuntime } from './lock-runtime.js';
 import { badOption, badValue, checkOptionNames } from '../core/checks.js';
@@ -279,7 +278,7 @@ export class LockService {
   current<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): LockHandle | undefined;
   current(key?: string | KeyedLock): LockHandle | undefined;
   current(key?: string | DeclaredLock | KeyedLock, ...args: unknown[]): LockHandle | undefined {
-    return currentLockOf(this.locker, key === undefined ? undefined : oneKeyOf(key, args));
+    return this.locker.current(key === undefined ? undefined : oneKeyOf(key, args));
   }
 
   /**

@@ -41,7 +41,7 @@ export class LeaderCheck {
 
   /** @throws RedlockError with the code `NO_LEADER` when no method has `@Leader` with the name of an `@OnlyLeader` */
   finish(): void {
-    for (const { name, method } of this.#needed)
+    for (const { name, method } of this.#needed.splice(0))
       if (!this.leaders.of(name))
         throw nobodyLeads(`@OnlyLeader(${quoted([name])}) of ${method}`, this.leaders);
   }

@@ -7,7 +7,6 @@ import { LockHeldError } from '../../core/errors.js';
 import { neutrally, tellNeutrally } from '../../core/neutral.js';
 import { printable } from '../../core/printable.js';
 import { showAs } from '../../core/shown-as.js';
-import { currentLockOf } from '../lock-context.js';
 import type { LockRuntime } from '../lock-runtime.js';
 import type { LockScope, RunnableLock } from '../lock-scope.js';
 import { leaderKey, type LeaderTerm } from './leader-term.js';
@@ -173,7 +172,7 @@ export class Campaign {
     this.#attempts = undefined;
     const term = this.#term;
     term?.end(how, reason);
-    const isUnderTerm = term && currentLockOf(this.runtime, leaderKey(this.name))?.id === term.lock.id;
+    const isUnderTerm = term && this.runtime.current(leaderKey(this.name))?.id === term.lock.id;
     if (!isUnderTerm) await this.#running;
   }
 

@@ -8,6 +8,8 @@ import { Campaign, type LeaderTask } from './campaign.js';
 export class Leaders {
   readonly #logger = new Logger('Leader');
   readonly #campaigns = new Map<string, Campaign>();
+  /** Campaigns that {@link start} has not started yet. */
+  readonly #new = new Set<Campaign>();
   /** Listeners that are called when this process begins or ceases to lead, and when the application shuts down. */
   readonly #listeners = new Set<() => void>();
 
@@ -35,11 +37,15 @@ export class Leaders {
       );
     }
     const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);
-    this.#campaigns.set(task.name, new Campaign(task, this.runtime, this.#logger, tell));
+    const campaign = new Campaign(task, this.runtime, this.#logger, tell);
+    this.#campaigns.set(task.name, campaign);
+    this.#new.add(campaign);
   }
 
+  /** Starts the campaigns that were added since the last call. */
   start(): void {
-    for (const campaign of this.#campaigns.values()) campaign.start();
+    for (const campaign of this.#new) campaign.start();
+    this.#new.clear();
   }
 
   /** Ends all terms when the application shuts down, so that their signals abort. The runtime waits for the methods. */
