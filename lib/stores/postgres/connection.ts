@@ -72,7 +72,7 @@ export class Connection {
   #unanswered = 0;
   /** Time of the last answer, or of the first request after it. */
   #since = 0;
-  #readySince = 0;
+  #lostAt = -Infinity;
   /** The first attempt to replace a lost connection, while it lasts. */
   #replacing: Promise<void> | undefined;
   /** Settles when the connection has answered all statements so far. */
@@ -227,7 +227,7 @@ export class Connection {
     // Do not wait for statements on the previous connection: they may never get an answer.
     this.#idle = Promise.resolve();
     this.#unanswered = 0;
-    this.#since = this.#readySince = performance.now();
+    this.#since = performance.now();
     this.#attempts = 0;
     this.#failure = undefined;
     this.#isReady = true;
@@ -251,7 +251,8 @@ export class Connection {
 
   #lose(own: OwnClient, error: Error): void {
     if (own !== this.#own) return;
-    const isShort = performance.now() - this.#readySince < QUIET_MS;
+    const isRepeated = performance.now() - this.#lostAt < REPLACED_WITHIN_MS;
+    this.#lostAt = performance.now();
     this.#own = undefined;
     this.#isReady = false;
     this.#unanswered = 0;
@@ -260,7 +261,7 @@ export class Connection {
     void own.end();
     if (this.#isClosed) return;
     // A server that closes each connection must not cause attempts without a pause.
-    if (isShort) this.#failed(error);
+    if (isRepeated) this.#failed(error);
     else this.#replacing = this.#replaceLost().finally(() => (this.#replacing = undefined));
   }
 
