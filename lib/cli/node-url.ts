@@ -153,14 +153,13 @@ export function tlsOf({ ca, cert, key, insecure }: Target): TlsTerms {
   };
 }
 
-// The message does not show the path: it may be the text of the key itself.
 function contentOf(option: string, file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new UsageError(
-      `Expected ${option} to be a file that can be read: ${(error as NodeJS.ErrnoException).code ?? 'it cannot be opened'}`,
-    );
+    // Someone has given the text of the key, which must not be shown, in place of its file.
+    const why = /-----BEGIN|\n/.test(file) ? 'got the content of a file' : (error as Error).message;
+    throw new UsageError(`Expected ${option} to be a file that can be read: ${why}`);
   }
 }
 

@@ -199,4 +199,11 @@ describe('openNodes', () => {
       "Expected --ca to be a file that can be read: ENOENT: no such file or directory, open '/no/such/file'",
     );
   });
+
+  test('the error for the text of a key in place of its file does not show the key', () => {
+    const target = { ...targetOf(`list --node ${NODE}`), key: '-----BEGIN PRIVATE KEY-----\nsecret' };
+    expect(() => openNodes(target)).toThrow(
+      'Expected --key to be a file that can be read: got the content of a file',
+    );
+  });
 });
