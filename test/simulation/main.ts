@@ -35,12 +35,12 @@ function replay(seed: number): void {
 
 function search(): void {
   const seconds = values.hours === undefined ? Number(values.seconds ?? 60) : 3_600 * Number(values.hours);
-  const most = Number((values.seeds ?? (values.seconds ?? values.hours) === undefined) ? 100 : Infinity);
+  const most = values.seeds === undefined ? Infinity : Number(values.seeds);
   const totals = noTotals();
   const began = performance.now();
   const before = process.cpuUsage();
   // A stack costs more than most errors of a simulation.
-  Error.stackTraceLimit = 0;
+  if (!values.log) Error.stackTraceLimit = 0;
   const from = Number(values.from);
   for (let seed = from; seed < from + most; seed++) {
     if (performance.now() - began > seconds * 1_000) break;

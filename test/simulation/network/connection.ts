@@ -10,6 +10,9 @@ export interface ConnectionEvents {
   closed(): void;
 }
 
+/** Milliseconds until TCP gives up a forgotten connection, with the option `keepAlive` of a client. */
+const FORGOTTEN_FOR_MS = 40_000;
+
 /** A TCP connection: within one direction messages arrive in order, and each once. */
 export class Connection implements Carried, Peer {
   readonly channels = new Set<string>();
@@ -60,7 +63,12 @@ export class Connection implements Carried, Peer {
   }
 
   forget(): void {
+    const { process } = this.link;
     this.#isForgotten = true;
+    process.world.after(FORGOTTEN_FOR_MS, () => {
+      this.#endServer();
+      process.post(() => this.#lost());
+    });
   }
 
   serverGone(): void {

@@ -129,7 +129,9 @@ function compiled(text: string): Library {
       ids.random = random;
       // The library fetches random bytes for many ids at a time. Use up the bytes of the world before.
       const before = ids.fills;
-      while (ids.fills === before) void new exported.Lease([], '', 0).id;
+      stage.read(globals.loading, () => {
+        while (ids.fills === before) void new exported.Lease([], '', 0).id;
+      });
     },
   };
 }

@@ -10,6 +10,9 @@ import { runTicks } from './ticking.js';
 import { Worker } from './worker.js';
 import { holdLong } from './long-holder.js';
 
+/** Milliseconds until an application that did not start is started again. */
+const START_AGAIN_MS = 1_000;
+
 /** A process of the application, from its start to its end: the module of the library, and the callers of its locks. */
 export class App implements Application {
   readonly name: string;
@@ -82,9 +85,17 @@ export class App implements Application {
     const { plan, judge } = this.scene;
     // A client of the application connects by itself.
     if (plan.passedIn) for (const client of this.clients) client.connect().catch(() => undefined);
-    await this.runtime
-      .open()
-      .catch((error: Error) => judge.find('unhandled', `${this.name} did not open: ${error.message}`));
+    try {
+      await this.runtime.open();
+    } catch (error) {
+      // A server was not fit for locks, so the application does not start. Something starts it again.
+      judge.world.note(`${this.name} does not start: ${(error as Error).message}`);
+      this.kill();
+      judge.world.after(START_AGAIN_MS, () => {
+        if (this.scene.apps[this.index] === this) this.scene.start(this.index, this.life + 1);
+      });
+      return;
+    }
     if (this.isClosing) return;
     if (plan.leader) this.#leaders.start();
     for (let number = 0; number < plan.workers; number++) void new Worker(this, number).work();
