@@ -1,9 +1,11 @@
 import { parseArgs } from 'node:util';
+import { BREAKS } from './breaks.js';
 import { loadLibrary } from './node/load.js';
-import { described } from './plans/faults.js';
+import type { FaultKind } from './plans/faults.js';
 import { planOf } from './plans/profile.js';
-import { noTotals, runSeed } from './search.js';
-import { Simulation } from './simulation.js';
+import { readRegressions } from './regressions.js';
+import { printBreaks, printReplays, printSearch, printSeed } from './reports.js';
+import { inTurn } from './search.js';
 
 const { values } = parseArgs({
   options: {
@@ -12,50 +14,42 @@ const { values } = parseArgs({
     seeds: { type: 'string' },
     seconds: { type: 'string' },
     hours: { type: 'string' },
+    break: { type: 'string' },
+    regressions: { type: 'boolean', default: false },
+    regression: { type: 'string' },
+    shrink: { type: 'boolean', default: false },
     hashes: { type: 'boolean', default: false },
-    log: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    rule: { type: 'string' },
+    save: { type: 'string' },
   },
 });
 
-const library = await loadLibrary();
+const seconds = values.hours === undefined ? Number(values.seconds ?? 60) : 3_600 * Number(values.hours);
+const began = performance.now();
+const isOver = (): boolean => performance.now() - began > seconds * 1_000;
+const from = Number(values.from);
+const most = values.seeds === undefined ? Infinity : Number(values.seeds);
 
-/** Repeats the world of one seed, and prints its story. */
-function replay(seed: number): void {
-  const plan = planOf(seed);
-  const { events, ...world } = plan;
-  console.log(`world   ${JSON.stringify(world)}`);
-  for (const event of events) console.log(`fault   ${described(event)}`);
-  const { log, findings, hash } = new Simulation(plan, library, { keepsLog: true }).run();
-  if (values.log) for (const line of log) console.log(line);
-  for (const { rule, text, time } of findings)
-    console.log(`broken  ${(time / 1_000).toFixed(2)} s  ${rule}: ${text}`);
-  console.log(`hash    ${hash}`);
-  process.exitCode = findings.length > 0 ? 1 : 0;
+if (values.break === 'list') {
+  for (const { name } of BREAKS) console.log(name);
+} else if (values.break !== undefined) {
+  const all = values.break === 'all' || values.break === 'recorded';
+  const chosen = BREAKS.filter(({ name }) => all || name === values.break);
+  if (chosen.length === 0) throw new Error(`--break ${values.break}: no such error; see --break list`);
+  await printBreaks(chosen, { recorded: values.break === 'recorded', from, seconds });
+} else if (values.regressions) {
+  const library = await loadLibrary();
+  await inTurn(() => printReplays(readRegressions(), library));
+} else {
+  const library = await loadLibrary();
+  const regression = readRegressions().find(({ name }) => name === values.regression);
+  await inTurn(() => {
+    if (values.regression !== undefined && !regression) throw new Error(`no regression ${values.regression}`);
+    const options = { shrinks: values.shrink, isOver, rule: values.rule, save: values.save };
+    const only = values.only?.split(',') as FaultKind[] | undefined;
+    if (regression) printSeed(regression.plan, library, options);
+    else if (values.seed !== undefined) printSeed(planOf(Number(values.seed), only), library, options);
+    else printSearch(library, { from, most, isOver, hashes: values.hashes, only });
+  });
 }
-
-function search(): void {
-  const seconds = values.hours === undefined ? Number(values.seconds ?? 60) : 3_600 * Number(values.hours);
-  const most = values.seeds === undefined ? Infinity : Number(values.seeds);
-  const totals = noTotals();
-  const began = performance.now();
-  const before = process.cpuUsage();
-  // A stack costs more than most errors of a simulation.
-  if (!values.log) Error.stackTraceLimit = 0;
-  const from = Number(values.from);
-  for (let seed = from; seed < from + most; seed++) {
-    if (performance.now() - began > seconds * 1_000) break;
-    const { findings, hash, events } = runSeed(seed, library, totals);
-    if (values.hashes) console.log(`${seed} ${hash} ${events}`);
-    for (const { rule, text } of findings) console.log(`seed ${seed} broke ${rule}: ${text}`);
-  }
-  const { user, system } = process.cpuUsage(before);
-  const minutes = (user + system) / 60_000_000;
-  console.log(
-    `${totals.seeds} seeds, ${totals.hours.toFixed(2)} simulated hours with ${totals.acquisitions} acquisitions; ` +
-      `${(totals.hours / minutes).toFixed(1)} hours for a minute of CPU; ${totals.failed.length} seeds broke a promise`,
-  );
-  process.exitCode = totals.failed.length > 0 ? 1 : 0;
-}
-
-// Worlds run outside of every promise and tick of this program.
-setImmediate(() => (values.seed === undefined ? search() : replay(Number(values.seed))));

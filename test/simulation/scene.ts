@@ -27,7 +27,7 @@ export interface Scene {
   /** Starts a process, after `life` earlier ones in its place. */
   start(index: number, life: number): void;
   /** The links of one process or all, to one node or all. */
-  links(process: number | undefined, node: number | undefined): readonly Link[];
+  readonly links: (process: number | undefined, node: number | undefined) => readonly Link[];
 }
 
 /** A process of the application, from its start to its end. */

@@ -1,13 +1,9 @@
+import type { Break } from './breaks.js';
 import type { Finding } from './judge/rules.js';
-import type { Library } from './node/load.js';
+import { type Library, loadLibrary } from './node/load.js';
+import type { Plan } from './plans/plan.js';
 import { planOf } from './plans/profile.js';
 import { type Result, Simulation } from './simulation.js';
-
-/** A seed whose world broke a promise. */
-export interface FailedSeed {
-  readonly seed: number;
-  readonly findings: readonly Finding[];
-}
 
 /** The sums of a search. */
 export interface Totals {
@@ -16,20 +12,67 @@ export interface Totals {
   acquisitions: number;
   /** Simulated hours. */
   hours: number;
-  readonly failed: FailedSeed[];
 }
 
 export function noTotals(): Totals {
-  return { seeds: 0, events: 0, acquisitions: 0, hours: 0, failed: [] };
+  return { seeds: 0, events: 0, acquisitions: 0, hours: 0 };
 }
 
-/** Runs the world of one seed, and adds it to the totals. */
-export function runSeed(seed: number, library: Library, totals: Totals): Result {
-  const result = new Simulation(planOf(seed), library).run();
+/** Runs a world, and adds it to the totals. */
+export function runPlan(plan: Plan, library: Library, totals: Totals): Result {
+  const result = new Simulation(plan, library).run();
   totals.seeds++;
   totals.events += result.events;
   totals.acquisitions += result.acquisitions;
   totals.hours += result.time / 3_600_000;
-  if (result.findings.length > 0) totals.failed.push({ seed, findings: result.findings });
   return result;
+}
+
+/** A seed whose world shows an error, and the promise that the error breaks. */
+export interface Shown {
+  readonly seed: number;
+  readonly finding: Finding;
+}
+
+/** Runs seeds with a planted error, until one of its expected promises breaks. */
+export async function searchBreak(
+  { expected, patches }: Break,
+  seeds: Iterable<number>,
+  until: () => boolean,
+): Promise<Shown | undefined> {
+  const library = await loadLibrary(patches);
+  return inTurn(() => {
+    for (const seed of seeds) {
+      const shown = showsBreak(seed, library, expected);
+      if (shown || until()) return shown;
+    }
+    return undefined;
+  });
+}
+
+function showsBreak(seed: number, library: Library, expected: Break['expected']): Shown | undefined {
+  let shown: Shown | undefined;
+  const plan = planOf(seed);
+  try {
+    const { findings } = new Simulation(plan, library, { stopAt: expected }).run();
+    const finding = findings.find(({ rule }) => expected.includes(rule));
+    if (finding) shown = { seed, finding };
+  } catch (error) {
+    // An error can repeat something without end. That is no proof of the expected one.
+    if (!(error as Error).message.includes('events')) throw error;
+  }
+  return shown;
+}
+
+/** Runs worlds outside of every promise and tick of this program: they run the microtasks themselves. */
+export function inTurn<T>(run: () => T): Promise<T> {
+  return new Promise((resolve, reject) => {
+    setImmediate(() => {
+      try {
+        resolve(run());
+      } catch (error) {
+        reject(error as Error);
+      }
+    });
+  });
 }

@@ -1,5 +1,6 @@
 import { Disturbances } from './judge/disturbances.js';
 import { checkEnd } from './judge/end.js';
+import { HandOverWatch } from './judge/hand-over.js';
 import { Judge } from './judge/judge.js';
 import { OrphanWatch } from './judge/orphans.js';
 import type { Finding, Rule } from './judge/rules.js';
@@ -46,7 +47,7 @@ export class Simulation implements Scene {
   constructor(
     readonly plan: Plan,
     readonly library: Library,
-    { keepsLog = false, stopAt }: { keepsLog?: boolean; stopAt?: Rule | undefined } = {},
+    { keepsLog = false, stopAt = [] }: { keepsLog?: boolean; stopAt?: readonly Rule[] } = {},
   ) {
     const world = (this.world = new World(plan.seed, keepsLog));
     library.begin(world.random('ids'));
@@ -63,6 +64,7 @@ export class Simulation implements Scene {
     for (let index = 0; index < plan.processes; index++) this.start(index, 0);
     for (const event of plan.events) world.at(event.at, () => apply(this, event));
     new OrphanWatch(this).start();
+    new HandOverWatch(this).start();
     this.#watchDisturbances();
     this.#planEnd();
   }
@@ -73,10 +75,10 @@ export class Simulation implements Scene {
     this.everyApp.push(app);
   }
 
-  links(process: number | undefined, node: number | undefined): readonly Link[] {
+  readonly links = (process: number | undefined, node: number | undefined): readonly Link[] => {
     const apps = process === undefined ? this.apps : this.apps.slice(process, process + 1);
     return apps.flatMap(({ links }) => (node === undefined ? links : links.slice(node, node + 1)));
-  }
+  };
 
   run(): Result {
     const { world, judge } = this;

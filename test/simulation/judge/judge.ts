@@ -24,6 +24,8 @@ export interface Call {
   /** Milliseconds. */
   readonly limit: number;
   readonly from: number;
+  /** The one key for which the call waits. */
+  readonly key: string | undefined;
   isSettled: boolean;
   isReported: boolean;
 }
@@ -66,11 +68,12 @@ export class Judge {
   readonly #calls = new Set<Call>();
   readonly #tokens = new Map<string, Tokens>();
   readonly #ticks = new Map<number, string>();
+  readonly #freeSince = new Map<string, number>();
 
-  /** @param stopAt - ends the run when this rule is broken; for shrinking */
+  /** @param stopAt - the rules with which the run ends when one of them is broken */
   constructor(
     readonly world: World,
-    private readonly stopAt: Rule | undefined,
+    private readonly stopAt: readonly Rule[],
   ) {
     this.#look();
   }
@@ -79,11 +82,11 @@ export class Judge {
     const { time } = this.world;
     this.world.note(`*** ${rule}: ${text}`);
     if (!this.findings.some((found) => found.rule === rule)) this.findings.push({ rule, text, time });
-    if (this.stopAt === rule) this.world.isStopped = true;
+    if (this.stopAt.includes(rule)) this.world.isStopped = true;
   }
 
-  called(process: SimulatedProcess, what: string, limit: number): Call {
-    const call = { process, what, limit, from: this.world.time, isSettled: false, isReported: false };
+  called(process: SimulatedProcess, what: string, limit: number, key?: string): Call {
+    const call = { process, what, limit, key, from: this.world.time, isSettled: false, isReported: false };
     this.#calls.add(call);
     this.world.note(`${process.name} ${what}`);
     return call;
@@ -119,6 +122,7 @@ export class Judge {
     for (const other of this.active) this.#compare(holding, other);
     lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
     this.active.add(holding);
+    for (const key of lock.keys) this.#freeSince.delete(key);
     this.holdings.set(lock.id, holding);
     const lost = (): void => this.#lost(holding);
     lock.signal.addEventListener('abort', lost, { once: true });
@@ -129,6 +133,18 @@ export class Judge {
   releases(holding: Holding): void {
     holding.released ??= this.world.time;
     this.active.delete(holding);
+    if (holding.lost !== undefined || holding.excuse !== undefined) return;
+    for (const key of holding.lock.keys) this.#freeSince.set(key, holding.released + holding.keepsFor);
+  }
+
+  /** The time of the last release of a key; `undefined` while it is held, and when a lost lock may still be stored. */
+  freeSince(key: string): number | undefined {
+    return this.#freeSince.get(key);
+  }
+
+  /** The calls that wait for one key. */
+  *waitingFor(key: string): Iterable<Call> {
+    for (const call of this.#calls) if (call.key === key) yield call;
   }
 
   /** A process runs a tick. */

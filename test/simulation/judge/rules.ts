@@ -10,7 +10,7 @@ export const RULES = {
   'long-lost': 'S26: a lock that is held for long survives while at any moment a majority answers',
   orphan: 'S6, S27: no record without a holder stays where nothing disturbs its node and its process',
   starved: 'after all has healed, every waiter gets its lock soon after the last lock has lapsed',
-  order: 'on one undisturbed node, waiters get an exclusive lock in the order of their calls',
+  'hand-over': 'without disturbances, a waiter gets a lock soon after its release',
   polling: 'S8: a waiter does not ask again and again while nothing changes',
   'tick-twice': 'one tick of a schedule runs once',
   'nested-token': 'S18: a nested call that joins has the token of the outer call',

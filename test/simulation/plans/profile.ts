@@ -8,8 +8,8 @@ const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter((kind) => kind !== 'st
 /** Kinds that only a world with the restart guard survives. */
 const NEEDS_GUARD: ReadonlySet<FaultKind> = new Set(['flush', 'promote']);
 
-/** The plan of a seed. The search, the tests in CI and the controls all use this one profile of faults. */
-export function planOf(seed: number): Plan {
+/** The plan of a seed. `only` limits the kinds of faults, to look for one defect. The search, the tests in CI and the controls all use this one profile of faults. */
+export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const random = new Random(`plan/${seed}`);
   const nodes = random.pick([1, 3, 3, 3, 5]);
   const guard = nodes >= 3 ? true : random.chance(0.3);
@@ -18,7 +18,7 @@ export function planOf(seed: number): Plan {
   const longTtl = random.chance(0.4) ? random.pick([3_000, 10_000, 30_000]) : 0;
   const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
   const scale = { nodes, processes, mayLose: guard };
-  const events = eventsOf(random, scale, duration, Math.max(longTtl, ...ttls, 10_000));
+  const events = eventsOf(random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
   return {
     seed: String(seed),
     ...{ nodes, processes, guard, longTtl, ttls, events },
@@ -56,11 +56,17 @@ function mixOf(random: Random): Mix {
   return all;
 }
 
-function eventsOf(random: Random, scale: Scale, duration: number, guard: number): FaultEvent[] {
-  if (random.chance(0.05)) return [];
-  if (scale.mayLose && random.chance(0.08)) return rollingRestarts(scale.nodes, guard);
+function eventsOf(
+  random: Random,
+  scale: Scale,
+  duration: number,
+  guard: number,
+  only?: readonly FaultKind[],
+): FaultEvent[] {
+  if (!only && random.chance(0.05)) return [];
+  if (!only && scale.mayLose && random.chance(0.08)) return rollingRestarts(scale.nodes, guard);
   const possible = KINDS.filter((kind) => scale.mayLose || !NEEDS_GUARD.has(kind));
-  const kinds = possible.filter(() => random.chance(0.3));
+  const kinds = only ?? possible.filter(() => random.chance(0.3));
   if (kinds.length === 0) return [];
   const events = Array.from({ length: random.whole(1, Math.max(2, Math.round(duration / 1_500))) }, () => {
     const kind = random.pick(kinds);

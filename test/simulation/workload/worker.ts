@@ -97,7 +97,8 @@ export class Worker {
   async #acquire(key: string | string[], options: Options, limit: number): Promise<void> {
     const { app } = this;
     const { judge } = app.scene;
-    const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit);
+    const one = typeof key === 'string' && options.retry && 'timeout' in options.retry ? key : undefined;
+    const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit, one);
     let lock: LockHandle;
     try {
       lock = await app.locks.acquire(key, options as never);
@@ -142,10 +143,12 @@ export class Worker {
     judge.settled(release, 'released');
   }
 
-  async #use(lock: LockHandle, { ttl }: Options): Promise<void> {
+  async #use(lock: LockHandle, { ttl, renew }: Options): Promise<void> {
     const { app } = this;
     const { judge, plan, longestTtl } = app.scene;
     const random = this.#random;
+    // A lock that is used to its very end shows a validity that is too long.
+    if (!renew && random.chance(0.5)) return app.untilLost(lock, 2 * ttl);
     const hold = random.chance(0.05) ? random.scaled(300, 8_000) : random.scaled(1, 200);
     if (!random.chance(0.15)) return app.untilLost(lock, hold);
     await app.process.sleep(hold / 2);

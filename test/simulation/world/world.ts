@@ -6,7 +6,7 @@ import { Random } from './random.js';
 export const EPOCH = 1_800_000_000_000;
 
 /** The number of events after which a run ends: something repeats itself without a pause. */
-const MOST_EVENTS = 6_000_000;
+const MOST_EVENTS = 2_000_000;
 
 interface Event {
   readonly at: number;

@@ -1,0 +1,335 @@
+import type { Rule } from './judge/rules.js';
+import type { Patch } from './node/load.js';
+
+/** An error in the library, planted to show that the judge finds it under the same profile of faults as every run. */
+export interface Break {
+  readonly name: string;
+  /** The rule of docs/safety-rules.md that the error breaks. */
+  readonly safety: string;
+  /** The promises of which at least one must break. */
+  readonly expected: readonly Rule[];
+  /** The number of seeds within which that must happen. */
+  readonly budget: number;
+  /** A seed with which it does happen, for the tests in CI; absent until a search has found one. */
+  readonly seed?: number;
+  readonly patches: readonly Patch[];
+}
+
+const patch = (file: string, find: string, replace: string): Patch => ({
+  file: `lib/${file}`,
+  find,
+  replace,
+});
+
+const ACQUIRE = 'redlock/acquire.ts';
+const ACQUISITIONS = 'stores/redis/acquisitions.ts';
+const RELEASES = 'stores/redis/releases.ts';
+const HELD = 'redlock/held-lock.ts';
+const RECORD = 'stores/memory/memory-record.ts';
+const MEMORY = 'stores/memory/memory-node.ts';
+
+/** All planted errors. */
+export const BREAKS: readonly Break[] = [
+  {
+    name: 'quorum-lowered',
+    safety: 'S1',
+    expected: ['exclusion', 'token'],
+    budget: 10,
+    seed: 1,
+    patches: [
+      patch(
+        'redlock/quorum.ts',
+        'return Math.floor(nodeCount / 2) + 1;',
+        'return Math.max(1, Math.floor(nodeCount / 2));',
+      ),
+    ],
+  },
+  {
+    name: 'validity-from-the-reply',
+    safety: 'S2',
+    expected: ['exclusion'],
+    budget: 400,
+    patches: [patch(ACQUIRE, 'const validFrom = this.#validFrom;', 'const validFrom = now();')],
+  },
+  {
+    name: 'no-limit-for-a-node',
+    safety: 'S3',
+    expected: ['late-call', 'never-settled', 'starved', 'close-hangs'],
+    budget: 20,
+    seed: 11,
+    patches: [
+      patch(
+        'redlock/validity.ts',
+        'return Math.min(configured ?? Math.max(ttl * 0.05, isIdle ? IDLE_NODE_MS : 50), ttl * 0.2);',
+        'return configured === -1 && isIdle ? IDLE_NODE_MS + ttl : 1_000_000;',
+      ),
+    ],
+  },
+  {
+    name: 'no-drift',
+    safety: 'S4',
+    expected: ['exclusion'],
+    budget: 600,
+    seed: 13,
+    patches: [
+      patch(
+        'redlock/validity.ts',
+        'return ttl - (ttl * driftFactor + EXPIRY_GRANULARITY_MS);',
+        'return ttl + 0 * driftFactor * EXPIRY_GRANULARITY_MS;',
+      ),
+    ],
+  },
+  {
+    name: 'lapsed-lock-returned',
+    safety: 'S4',
+    expected: ['lapsed', 'exclusion'],
+    budget: 200,
+    seed: 13,
+    patches: [
+      patch(
+        ACQUIRE,
+        'if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) {',
+        'if (taken === -1) {',
+      ),
+    ],
+  },
+  {
+    name: 'failed-attempt-not-released',
+    safety: 'S6',
+    expected: ['orphan', 'starved', 'late-call'],
+    budget: 10,
+    patches: [patch(ACQUIRE, 'if (suspects === 0) return;', 'return;')],
+  },
+  {
+    name: 'failed-release-not-repeated',
+    safety: 'S6',
+    expected: ['orphan', 'starved'],
+    budget: 20,
+    patches: [
+      patch(
+        RELEASES,
+        'if (!this.#pending.has(lease)) this.#pending.set(lease, performance.now());',
+        'if (lease.ttl > 0) return;',
+      ),
+    ],
+  },
+  {
+    name: 'release-without-compare',
+    safety: 'S7',
+    expected: ['exclusion'],
+    budget: 20,
+    patches: [
+      patch(
+        RECORD,
+        'const hold = this.#holds.get(id);\n    if (!hold || hold.kept) return;',
+        'const hold = this.#holds.get(id) ?? [...this.#holds.values()][0];\n    if (!hold || hold.kept) return;',
+      ),
+      patch(RECORD, '    this.end(id);\n  }\n\n  isKept', '    this.end(hold.lease.id);\n  }\n\n  isKept'),
+    ],
+  },
+  {
+    name: 'wait-without-limit',
+    safety: 'S8',
+    expected: ['late-call', 'never-settled'],
+    budget: 20,
+    patches: [
+      patch(
+        'redlock/wait/wait-for-lock.ts',
+        'const timeLeft = (): number => retry.timeout - elapsedSince(waiter.since);',
+        'const timeLeft = (): number => Math.max(1_000, retry.timeout - elapsedSince(waiter.since));',
+      ),
+    ],
+  },
+  {
+    name: 'extension-from-the-reply',
+    safety: 'S9',
+    expected: ['exclusion'],
+    budget: 600,
+    patches: [
+      patch(
+        HELD,
+        'this.#validFor(ttl, sent);\n    this.#become',
+        'this.#validFor(ttl, now());\n    this.#become',
+      ),
+    ],
+  },
+  {
+    name: 'no-renewal',
+    safety: 'S9',
+    expected: ['long-lost'],
+    budget: 20,
+    patches: [
+      patch(
+        HELD,
+        'const renewing = renew && !this.#isOver(delay);',
+        'const renewing = renew && delay < -1e6;',
+      ),
+    ],
+  },
+  {
+    name: 'loss-not-told',
+    safety: 'S10',
+    expected: ['late-loss'],
+    budget: 10,
+    patches: [
+      patch(
+        HELD,
+        'this.controller?.abort(error);',
+        'if (this.keys.length === 0) this.controller?.abort(error);',
+      ),
+    ],
+  },
+  {
+    name: 'monotonic-clock-only',
+    safety: 'S11',
+    expected: ['exclusion'],
+    budget: 200,
+    patches: [
+      patch(
+        'core/clock.ts',
+        'return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);',
+        'return performance.now() - start.monotonic;',
+      ),
+      patch(
+        HELD,
+        'Math.min(this.#endsAt - performance.now(), this.#endsAtWall + LOADED_AT - Date.now())',
+        'this.#endsAt - performance.now()',
+      ),
+    ],
+  },
+  {
+    name: 'no-guard',
+    safety: 'S12',
+    expected: ['exclusion'],
+    budget: 100,
+    patches: [
+      patch(
+        ACQUISITIONS,
+        'guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,',
+        'guard: 0,',
+      ),
+      patch(ACQUISITIONS, 'return probe.guarded && wait > 0 ?', 'return probe.guarded && wait > 1e15 ?'),
+    ],
+  },
+  {
+    name: 'guard-without-uptime',
+    safety: 'S12',
+    expected: ['exclusion'],
+    budget: 600,
+    patches: [
+      patch(
+        ACQUISITIONS,
+        'guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,',
+        'guard: !probe.guarded ? 0 : guard,',
+      ),
+      patch(ACQUISITIONS, 'return probe.guarded && wait > 0 ?', 'return probe.guarded && wait > 1e15 ?'),
+    ],
+  },
+  {
+    name: 'ended-lease-sent',
+    safety: 'S15',
+    expected: ['orphan', 'starved'],
+    budget: 300,
+    patches: [
+      patch(
+        RELEASES,
+        'const isKept = this.acquisitions.whenAnswered(',
+        'const isKept = this.node.opened && this.acquisitions.whenAnswered(',
+      ),
+    ],
+  },
+  {
+    name: 'no-deadline',
+    safety: 'S16',
+    expected: ['orphan', 'starved'],
+    budget: 300,
+    patches: [
+      patch(
+        ACQUISITIONS,
+        'deadline: Math.ceil((probe.clock.now() ?? 0) + left),',
+        'deadline: Number.MAX_SAFE_INTEGER + 0 * left,',
+      ),
+    ],
+  },
+  {
+    name: 'keys-not-all',
+    safety: 'S19',
+    expected: ['exclusion', 'token'],
+    budget: 20,
+    patches: [
+      patch(
+        MEMORY,
+        'const refusal = this.#refusal(request, key, index);',
+        'const refusal = index > 0 ? undefined : this.#refusal(request, key, index);',
+      ),
+    ],
+  },
+  {
+    name: 'slots-not-agreed',
+    safety: 'S20',
+    expected: ['exclusion', 'token'],
+    budget: 60,
+    patches: [
+      patch(
+        'redlock/tally.ts',
+        'return this.#grants ? this.#sameSlots : this.granted;',
+        'return this.granted;',
+      ),
+    ],
+  },
+  {
+    name: 'writer-joins-readers',
+    safety: 'S21',
+    expected: ['exclusion'],
+    budget: 10,
+    patches: [
+      patch(
+        RECORD,
+        'if (!this.isHeld || this.joinsReaders(kind.mode)) return undefined;',
+        "if (!this.isHeld || this.#mode === 'shared') return undefined;",
+      ),
+    ],
+  },
+  {
+    name: 'extension-shortens-others',
+    safety: 'S23',
+    expected: ['exclusion'],
+    budget: 60,
+    patches: [
+      patch(
+        RECORD,
+        'if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });',
+        'if (hold) for (const each of this.#holds.values()) Object.assign(each, { began: now(), ttl: Math.min(ttl, 1_000) });',
+      ),
+    ],
+  },
+  {
+    name: 'no-token-write-back',
+    safety: 'J3',
+    expected: ['token'],
+    budget: 100,
+    patches: [patch(ACQUIRE, 'if (!tally.isAgreed) return this.#agree();', '')],
+  },
+  {
+    name: 'lost-wake-up',
+    safety: 'waiting',
+    expected: ['hand-over'],
+    budget: 10,
+    patches: [
+      patch(
+        'stores/redis/redis-store.ts',
+        'onMessage(Number(after), Number(after) === 0,',
+        'if (Number(after) < 0) onMessage(Number(after), Number(after) === 0,',
+      ),
+    ],
+  },
+  {
+    name: 'tick-not-remembered',
+    safety: 'ticks',
+    expected: ['tick-twice'],
+    budget: 60,
+    patches: [
+      patch('stores/memory/memory-ticks.ts', 'if (!mark) return;', 'if (mark !== undefined) return;'),
+    ],
+  },
+];

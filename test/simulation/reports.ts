@@ -1,0 +1,128 @@
+import type { Break } from './breaks.js';
+import type { Library } from './node/load.js';
+import type { FaultKind } from './plans/faults.js';
+import type { Plan } from './plans/plan.js';
+import { planOf } from './plans/profile.js';
+import { explanationOf, readRegressions, type Regression, saveRegression } from './regressions.js';
+import { noTotals, runPlan, searchBreak } from './search.js';
+import { breaks, shrink } from './shrink.js';
+import { Simulation } from './simulation.js';
+import { storyOf } from './story.js';
+
+// The functions print what people read, and set the exit code to 1 when a promise is broken that no known defect
+// explains.
+
+function fail(): void {
+  process.exitCode = 1;
+}
+
+interface SearchOptions {
+  readonly from: number;
+  readonly most: number;
+  readonly isOver: () => boolean;
+  readonly hashes: boolean;
+  readonly only: readonly FaultKind[] | undefined;
+}
+
+/** Runs seeds, and prints those that break a promise. */
+export function printSearch(library: Library, { from, most, isOver, hashes, only }: SearchOptions): void {
+  const totals = noTotals();
+  const regressions = readRegressions();
+  const known = new Map<string, number>();
+  const before = process.cpuUsage();
+  // A stack costs more than most errors of a simulation.
+  Error.stackTraceLimit = 0;
+  let failed = 0;
+  for (let seed = from; seed < from + most && !isOver(); seed++) {
+    const plan = planOf(seed, only);
+    const { findings, hash } = runPlan(plan, library, totals);
+    if (hashes) console.log(`${seed} ${hash}`);
+    const unexplained = findings.filter((finding) => {
+      const explanation = explanationOf(finding, plan, regressions);
+      if (explanation) known.set(explanation.name, (known.get(explanation.name) ?? 0) + 1);
+      return !explanation;
+    });
+    for (const { rule, text } of unexplained)
+      console.log(
+        `seed ${seed} broke ${rule}: ${text}\n  npm run simulate -- --seed ${seed}${only ? ` --only ${only}` : ''} --shrink`,
+      );
+    if (unexplained.length > 0) failed++;
+  }
+  const { user, system } = process.cpuUsage(before);
+  const rate = totals.hours / ((user + system) / 60_000_000);
+  for (const [name, count] of known) console.log(`${count} findings of the known defect ${name}`);
+  console.log(
+    `${totals.seeds} seeds, ${totals.hours.toFixed(2)} simulated hours, ${totals.acquisitions} acquisitions; ` +
+      `${rate.toFixed(1)} hours for a minute of CPU; ${failed} seeds broke a promise`,
+  );
+  if (failed > 0) fail();
+}
+
+interface SeedOptions {
+  readonly shrinks: boolean;
+  readonly isOver: () => boolean;
+  /** The promise of the story; the first broken one by default. */
+  readonly rule: string | undefined;
+  /** The name of a new regression. */
+  readonly save: string | undefined;
+}
+
+/** Repeats a world, and prints its story; with `shrinks` the story of the smallest world that tells the same. */
+export function printSeed(
+  plan: Plan,
+  library: Library,
+  { shrinks, isOver, save, rule: asked }: SeedOptions,
+): void {
+  const { findings } = new Simulation(plan, library).run();
+  const finding = findings.find(({ rule }) => asked === undefined || rule === asked);
+  for (const { rule, text } of findings) console.log(`${rule}: ${text}`);
+  if (findings.length > 0) fail();
+  const smallest = finding && shrinks ? shrink(plan, finding.rule, library, isOver) : plan;
+  for (const line of storyOf(smallest, finding?.rule, library)) console.log(line);
+  if (finding && save !== undefined) saveRegression(save, finding, plan.seed, smallest);
+}
+
+/** Repeats the recorded worlds. A defect that was fixed must not be there again. */
+export function printReplays(regressions: readonly Regression[], library: Library): void {
+  for (const { name, status, rule, plan, about } of regressions) {
+    const isThere = breaks(plan, rule, library);
+    const said = isThere ? 'breaks' : 'keeps';
+    console.log(`${status} ${said} ${rule}: ${name}: ${about}`);
+    if (status === 'fixed' && isThere) fail();
+  }
+}
+
+/** Plants errors, and prints the seed that shows each; `recorded` tries only the recorded seed. */
+export async function printBreaks(
+  chosen: readonly Break[],
+  { recorded, from, seconds }: { recorded: boolean; from: number; seconds: number },
+): Promise<void> {
+  Error.stackTraceLimit = 0;
+  for (const each of chosen) {
+    if (recorded && each.seed === undefined) continue;
+    const before = process.cpuUsage();
+    const used = (): number => {
+      const { user, system } = process.cpuUsage(before);
+      return (user + system) / 1_000_000;
+    };
+    // The time of the processor counts, so that a busy machine does not hide an error.
+    const isOver = (): boolean => used() > seconds;
+    const seeds =
+      recorded && each.seed !== undefined
+        ? [each.seed]
+        : Array.from({ length: each.budget }, (_, index) => from + index);
+    const shown = await searchBreak(each, seeds, isOver);
+    const cpu = `${used().toFixed(1)} s of CPU`;
+    if (shown) {
+      const count = shown.seed - from + 1;
+      console.log(
+        `${each.name} (${each.safety}): seed ${shown.seed}, ${count} of ${each.budget}, ${cpu}: ${shown.finding.rule}`,
+      );
+    } else {
+      console.log(
+        `${each.name} (${each.safety}): NOT FOUND within ${seeds.length} seeds or ${seconds} s, ${cpu}`,
+      );
+      fail();
+    }
+  }
+}
