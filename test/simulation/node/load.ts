@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import * as asyncHooks from 'node:async_hooks';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -85,9 +85,9 @@ function patched(patches: readonly Patch[]): Plugin {
 function compiled(text: string): Library {
   const stage = new Stage();
   const requireOf = createRequire(join(ROOT, 'package.json'));
-  const storages: AsyncLocalStorage<unknown>[] = [];
+  const storages: asyncHooks.AsyncLocalStorage<unknown>[] = [];
   // While a storage is in use, each promise costs more. So a world that has ended must not leave one in use.
-  class Storage<T> extends AsyncLocalStorage<T> {
+  class Storage<T> extends asyncHooks.AsyncLocalStorage<T> {
     constructor() {
       super();
       storages.push(this);
@@ -99,7 +99,7 @@ function compiled(text: string): Library {
   const builtins: Record<string, unknown> = {
     ...STUBS,
     ...globals.modules,
-    'node:async_hooks': { AsyncLocalStorage: Storage },
+    'node:async_hooks': { ...asyncHooks, AsyncLocalStorage: Storage },
     'node:crypto': {
       createHash,
       randomBytes: (size: number) => {
