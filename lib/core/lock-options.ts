@@ -82,7 +82,7 @@ export interface LockOptions {
    *
    * The call chain ends with the method and its result: later calls acquire a lock of their own. While the method runs,
    * a job of a worker that was made under the lock (a pool, a queue) cannot be told from a nested call. That is so even if
-   * another caller submitted the job. Make such a worker with {@link outside}.
+   * another caller submitted the job. Make such a worker with `outside`.
    *
    * Only one call at a time can join a lock: of several calls that start together, as under `Promise.all`, the second
    * call waits as if it were in another process. A call that joins a lost lock throws a `LockLostError`, also when the
