@@ -93,10 +93,10 @@ const MOST_COMPLETIONS = 6;
 
 /**
  * Milliseconds that the release of a failed attempt makes the first waiter wait: after a split vote, and after an
- * attempt in which nodes reported other holders.
+ * attempt that would have failed without other attempts, too, because others hold the lock or too few nodes vote.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
-const AFTER_HELD_ELSEWHERE_MS = 200;
+const AFTER_HOPELESS_MS = 200;
 
 /** Receives the result of an attempt. The attempt calls exactly one of these methods, and calls it once. */
 export interface AttemptCaller {
@@ -481,7 +481,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const suspects = asked & ~tally.refused;
     if (suspects === 0) return;
     // Without a pause, all waiters would try and fail in turn, as fast as the nodes answer.
-    const pause = this.#isHeld ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
+    const pause = this.#isHeld || !tally.couldWin ? AFTER_HOPELESS_MS : AFTER_SPLIT_VOTE_MS;
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());
     // Send the release now and not at the end of the event loop's turn: the caller may close its client next (S6).

@@ -60,7 +60,8 @@ async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }:
   // period of its wait counts as one of its attempts.
   const perAttempt = delay + jitter / 2;
   const patience = (attempts - 1) * perAttempt;
-  await waiter.sleep.for(Math.min(timeout, patience), signals);
+  // A slow first attempt has already used a part of the time.
+  await waiter.sleep.for(Math.min(timeout, patience) - elapsedSince(waiter.since), signals);
   const waited = elapsedSince(waiter.since);
   if (queue.first === waiter) return Math.min(attempts - 1, Math.floor(waited / perAttempt));
   throw queue.refusal().afterTrying(patience < timeout ? { attempts } : { timeout });

@@ -62,6 +62,28 @@ describe('in one process', () => {
     expect(asked(nodes)).toEqual([4]);
   });
 
+  test('a call that comes behind another after a slow first attempt gives up when its own `timeout` has passed', async () => {
+    const nodes = scriptedNodes(1);
+    const redlock = redlockOver(nodes, { nodeTimeout: 1_000 });
+    const held = await redlock.acquire(['k'], once);
+    nodes[0]!.fate = { acquire: 290 };
+    const began = performance.now();
+    // Readers make their first attempts at the same time.
+    const read = (timeout: number): Promise<number> =>
+      redlock
+        .acquire(['k'], { ...waiting, kind: SHARED, retry: { ...waiting.retry, timeout } })
+        .then((lock) => lock.release())
+        .catch(() => undefined)
+        .then(() => performance.now() - began);
+    const first = read(30_000);
+    const second = read(600);
+    await pass(2_000);
+    await held.release();
+    await pass(1_000);
+    expect(await first).toBeGreaterThan(2_000);
+    expect(await second).toBeLessThanOrEqual(610);
+  });
+
   test('a waiter behind other waiters counts its waiting time as attempts, and sends no request', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes, { owner: 'alice' });
@@ -320,6 +342,20 @@ describe('on several nodes', () => {
     await pass(1_100);
     await expect(refused).resolves.toMatchObject({ owner: 'bob', limit: { timeout: 2_000 } });
     expect(asked(nodes)).toEqual([1, 1, 1, 0, 0]);
+  });
+
+  test('while too few nodes vote, a waiter asks as seldom as while the lock is held', async () => {
+    const nodes = scriptedNodes(3);
+    const { alice, bob } = processes(nodes);
+    for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down'), release: new Error('down') };
+    const waits = [alice, alice, bob, bob].map((redlock) => redlock.acquire(['k'], waiting).catch(() => undefined));
+    await pass(1_000);
+    forget(nodes);
+    await pass(3_000);
+    // Each process asks at most every 100 ms, the shortest pause.
+    expect(nodes[0]!.count('acquire')).toBeLessThanOrEqual(60);
+    await pass(30_000);
+    await Promise.all(waits);
   });
 
   test('the second node becomes the queue node when the first node is down', async () => {
