@@ -92,8 +92,8 @@ const MOST_BEGINNINGS = 4;
 const MOST_COMPLETIONS = 6;
 
 /**
- * Milliseconds that the release of a failed attempt makes the first waiter wait: after a split vote, and after an
- * attempt that would have failed without other attempts, too, because others hold the lock or too few nodes vote.
+ * Milliseconds that the release of a failed attempt makes the first waiter wait. After a split vote the next attempt may
+ * succeed at once, but not while others hold the lock or too few nodes vote.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HOPELESS_MS = 200;
@@ -373,6 +373,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   #handOver(token: number): void {
     const { request, context, lease } = this;
+    context.clocks.look();
     const validFrom = this.#validFrom;
     const taken = elapsedSince(validFrom);
     // Check after the last phase: the validity may have run out during the acquisition (S4).

@@ -25,6 +25,7 @@ import { showAs } from '../core/shown-as.js';
 import { NO_SLOT } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
+import type { ClockWatch } from './clock-watch.js';
 import type { Batch, Renewable, Watchdog } from './watchdog.js';
 
 /** Settings of all locks of one {@link Redlock}. */
@@ -51,6 +52,7 @@ export interface LeaseContext {
   readonly settings: RedlockSettings;
   readonly nodes: Nodes;
   readonly watchdog: Watchdog;
+  readonly clocks: ClockWatch;
   /** Aborts when the shutdown of the application begins. */
   readonly closing: AbortSignal;
   /** Called when a lock is lost and when it is released. */
@@ -212,8 +214,22 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   remaining(): number {
-    if (!this.#alive()) return 0;
-    return Math.max(0, Math.min(this.#endsAt - performance.now(), this.#endsAtWall + LOADED_AT - Date.now()));
+    return this.#alive() ? Math.max(0, this.#leftAt(now())) : 0;
+  }
+
+  /** Milliseconds of the validity that are left, by the clock that shows less (S11); negative after its end. */
+  #leftAt({ monotonic, wall }: Instant): number {
+    return Math.min(this.#endsAt - monotonic, this.#endsAtWall + LOADED_AT - wall);
+  }
+
+  /**
+   * Sets the end on both clocks to the same moment. Otherwise one clock would keep the time that only the other has
+   * shown: after a wall clock was set back, it would show no suspend until it has caught up (S11).
+   */
+  #endAfter(left: number, { monotonic, wall }: Instant): void {
+    // Round down: the validity must not be too long.
+    this.#endsAt = Math.floor(monotonic + left);
+    this.#endsAtWall = Math.floor(wall - LOADED_AT + left);
   }
 
   /**
@@ -223,9 +239,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    */
   #validFor(ttl: number, sent: Instant): number {
     const usable = usableTtl(ttl, this.#context.settings.driftFactor);
-    // Round down: the validity must not be too long.
-    this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
-    this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
+    // Read the monotonic clock first: a pause between the readings then shortens the validity.
+    const at = now();
+    const left = usable - Math.max(at.monotonic - sent.monotonic, at.wall - sent.wall);
+    this.#endAfter(Math.max(left, this.#leftAt(at)), at);
     return usable;
   }
 
@@ -413,6 +430,27 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (this.#batch === batch && this.remaining() <= within) this.#watchValidity();
   }
 
+  /** Takes the monotonic clock's end of the validity for the wall clock, too, which was set back (S11). */
+  setBack(): void {
+    const at = now();
+    if (this.#alive()) this.#endAfter(this.#endsAt - at.monotonic, at);
+  }
+
+  /**
+   * Checks the validity, because the timers stood still (S29).
+   *
+   * @param paused - milliseconds of the validity that have passed although neither clock shows them
+   */
+  overslept(paused: number): void {
+    if (!this.#alive()) return;
+    const at = now();
+    this.#endAfter(this.#leftAt(at) - paused, at);
+    this.#noticeLapse();
+    if (!this.#alive() || (this.#batch && !this.lapse)) return;
+    this.#stopTimer();
+    this.#watchValidity();
+  }
+
   /** Takes the result of a renewal. A method of {@link Extensible}. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void {
     try {
@@ -524,6 +562,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /** Applies the verdict on an extension: `ttl` is the requested ttl, and `sent` the moment of the request. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
+    this.#context.clocks.look();
     if (verdict.kind === 'gone') this.lose('fewer than a quorum of nodes still store it');
     // S9: an extension that is confirmed after the end of the validity is too late, even if a quorum extended the lock.
     if (!this.isHeld()) return;

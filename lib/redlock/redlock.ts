@@ -22,6 +22,7 @@ import { momentNumber } from '../core/random-id.js';
 import { SlotList } from '../core/slot-list.js';
 import { checkTtl } from '../core/ttl-rule.js';
 import { withTimeout } from '../core/with-timeout.js';
+import { ClockWatch } from './clock-watch.js';
 import { nodeTimeLimit } from './validity.js';
 import { UnstoredReleases } from './unstored-releases.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
@@ -87,13 +88,29 @@ export class Redlock {
     setMaxListeners(0, this.closing);
     const nodes = new Nodes(stores);
     this.#unstored = new UnstoredReleases(nodes, settings.nodeTimeout);
+    const watchdog = new Watchdog(settings.nodeTimeout);
+    const clocks = new ClockWatch(stores, {
+      // A copy, because the listeners of a lost lock may release other locks.
+      setBack: () => [...this.held].forEach((lock) => lock.setBack()),
+      overslept: (asleep, paused) => {
+        for (const lock of [...this.held]) lock.overslept(paused);
+        watchdog.bringForward(asleep + paused);
+      },
+    });
     this.#context = {
       settings,
       nodes,
-      watchdog: new Watchdog(settings.nodeTimeout),
+      watchdog,
       closing: this.closing,
-      began: (lock) => this.held.add(lock),
-      ended: (lock) => this.held.delete(lock),
+      clocks,
+      began: (lock) => {
+        this.held.add(lock);
+        if (this.held.size === 1) clocks.begin();
+      },
+      ended: (lock) => {
+        this.held.delete(lock);
+        if (this.held.size === 0) clocks.end();
+      },
       unconfirmed: (lease) => this.#unstored.note(lease),
       busy: () => {
         this.#busy++;

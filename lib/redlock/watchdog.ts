@@ -45,7 +45,7 @@ export interface Batch {
   readonly ttl: number;
   readonly renews: boolean;
   /** The time at which the first lock is due, by the monotonic clock. */
-  readonly due: number;
+  due: number;
   readonly locks: SlotList<'batchSlot', Renewable>;
 }
 
@@ -111,6 +111,17 @@ export class Watchdog {
     if (this.#batches.size === 0) this.#sleep();
   }
 
+  /**
+   * Brings all planned calls forward, because the monotonic clock and all timers stood still for so many milliseconds
+   * (S29).
+   */
+  bringForward(milliseconds: number): void {
+    for (const batches of this.#batches.values()) for (const batch of batches) batch.due -= milliseconds;
+    for (const { waiting } of this.#queues.values()) for (const each of waiting) this.#tellWaiting(each);
+    this.#sleep();
+    this.#wakeForNext();
+  }
+
   #forget(gone: readonly Batch[]): void {
     for (const batch of gone) {
       const left = this.#batches.get(batch.ttl)?.filter((each) => each !== batch) ?? [];
@@ -147,6 +158,10 @@ export class Watchdog {
       const queue = this.#queues.get(ttl);
       if (queue) this.#ask(queue);
     }
+    this.#wakeForNext();
+  }
+
+  #wakeForNext(): void {
     for (const batches of this.#batches.values()) {
       for (const { due } of batches) this.#wakeBy(due);
     }
@@ -186,10 +201,14 @@ export class Watchdog {
   #tellLate({ waiting }: Queue, limit: number): void {
     const time = performance.now();
     for (const each of waiting) {
-      if (each.isLate || time - each.batch.due < limit) continue;
-      each.isLate = true;
-      for (const lock of each.batch.locks) lock.waits(each.batch, Infinity);
+      if (time - each.batch.due >= limit) this.#tellWaiting(each);
     }
+  }
+
+  #tellWaiting(each: Waiting): void {
+    if (each.isLate) return;
+    each.isLate = true;
+    for (const lock of each.batch.locks) lock.waits(each.batch, Infinity);
   }
 
   /** Called when enough nodes have answered to decide whether one lock with this ttl is extended. */

@@ -192,8 +192,13 @@ export const BREAKS: readonly Break[] = [
       ),
       patch(
         HELD,
-        'Math.min(this.#endsAt - performance.now(), this.#endsAtWall + LOADED_AT - Date.now())',
-        'this.#endsAt - performance.now()',
+        'Math.min(this.#endsAt - monotonic, this.#endsAtWall + LOADED_AT - wall)',
+        'this.#endsAt - monotonic',
+      ),
+      patch(
+        HELD,
+        'Math.max(at.monotonic - sent.monotonic, at.wall - sent.wall)',
+        'at.monotonic - sent.monotonic',
       ),
     ],
   },

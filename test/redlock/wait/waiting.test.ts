@@ -348,7 +348,9 @@ describe('on several nodes', () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
     for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down'), release: new Error('down') };
-    const waits = [alice, alice, bob, bob].map((redlock) => redlock.acquire(['k'], waiting).catch(() => undefined));
+    const waits = [alice, alice, bob, bob].map((redlock) =>
+      redlock.acquire(['k'], waiting).catch(() => undefined),
+    );
     await pass(1_000);
     forget(nodes);
     await pass(3_000);
