@@ -345,7 +345,8 @@ export class Gateway {
         response.on('error', fail);
         response.on('end', () => {
           clearTimeout(timer);
-          if (request.socket) this.#connections.free(request.socket);
+          // An answer with "Connection: close" leaves no idle connection.
+          if (request.socket && request.shouldKeepAlive) this.#connections.free(request.socket);
           this.#idleTimer.refresh();
           resolve({ status: response.statusCode ?? 0, content: Buffer.concat(chunks).toString() });
         });
