@@ -245,7 +245,6 @@ class AcquireBatch {
       for (const index of indexes) this.#answered(index, reason);
     };
     if (this.#isRepeated) return fail(lost);
-    this.#isRepeated = true;
     const checked = async (): Promise<void> => {
       if (!(await channel.reconnected())) throw lost;
       await probe.passed();
@@ -257,6 +256,8 @@ class AcquireBatch {
           if (refusal) this.#answered(index, refusal);
           return !refusal;
         });
+        // Set this only now: the other commands of this batch were lost with the same connection.
+        this.#isRepeated = true;
         this.#ask(repeated, true);
       },
       (error: unknown) => fail(asError(error)),

@@ -67,6 +67,21 @@ describe('a store after the network forgot its idle connection', () => {
     await Promise.all(locks.map((lock) => lock.release()));
   });
 
+  test('each of two calls with different ttls acquires its lock', async () => {
+    const store = await openStore();
+    await (await acquire(store, 'k')).release();
+    await forget();
+    const redlock = redlockOver([store], PATIENT);
+    const options = { retry: NO_RETRY, renew: false, signals: [] };
+    // The requests of one turn of the event loop need two commands.
+    const locks = await Promise.all([
+      redlock.acquire(['k'], { ...options, ttl: TTL }),
+      redlock.acquire(['l'], { ...options, ttl: 2 * TTL }),
+    ]);
+    await expect(countLocks(looker)).resolves.toBe(2);
+    await Promise.all(locks.map((lock) => lock.release()));
+  });
+
   test('a held lock is extended and released, and locks are read', async () => {
     const store = await openStore();
     const lock = await acquire(store, 'k');
@@ -118,6 +133,24 @@ describe('a store after the network forgot its idle connection', () => {
     proxy.heal();
     await expect(answer).rejects.toThrow('started or lost its data a short while ago');
   });
+});
+
+test('a restarted server does not vote, although a passed-in client has sent the acquisition again (S12)', async () => {
+  const client = server.client({ port: proxy.port, retryStrategy: () => 20, maxRetriesPerRequest: null });
+  client.on('error', () => undefined);
+  const store = await openStore(new RedisStore(client, false, newFleet(true)));
+  const guard = 3_000;
+  await until(async () => (await store.check(guard)).state === 'voting');
+  // The server learns the script, so that the client can send the next acquisition again.
+  await (await acquire(store, 'other')).release();
+  proxy.holdRequests();
+  const answer = acquireOn(store, new Lease(['k'], 'me', 2 * TTL), { guard });
+  const outcome = answer.catch((error: unknown) => error);
+  proxy.cut();
+  await server.restart();
+  proxy.heal();
+  expect(String(await outcome)).toContain('started or lost its data a short while ago');
+  client.disconnect();
 });
 
 test('an application with its own client acquires the lock, and is advised to set `keepAlive`', async () => {
