@@ -335,7 +335,6 @@ function cannot(what: string): Promise<never> {
   return Promise.reject(new Error(`this store cannot ${what}`));
 }
 
-/** Ends the scan of a node, so that the store can close its cursor. Do not await it: a node may never answer. */
 /** Reads `items` outside of the reader's asynchronous context: the requests use connections that other calls share (S30). */
 async function* stepwise<T>(items: AsyncGenerator<T>): AsyncGenerator<T> {
   try {
@@ -349,6 +348,7 @@ async function* stepwise<T>(items: AsyncGenerator<T>): AsyncGenerator<T> {
   }
 }
 
+/** Ends the scan of a node, so that the store can close its cursor. Do not await it: a node may never answer. */
 async function end(pages: AsyncIterator<unknown>): Promise<void> {
   try {
     await pages.return?.();
