@@ -61,7 +61,7 @@ export interface LockHandle extends AsyncDisposable {
   /**
    * Aborts when the shutdown of the application begins, while the lock is still held and renewed. A method that takes
    * long should then come to an end: the shutdown waits for it, for `shutdownTimeout` at most, and aborts {@link signal}
-   * only afterwards. It is the same signal as `LockService.closing`.
+   * only afterwards. It is the same signal as `LockService.closing`, so its listeners run in no call's async context.
    */
   readonly closing: AbortSignal;
 

@@ -4,7 +4,7 @@ import { now } from '../core/clock.js';
 import { asError } from '../core/errors.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
-import { neutrally } from '../core/neutral.js';
+import { neutrally, tellNeutrally } from '../core/neutral.js';
 import type { Store } from '../core/ports.js';
 import {
   type AcquireContext,
@@ -195,7 +195,8 @@ export class Redlock {
   }
 
   beginClosing(reason: Error): void {
-    this.#closing.abort(reason);
+    // The code that closes the application runs in its own context, and the listeners belong to other calls (S30).
+    tellNeutrally(() => this.#closing.abort(reason));
   }
 
   /**

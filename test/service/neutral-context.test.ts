@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { etcd } from '../../lib/etcd/index.js';
 import {
+  currentLock,
   Leader,
   type LeaderTerm,
   type LockEvent,
@@ -258,6 +259,14 @@ describe('code that outlives the request that started it', () => {
     await until(() => seen.length === 3);
     expect(seen).toEqual(['none', 'none', 'none']);
     await app.close();
+  });
+
+  test('a listener of `closing` runs in the context of no request, also when a locked task closes the application', async () => {
+    const { app, locks } = await start('memory');
+    const told: string[] = [];
+    locks.closing.addEventListener('abort', () => told.push(`${nameOf()}, under ${currentLock()?.keys[0]}`));
+    await inRequest('closes', () => locks.withLock('k', { onLost: 'ignore' }, () => app.close()));
+    expect(told).toEqual(['none, under undefined']);
   });
 
   test('the board reads the locks in the context of no viewer', async () => {
