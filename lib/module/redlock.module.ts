@@ -31,7 +31,7 @@ import { OncePerTickCheck } from '../decorator/schedule/once-per-tick.js';
 import { Ticks } from '../decorator/schedule/ticks.js';
 import { checkModuleOptions } from './redlock.options.js';
 import { hideFields } from '../core/shown-as.js';
-import { printable } from '../core/printable.js';
+import { quoted } from '../core/printable.js';
 
 /**
  * Provides `LockService` to the application, and makes `@WithLock` work.
@@ -237,7 +237,7 @@ export class RedlockModule
     const late = await this.locker.close();
     if (late.length > 0) {
       new Logger(RedlockModule.name).warn(
-        `Shut down while methods were running under locks on ${late.map(printable).join(', ')}. These locks expire with their ttl.`,
+        `Shut down while methods were running under locks on ${quoted(late)}. These locks expire with their ttl.`,
       );
     }
   }

@@ -187,6 +187,8 @@ describe('the limit of app.close()', () => {
     });
   });
   afterEach(async () => {
+    // Otherwise the application would log the loss of its server in the middle of the next test.
+    await holder.close();
     await hung.stop();
   });
 
@@ -304,7 +306,7 @@ describe('app.close() in code under a lock', () => {
     await expect(closing).rejects.toBeInstanceOf(LockLostError);
     expect(worker.seen).toEqual(['closed']);
     expect(lines.lines).toMatchObject([
-      { level: 'warn', text: expect.stringContaining('running under locks on work') },
+      { level: 'warn', text: expect.stringContaining('running under locks on "work"') },
     ]);
   });
 

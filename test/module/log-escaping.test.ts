@@ -1,10 +1,12 @@
 import { expect, test } from '@jest/globals';
 import { Injectable, type LoggerService } from '@nestjs/common';
-import { LockService, WithLock } from '../../lib/index.js';
+import { LockLostError, LockService, WithLock } from '../../lib/index.js';
 import { startApp } from '../support/nest-app.js';
 
 const KEY = 'a\n[Nest] ERROR all is lost \u001B[31m';
 const SHOWN = String.raw`a\u000a[Nest] ERROR all is lost \u001b[31m`;
+
+const OPTIONS = { nodes: 'memory', owner: KEY, shutdownTimeout: 1 } as const;
 
 /** Keeps the log lines about locks. */
 class Log implements LoggerService {
@@ -33,8 +35,7 @@ test('every log line escapes keys and owners', async () => {
     }
   }
   const log = new Log();
-  const options = { nodes: 'memory', owner: KEY, shutdownTimeout: 1 } as const;
-  const app = await startApp({ providers: [Service] }, options, { logger: log });
+  const app = await startApp({ providers: [Service] }, OPTIONS, { logger: log });
   const locks = app.get(LockService);
   const lock = await locks.acquire(KEY);
   await app.get(Service).run();
@@ -50,6 +51,28 @@ test('every log line escapes keys and owners', async () => {
     expect.stringMatching(/^nodes: 'memory'/),
     expect.stringContaining(`skipped: "${SHOWN}" is held by ${SHOWN} for`),
     expect.stringContaining(`The lock on "${SHOWN}" is lost`),
-    expect.stringContaining(`were running under locks on ${SHOWN}. `),
+    expect.stringContaining(`were running under locks on "${SHOWN}". `),
   ]);
+});
+
+test('the line about methods that still run at the end of a shutdown shortens the keys', async () => {
+  let running = (): void => undefined;
+  const isRunning = new Promise<void>((resolve) => (running = resolve));
+  const log = new Log();
+  const app = await startApp({}, OPTIONS, { logger: log });
+  const keys = Array.from({ length: 50 }, (_, number) => `${number}${'k'.repeat(1_900)}`);
+  const task = app.get(LockService).withLock(keys, ({ signal }) => {
+    running();
+    return new Promise((resolve) => signal.addEventListener('abort', resolve));
+  });
+  task.catch(() => undefined);
+  await isRunning;
+  await app.close();
+
+  const line = log.lines.at(-1);
+  expect(line).toMatch(
+    /^Shut down while methods were running under locks on "0k+…k+", .* and 42 more\. These locks/,
+  );
+  expect(line?.length).toBeLessThan(1_500);
+  await expect(task).rejects.toBeInstanceOf(LockLostError);
 });

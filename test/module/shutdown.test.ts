@@ -232,7 +232,7 @@ describe('app.close()', () => {
     expect(lines.lines).toEqual([
       {
         level: 'warn',
-        text: expect.stringMatching(/^Shut down while methods were running under locks on running\./),
+        text: expect.stringMatching(/^Shut down while methods were running under locks on "running"\./),
       },
     ]);
     // The key stays held while the method may still work. The lock ends with its ttl.
@@ -443,7 +443,9 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
 
   test('SIGTERM ends the process, and logs methods that run for too long', async () => {
     const { events, errors, exit, took } = await terminate({ WORK: '20000', SHUTDOWN_TIMEOUT: '200' });
-    const warning = expect.stringMatching(/WARN.*Shut down while methods were running under locks on work\./);
+    const warning = expect.stringMatching(
+      /WARN.*Shut down while methods were running under locks on "work"\./,
+    );
     expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'lost', warning]);
     expect(errors).toBe('');
     expect(exit).toBe('SIGTERM');
