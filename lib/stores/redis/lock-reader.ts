@@ -21,16 +21,11 @@ export class LockReader {
   ) {}
 
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    const found = await Promise.all(
-      this.#groupsOf(keys).map((group) =>
-        this.#oneByOne(
-          group,
-          (some) => this.#readAt(some),
-          (error) => error,
-        ),
-      ),
+    return this.#oneByOne(
+      keys,
+      (some) => this.#readAt(some),
+      (error) => error,
     );
-    return found.flat();
   }
 
   /** Reads the first waiters in the queue of each key. */
@@ -38,8 +33,7 @@ export class LockReader {
     const { script, pack, waitersOf } = nodeScripts.waiting;
     const read = async (some: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> =>
       waitersOf(some.length, await this.channel.run(script, pack(some, this.keyPrefix)));
-    const found = this.#groupsOf(keys).map((group) => this.#oneByOne(group, read, () => []));
-    return (await Promise.all(found)).flat();
+    return this.#oneByOne(keys, read, () => []);
   }
 
   /** Lists keys in pages. Uses SCAN: KEYS would block the server until it has read all keys. */
@@ -72,8 +66,8 @@ export class LockReader {
   }
 
   /**
-   * Reads several keys in one command. If one key may be the cause of an error, reads each key in its own command; then
-   * `failed` makes the answer for a key that cannot be read.
+   * Reads several keys in one command; on a Cluster in one command for each key. If one key may be the cause of an
+   * error, reads each key in its own command; then `failed` makes the answer for a key that cannot be read.
    */
   async #oneByOne<Answer>(
     keys: readonly string[],
@@ -81,7 +75,7 @@ export class LockReader {
     failed: (error: Error) => Answer,
   ): Promise<readonly Answer[]> {
     try {
-      return await read(keys);
+      return (await Promise.all(this.#groupsOf(keys).map(read))).flat();
     } catch (error) {
       if (keys.length === 1 || !mayConcernOne(asError(error))) throw error;
     }

@@ -52,6 +52,24 @@ test('a lock on a Cluster can have several keys with a common hash tag', async (
   await lock.release();
 });
 
+test('a forbidden key of a Cluster hides the locks and waiters of no other key (NOPERM)', async () => {
+  await looker.call('ACL', 'SETUSER', 'locks', 'on', '>secret', '&*', '+@all', '~*');
+  const redisOptions = { username: 'locks', password: 'secret' };
+  const client = new Cluster([{ host: server.host, port: server.port }], { redisOptions });
+  const node = new RedisStore(client, false, newFleet());
+  await node.connect();
+  const lock = await redlockOver([node], PATIENT).acquire(['good'], once);
+  await looker.call('ACL', 'SETUSER', 'locks', 'resetkeys', '~lock:{good*', '~lock:redlock*');
+  await expect(node.waiting(['bad', 'good'])).resolves.toEqual([[], []]);
+  await expect(node.read(['bad', 'good'])).resolves.toEqual([
+    expect.objectContaining({ message: expect.stringContaining('NOPERM') }),
+    expect.objectContaining({ holders: [expect.objectContaining({ owner: 'me' })] }),
+  ]);
+  await lock.release();
+  await node.close();
+  client.disconnect();
+});
+
 test('a lock on keys with different hash tags is refused without a request, and the error says what to do', async () => {
   const redlock = redlockOver([await clusterNode()], PATIENT);
   expect(() => redlock.acquire(['a', 'b'], once)).toThrow(RangeError);
