@@ -200,6 +200,7 @@ export class CommandChannel {
   close(): void {
     this.client.off('connect', this.#onConnect);
     clearTimeout(this.#loadingTimer);
+    this.#silence.close();
     this.#tellWaiting(false);
   }
 

@@ -36,6 +36,7 @@ export class StallDetector {
    */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;
+  #isClosed = false;
   /** The time of the last answer or new connection, by the monotonic clock. */
   #heardAt = performance.now();
 
@@ -95,6 +96,13 @@ export class StallDetector {
     this.#unanswered--;
   }
 
+  /** Ends the checks, and leaves no timer. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
   /** Resets the state for another connection. */
   end(): void {
     this.#noteAnswer();
@@ -114,6 +122,7 @@ export class StallDetector {
   }
 
   #lookAfter(delay: number): void {
+    if (this.#isClosed) return;
     // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets
     // Node read the answer before the time limit takes effect.
     this.#timer = setTimeout(setImmediate, delay, () => this.#look()).unref();

@@ -52,6 +52,16 @@ test('a StallDetector ignores an idle connection, and leaves no timer for it', (
   expect(jest.getTimerCount()).toBe(0);
 });
 
+test('a closed StallDetector leaves no timer, although commands have no answer', () => {
+  const borrowed = new StallDetector(client as unknown as Redis, false);
+  for (let command = 0; command < 3; command++) borrowed.asked();
+  borrowed.close();
+  expect(jest.getTimerCount()).toBe(0);
+  borrowed.answered();
+  borrowed.asked();
+  expect(jest.getTimerCount()).toBe(0);
+});
+
 test('a StallDetector ends a connection whose handshake hangs, but not a closed connection', () => {
   client.emit('connect');
   client.emit('close');
