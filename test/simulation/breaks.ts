@@ -25,6 +25,7 @@ const ACQUIRE = 'redlock/acquire.ts';
 const ACQUISITIONS = 'stores/redis/acquisitions.ts';
 const RELEASES = 'stores/redis/releases.ts';
 const HELD = 'redlock/held-lock.ts';
+const CLOCK_WATCH = 'redlock/clock-watch.ts';
 const RECORD = 'stores/memory/memory-record.ts';
 const MEMORY = 'stores/memory/memory-node.ts';
 
@@ -200,6 +201,18 @@ export const BREAKS: readonly Break[] = [
         'Math.max(at.monotonic - sent.monotonic, at.wall - sent.wall)',
         'at.monotonic - sent.monotonic',
       ),
+      patch(CLOCK_WATCH, 'const ahead = Date.now() - time - this.#skew;', 'const ahead = 0;'),
+      patch(CLOCK_WATCH, 'const paused = this.#paused(time);', 'const paused = 0;'),
+    ],
+  },
+  {
+    name: 'suspend-unnoticed',
+    safety: 'S29',
+    expected: ['late-loss'],
+    budget: 20,
+    seed: 8,
+    patches: [
+      patch(CLOCK_WATCH, 'if (asleep > 0 || paused > 0) this.listener', 'if (paused > 0) this.listener'),
     ],
   },
   {
