@@ -45,7 +45,9 @@ export function checkOptionNames(
   remedy?: (name: string) => string | undefined,
 ): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw badSecret(`the options of \`${of}\``, 'an object', options);
+    throw new TypeError(
+      `Expected the options of \`${of}\` to be an object, got ${typeof options === 'string' ? 'a string' : kindOfValue(options)}`,
+    );
   for (const name of Object.keys(options)) {
     if (known.includes(name) || (options as Record<string, unknown>)[name] === undefined) continue;
     throw new TypeError(

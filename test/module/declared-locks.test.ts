@@ -321,7 +321,7 @@ describe('overrides', () => {
     [
       'a string for a lock',
       { 'clean-up': 'skip' },
-      '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got \'skip\'',
+      '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got a string',
     ],
   ])('forRoot refuses `overrides` with %s', (_what, overrides, message) => {
     const options = { nodes: 'memory', locks, overrides } as RedlockModuleOptions;

@@ -363,11 +363,12 @@ describe('calls of one transaction', () => {
 describe('a shutdown', () => {
   test('a shutdown waits for the transaction of a method that has returned, and lets the transaction acquire further locks', async () => {
     await start();
+    // A signal such as SIGTERM shuts the application down, and no code of the transaction.
     const outside = AsyncLocalStorage.snapshot();
     let closing: Promise<void> | undefined;
     await database.run(async () => {
       const lock = await orders.pay();
-      closing = app.close();
+      closing = outside(() => app.close());
       // The shutdown has begun when calls outside of a transaction are refused.
       const refused = (): Promise<boolean> =>
         outside(() => locks.withLock('other', oneAttempt, () => false)).catch(
@@ -385,9 +386,10 @@ describe('a shutdown', () => {
 
   test('a shutdown does not wait longer than `shutdownTimeout` for a transaction, and leaves the lock to its ttl', async () => {
     await start({ shutdownTimeout: 50 });
+    const outside = AsyncLocalStorage.snapshot();
     await database.run(async () => {
       const { signal } = await orders.pay();
-      await app.close();
+      await outside(() => app.close());
       expect((signal.reason as Error).message).toContain(
         'the application shut down before the transaction around its method had ended',
       );
