@@ -159,6 +159,12 @@ export interface ReleaseRequest {
    * it.
    */
   readonly pause: number;
+  /**
+   * `true` if a store releases the lease once more because its acquisition got no answer (S27). Such a release stores no
+   * tick: the first release has stored it, and a second time would make the node remember it for longer.
+   * @internal Only the stores of this package set it.
+   */
+  readonly isSecond?: boolean;
 }
 
 /** The ttls that a store can keep. */

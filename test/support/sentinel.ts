@@ -10,7 +10,10 @@ import { until } from './until.js';
 import { startWatchdog } from './watchdog.js';
 
 /** Starts a real Sentinel that watches `master` under a name, and returns its port. It ends after the test file. */
-export async function startSentinel(master: RedisServer, name: string): Promise<number> {
+export async function startSentinel(
+  master: Pick<RedisServer, 'host' | 'port'>,
+  name: string,
+): Promise<number> {
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), 'sentinel-test-'));
   // The Sentinel writes its state into its configuration file.

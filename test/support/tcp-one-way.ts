@@ -34,6 +34,16 @@ export class OneWay {
     this.forward();
   }
 
+  /** True while data waits for its delay or for the mode `pass`. */
+  get isHolding(): boolean {
+    return this.queue.length > 0;
+  }
+
+  /** Ends the stream after the data that was received so far. */
+  end(): void {
+    this.push(undefined);
+  }
+
   stop(): void {
     clearTimeout(this.timer);
     this.queue.length = 0;

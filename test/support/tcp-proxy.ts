@@ -33,6 +33,8 @@ export class TcpProxy {
   readonly host = LOOPBACK;
   private listener: Server | undefined;
   private readonly connections = new Set<Connection>();
+  /** The connections that only the client has lost. The network still has their requests. */
+  private readonly late = new Set<Connection>();
   private readonly faults = {
     requests: { delay: 0, mode: 'pass' as OneWay['mode'] },
     replies: { delay: 0, mode: 'pass' as OneWay['mode'] },
@@ -58,6 +60,11 @@ export class TcpProxy {
   /** True if a fault has discarded bytes of an open connection. `heal()` resets such a connection. */
   get hasLostBytes(): boolean {
     return [...this.connections].some(({ requests, replies }) => requests.lostBytes || replies.lostBytes);
+  }
+
+  /** True if requests of an open connection wait in the proxy. */
+  get holdsRequests(): boolean {
+    return [...this.connections].some(({ requests }) => requests.isHolding);
   }
 
   /** Delays data from the server by so many milliseconds, and keeps its order. 0 ends the delay. */
@@ -126,6 +133,29 @@ export class TcpProxy {
     this.listener = undefined;
   }
 
+  /**
+   * Resets (RST) the clients' side of all open connections, while the network keeps the requests that the proxy holds:
+   * `deliverLate()` delivers them. New connections work without faults.
+   */
+  cutWithLateRequests(): void {
+    for (const connection of this.connections) {
+      this.late.add(connection);
+      connection.requests.end();
+      connection.client.resetAndDestroy();
+    }
+    this.connections.clear();
+    this.change('requests', { delay: 0, mode: 'pass' });
+  }
+
+  /** Delivers the requests of the connections that were cut. Resolves when the server has processed them. */
+  async deliverLate(): Promise<void> {
+    const closed = [...this.late].map(
+      ({ server }) => new Promise((resolve) => server.once('close', resolve)),
+    );
+    for (const { requests } of this.late) requests.set({ delay: 0, mode: 'pass' });
+    await Promise.all(closed);
+  }
+
   /** Accepts connections again after `refuse()`. */
   async accept(): Promise<void> {
     if (this.listener) {
@@ -159,13 +189,15 @@ export class TcpProxy {
   async close(): Promise<void> {
     this.forget();
     this.refuse();
-    const sockets = [...this.connections].flatMap(({ client, server }) => [client, server]);
+    for (const connection of this.late) reset(connection);
+    const sockets = [...this.connections, ...this.late].flatMap(({ client, server }) => [client, server]);
     this.cut();
     // A reset waits until earlier data has been sent, for ever if nobody reads the data.
     for (const socket of sockets) socket.destroy();
     // The proxy does not wait for the `close` events: a socket that is destroyed while it waits for its reset emits
     // none.
     this.connections.clear();
+    this.late.clear();
     await new Promise(setImmediate);
   }
 
@@ -193,6 +225,7 @@ export class TcpProxy {
       socket.on('close', () => {
         if (client.destroyed && server.destroyed) {
           this.connections.delete(connection);
+          this.late.delete(connection);
         }
       });
     }

@@ -53,10 +53,10 @@ export function extensionOf({ id, slots }: Lease, keys: readonly string[], ttl: 
   return { id, keys, ttl, slots };
 }
 
-export function releaseOf({ lease, pause }: ReleaseRequest, keys: readonly string[]): object {
+export function releaseOf({ lease, pause, isSecond }: ReleaseRequest, keys: readonly string[]): object {
   const { id, keepFor, mark, owner } = lease;
   const released = { id, keys, pause, keep: keepFor };
-  if (!mark) return released;
+  if (!mark || isSecond === true) return released;
   const { schedule, at, life } = mark;
   return { ...released, schedule, tick: at, life, owner: storedOwner(owner) };
 }

@@ -86,7 +86,9 @@ export class Turns {
   };
 
   constructor(private readonly context: TurnContext) {
-    this.#pending = new Releases((lease) => this.#release({ lease, pause: 0 }, () => undefined));
+    this.#pending = new Releases((lease, isSecond) =>
+      this.#release({ lease, pause: 0, isSecond }, () => undefined),
+    );
   }
 
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {

@@ -4,8 +4,8 @@ import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
-import { DeadConnectionError, mayConcernOne, type Packed } from './connection/command-channel.js';
-import { LINGER_MS } from './record.js';
+import { DeadConnectionError, isRefusal, mayConcernOne, type Packed } from './connection/command-channel.js';
+import { LONGEST_DEADLINE_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
 import { isForeign } from './scripts/lua.js';
@@ -16,13 +16,6 @@ import { nodeScripts } from './scripts/node-scripts.js';
  * then keeps the queue of waiters.
  */
 const UNFIT_FOR_MS = 1_000;
-
-/**
- * Longest time until the deadline of an acquisition, in milliseconds. If the same command arrives again after its lease
- * has ended, the node refuses it, because the record of the key still has the id of that lease. So the deadline of the
- * command must pass before the record expires, even if the server's clock is set back in between (S16).
- */
-const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
 const REPLACED = new Error('the connection was replaced before the answer came');
 
@@ -40,7 +33,14 @@ export class Acquisitions {
    */
   #unfitSince: Instant | undefined;
 
-  constructor(readonly node: RedisNode) {}
+  /**
+   * @param mayComeLater - called for a lease whose acquisition may have had no answer, with the deadline of the
+   *   acquisition in milliseconds since 1970 on the node's clock (S27)
+   */
+  constructor(
+    readonly node: RedisNode,
+    readonly mayComeLater: (lease: Lease, deadline: number) => void,
+  ) {}
 
   /** `true` if the last acquisition ended with an error, less than a second ago. */
   get isUnfit(): boolean {
@@ -174,38 +174,56 @@ class AcquireBatch {
   #send(indexes: readonly number[], again: boolean): void {
     const { channel, probe } = this.acquisitions.node;
     const { connection } = probe;
+    const { canSend, losses } = channel;
     const requests =
       indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
-    const packed = this.#pack(requests);
+    const deadline = this.#deadlineOf(requests);
+    const packed = this.#pack(requests, deadline);
     // Copy the requested slots: the attempt may request other slots before the answer arrives.
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
+    const unanswered = (): void => {
+      for (const { lease } of requests) this.acquisitions.mayComeLater(lease, deadline);
+    };
     channel.runOnce(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
+        // The answer may belong to a second sending: clients of the application resend commands after a loss, and a
+        // Cluster does so without a new connection of the whole client.
+        if (losses !== channel.losses) unanswered();
         // The client itself has sent the command again on a new connection, to a server that was not checked yet. So
         // the answer is no vote.
         if (connection !== probe.connection) this.#repeat(indexes, REPLACED);
         else this.#take(indexes, nodeScripts.acquire.answers(reply, requests), wishes, again);
       },
-      (error: unknown) => this.#refused(indexes, asError(error), again),
+      (thrown: unknown) => {
+        const error = asError(thrown);
+        if (losses !== channel.losses || (canSend && !isRefusal(error))) unanswered();
+        this.#refused(indexes, error, again);
+      },
     );
+  }
+
+  /** The deadline of the requests on the node's clock, in milliseconds since 1970 (S16). */
+  #deadlineOf(requests: readonly AcquireRequest[]): number {
+    const [{ limit }] = requests as [AcquireRequest];
+    const left = Math.min(limit - elapsedSince(this.#asked), LONGEST_DEADLINE_MS);
+    return Math.ceil((this.acquisitions.node.probe.clock.now() ?? 0) + left);
   }
 
   #scripts([first]: readonly AcquireRequest[]): ModeScripts['acquire'] {
     return nodeScripts.of((first as AcquireRequest).lease).acquire;
   }
 
-  #pack(requests: readonly AcquireRequest[]): Packed {
+  #pack(requests: readonly AcquireRequest[], deadline: number): Packed {
     const { context, channelBase, marker, probe } = this.acquisitions.node;
-    const [{ limit, guard }] = requests as [AcquireRequest];
-    const left = Math.min(limit - elapsedSince(this.#asked), LONGEST_DEADLINE_MS);
+    const [{ guard }] = requests as [AcquireRequest];
     return this.#scripts(requests).pack(requests, {
       keyPrefix: context.keyPrefix,
       base: channelBase,
       ordered: this.ordered,
       marker,
-      deadline: Math.ceil((probe.clock.now() ?? 0) + left),
+      deadline,
       // A server that restarted from old data still has its old marker, so the marker does not show the restart. While
       // the server's uptime is shorter than the time of the restart guard, send a time for which no marker is old
       // enough.

@@ -15,6 +15,13 @@ import { ID_LENGTH } from '../../core/random-id.js';
 export const LINGER_MS = 30_000;
 
 /**
+ * Longest time until the deadline of an acquisition, in milliseconds. If the same command arrives again after its lease
+ * has ended, the node refuses it, because the record of the key still has the id of that lease. So the deadline of the
+ * command must pass before the record expires, even if the server's clock is set back in between (S16).
+ */
+export const LONGEST_DEADLINE_MS = LINGER_MS / 3;
+
+/**
  * The record of a lock is the string under its Redis key. Every field except the last has a fixed width, so that
  * scripts read it by position without parsing:
  *

@@ -90,6 +90,9 @@ export class RedisStore
     this.context.nodeLost?.(this.name);
   });
 
+  /** A Cluster of ioredis has lost a connection, and resends its commands on another one. */
+  readonly #onNodeGone = neutral((): void => void this.#channel.losses++);
+
   readonly #onRefresh = neutral((): void => this.#probe.refreshed());
 
   readonly #onReady = neutral((): void => {
@@ -134,7 +137,9 @@ export class RedisStore
       channelBase: this.#channelBase,
       marker: this.#marker,
     };
-    this.#acquisitions = new Acquisitions(node);
+    this.#acquisitions = new Acquisitions(node, (lease, deadline) =>
+      this.#releases.mayComeLater(lease, deadline),
+    );
     this.#extensions = new Extensions(node);
     this.#releases = new Releases(node, this.#acquisitions);
     if ('sentinels' in client.options && client.options.sentinels) {
@@ -170,6 +175,7 @@ export class RedisStore
     if (client.isCluster && !client.attach) this.#connecting = new ClusterConnecting(client as Cluster);
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
+    client.on('-node', this.#onNodeGone);
     // The client emits `refresh` when it has read the list of the Cluster's masters.
     client.on('refresh', this.#onRefresh);
   }
@@ -340,6 +346,7 @@ export class RedisStore
     this.#connecting?.close();
     this.client.off('ready', this.#onReady);
     this.client.off('close', this.#onClose);
+    this.client.off('-node', this.#onNodeGone);
     this.client.off('refresh', this.#onRefresh);
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
     this.#releases.close();

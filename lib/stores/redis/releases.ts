@@ -6,6 +6,7 @@ import { chunkByKeys } from './chunk-by-keys.js';
 import { isRefusal, mayConcernOne } from './connection/command-channel.js';
 import type { RedisNode } from './redis-node.js';
 import { nodeScripts } from './scripts/node-scripts.js';
+import { SecondReleases } from './second-releases.js';
 import { splitBy } from './split-by.js';
 
 /**
@@ -27,11 +28,20 @@ export class Releases {
    */
   readonly #pending = new Map<Lease, number>();
   #retry: NodeJS.Timeout | undefined;
+  readonly #second: SecondReleases;
 
   constructor(
     private readonly node: RedisNode,
     private readonly acquisitions: Acquisitions,
-  ) {}
+  ) {
+    this.#second = new SecondReleases(
+      node,
+      (lease) =>
+        new Promise((resolve) => {
+          this.#send([{ lease, pause: 0, isSecond: true }], (_, error) => resolve(!error));
+        }),
+    );
+  }
 
   /** Sends releases; see `LockStore.release`. */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
@@ -69,9 +79,18 @@ export class Releases {
     }
   }
 
+  /**
+   * Records that the node may still store the lease until `deadline` on its clock, although no answer will come. If the
+   * lease has ended by then, it is released once more (S27).
+   */
+  mayComeLater(lease: Lease, deadline: number): void {
+    this.#second.mayComeLater(lease, deadline);
+  }
+
   close(): void {
     clearTimeout(this.#retry);
     this.#pending.clear();
+    this.#second.close();
   }
 
   #send(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
@@ -80,8 +99,8 @@ export class Releases {
     channel.run(script, pack(requests, context.keyPrefix, channelBase)).then(
       (answer) => {
         for (let index = 0; index < requests.length; index++) {
-          const { lease } = requests[index] as ReleaseRequest;
-          tell(index, this.#take(lease, nodeScripts.release.answer(answer, index)));
+          const request = requests[index] as ReleaseRequest;
+          tell(index, this.#take(request, nodeScripts.release.answer(answer, index)));
         }
       },
       (thrown: unknown) => {
@@ -89,21 +108,23 @@ export class Releases {
         const isOfOne = requests.length > 1 && mayConcernOne(error);
         requests.forEach((request, index) => {
           if (isOfOne) this.#send([request], (_, reply) => tell(index, reply));
-          else tell(index, this.#failed(request.lease, error));
+          else tell(index, this.#failed(request, error));
         });
       },
     );
   }
 
-  #take(lease: Lease, answer: unknown): Error | undefined {
-    if (answer instanceof Error) return this.#failed(lease, this.node.channel.explained(answer));
+  #take(request: ReleaseRequest, answer: unknown): Error | undefined {
+    const { lease, isSecond } = request;
+    if (answer instanceof Error) return this.#failed(request, this.node.channel.explained(answer));
     if (Number(answer) > 0) this.node.waiters.note(lease.keys);
-    this.#pending.delete(lease);
+    // A second release stores no tick, so it does not take the place of a pending release.
+    if (isSecond !== true) this.#pending.delete(lease);
     return undefined;
   }
 
-  #failed(lease: Lease, error: Error): Error {
-    this.#keep(lease);
+  #failed({ lease, isSecond }: ReleaseRequest, error: Error): Error {
+    if (isSecond !== true) this.#keep(lease);
     if (isRefusal(error)) {
       const { name, context } = this.node;
       context.warnOnce(`${name} refuses to release locks, so they end only with their ttl: ${error.message}`);

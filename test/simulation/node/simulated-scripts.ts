@@ -51,7 +51,10 @@ const scripts: ModeScripts = {
     pack: (requests) =>
       pack({
         name: 'release',
-        requests: requests.map(({ lease, pause }) => ({ lease: copied(lease), pause })),
+        requests: requests.map(({ lease, pause, isSecond }) => {
+          const same = copied(lease);
+          return { lease: isSecond === true ? ({ ...same, mark: undefined } as Lease) : same, pause };
+        }),
       }),
   },
   raise: {

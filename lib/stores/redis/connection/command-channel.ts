@@ -63,6 +63,11 @@ export type { Packed } from './driver.js';
 
 /** Sends a command immediately or not at all: a command that ioredis would queue is not sent (S15). */
 export class CommandChannel {
+  /**
+   * Number of connections that were lost so far, and of failed attempts to connect. If the number changes while a command
+   * is under way, a client of the application may have sent the command a second time.
+   */
+  losses = 0;
   readonly #silence: StallDetector;
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
@@ -150,6 +155,7 @@ export class CommandChannel {
 
   /** Called when the connection is lost, and after each failed attempt to connect. */
   disconnected(): void {
+    this.losses++;
     if (!this.#isConnected) return;
     this.#isConnected = false;
     const wasIdle = this.#silence.quietFor >= IDLE_AFTER_MS;

@@ -1,4 +1,5 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
+import type { TickMark } from '../../../core/tick.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
 import { LINGER_MS, RECORD, tickMark } from '../record.js';
 import { CODE_FIRST, FOREIGN } from './lua.js';
@@ -101,10 +102,16 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
   const packed: [number, ...(string | number)[]] = [0];
   const args: (string | number)[] = [];
   const plain = requests.every(
-    ({ lease, pause }) => lease.keys.length === 1 && pause === 0 && lease.keepFor === 0 && !lease.mark,
+    (request) =>
+      request.lease.keys.length === 1 &&
+      request.pause === 0 &&
+      request.lease.keepFor === 0 &&
+      !markOf(request),
   );
-  for (const { lease, pause } of requests) {
-    const { keys, mark } = lease;
+  for (const request of requests) {
+    const { lease, pause } = request;
+    const { keys } = lease;
+    const mark = markOf(request);
     for (const key of keys) packed.push(recordKey(keyPrefix, key));
     for (const key of keys) packed.push(queueKey(keyPrefix, key));
     args.push(lease.id);
@@ -115,6 +122,10 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
   packed[0] = packed.length - 1;
   packed.push(base, plain ? 1 : 0, ...args);
   return packed;
+}
+
+function markOf({ lease, isSecond }: ReleaseRequest): TickMark | undefined {
+  return isSecond === true ? undefined : lease.mark;
 }
 
 /** The answer about one lease in the reply of {@link RELEASE}. */
