@@ -71,7 +71,6 @@ export const BREAKS: readonly Break[] = [
     safety: 'S4',
     expected: ['exclusion'],
     budget: 600,
-    seed: 13,
     patches: [
       patch(
         'redlock/validity.ts',
@@ -85,7 +84,6 @@ export const BREAKS: readonly Break[] = [
     safety: 'S4',
     expected: ['lapsed', 'exclusion'],
     budget: 200,
-    seed: 13,
     patches: [
       patch(
         ACQUIRE,
@@ -99,6 +97,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S6',
     expected: ['orphan', 'starved', 'late-call'],
     budget: 10,
+    seed: 1,
     patches: [patch(ACQUIRE, 'if (suspects === 0) return;', 'return;')],
   },
   {
@@ -119,6 +118,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S7',
     expected: ['exclusion'],
     budget: 20,
+    seed: 1,
     patches: [
       patch(
         RECORD,
@@ -133,6 +133,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S8',
     expected: ['late-call', 'never-settled'],
     budget: 20,
+    seed: 1,
     patches: [
       patch(
         'redlock/wait/wait-for-lock.ts',
@@ -159,6 +160,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S9',
     expected: ['long-lost'],
     budget: 20,
+    seed: 2,
     patches: [
       patch(
         HELD,
@@ -172,11 +174,12 @@ export const BREAKS: readonly Break[] = [
     safety: 'S10',
     expected: ['late-loss'],
     budget: 10,
+    seed: 8,
     patches: [
       patch(
         HELD,
-        'this.controller?.abort(error);',
-        'if (this.keys.length === 0) this.controller?.abort(error);',
+        '    else controller?.abort(error);',
+        '    else if (this.keys.length === 0) controller?.abort(error);',
       ),
     ],
   },
@@ -185,6 +188,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S11',
     expected: ['exclusion'],
     budget: 200,
+    seed: 8,
     patches: [
       patch(
         'core/clock.ts',
@@ -220,6 +224,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S12',
     expected: ['exclusion'],
     budget: 100,
+    seed: 9,
     patches: [
       patch(
         ACQUISITIONS,
@@ -274,6 +279,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S19',
     expected: ['exclusion', 'token'],
     budget: 20,
+    seed: 1,
     patches: [
       patch(
         MEMORY,
@@ -300,6 +306,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S21',
     expected: ['exclusion'],
     budget: 10,
+    seed: 1,
     patches: [
       patch(
         RECORD,
@@ -346,8 +353,9 @@ export const BREAKS: readonly Break[] = [
     safety: 'ticks',
     expected: ['tick-twice'],
     budget: 60,
+    seed: 1,
     patches: [
-      patch('stores/memory/memory-ticks.ts', 'if (!mark) return;', 'if (mark !== undefined) return;'),
+      patch('stores/memory/memory-ticks.ts', 'if (!mark) return;', 'if (!mark || mark.at !== -1) return;'),
     ],
   },
 ];

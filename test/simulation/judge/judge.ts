@@ -69,6 +69,8 @@ export class Judge {
   readonly #tokens = new Map<string, Tokens>();
   readonly #ticks = new Map<number, string>();
   readonly #freeSince = new Map<string, number>();
+  /** The number of calls that make the locks of a key overlap. */
+  readonly #excused = new Map<string, number>();
 
   /** @param stopAt - the rules with which the run ends when one of them is broken */
   constructor(
@@ -118,9 +120,11 @@ export class Judge {
       ...{ process, lock, since: this.world.time, keepsFor, called: call.from, isLong },
       ...{ released: undefined, lost: undefined, overdueSince: undefined, jumped: false, excuse: undefined },
     };
+    if (lock.keys.some((key) => (this.#excused.get(key) ?? 0) > 0)) holding.excuse = 'released by force';
     if (lock.remaining() <= 0) this.find('lapsed', `${process.name} got ${lock.keys} without validity`);
     for (const other of this.active) this.#compare(holding, other);
-    lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
+    if (holding.excuse === undefined)
+      lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
     this.active.add(holding);
     for (const key of lock.keys) this.#freeSince.delete(key);
     this.holdings.set(lock.id, holding);
@@ -153,6 +157,12 @@ export class Judge {
     const before = this.#ticks.get(tick);
     if (before !== undefined) this.find('tick-twice', `${before} and ${process.name} ran the tick ${tick}`);
     this.#ticks.set(tick, process.name);
+  }
+
+  /** The locks of a key may overlap: those of now, and while `begins`, those of later. */
+  excuse(key: string, reason: string, begins: boolean): void {
+    this.#excused.set(key, Math.max(0, (this.#excused.get(key) ?? 0) + (begins ? 1 : -1)));
+    for (const holding of this.active) if (holding.lock.keys.includes(key)) holding.excuse ??= reason;
   }
 
   /** The clocks of a process jump. */

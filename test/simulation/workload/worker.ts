@@ -12,6 +12,9 @@ type Options = Pick<AcquireOptions, 'minHold' | 'maxHold' | 'mode' | 'permits' |
   readonly renew: boolean;
 };
 
+/** Milliseconds after which the bytes of a cut connection have arrived. */
+const LATE_MS = 40_000;
+
 /** One caller: it calls the library again and again, each time in another way. */
 export class Worker {
   readonly #random: Random;
@@ -216,16 +219,14 @@ export class Worker {
     const { app } = this;
     const { judge } = app.scene;
     // From now on another process may get the key, before the present holder learns of its loss.
-    for (const holding of judge.active)
-      if (holding.lock.keys.includes(key)) holding.excuse = 'released by force';
+    judge.excuse(key, 'released by force', true);
     const call = judge.called(app.process, `releases ${key} by force`, 10_000);
     await app.locks.forceRelease(key).then(
       (released) => judge.settled(call, String(released)),
       (error: unknown) => judge.settled(call, reasonOf(error)),
     );
-    for (const holding of judge.active)
-      if (holding.lock.keys.includes(key) && holding.since <= call.from + 10_000)
-        holding.excuse ??= 'released by force';
+    // Bytes of a cut connection arrive late, and end a later lock.
+    judge.world.after(LATE_MS, () => judge.excuse(key, 'released by force', false));
   }
 }
 
