@@ -245,7 +245,7 @@ describe('the arguments of @WithLock', () => {
       'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. All holders of such a lock would run the tick: leave out one of the two options',
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
-    ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
+    ['skip', TypeError, 'Expected the options of `@WithLock` to be an object, got a string'],
   ])('@WithLock throws at the class definition for the invalid options %j', (options, kind, message) => {
     const define = (): unknown => settleWith('key', options);
     expect(define).toThrow(kind);
@@ -256,7 +256,7 @@ describe('the arguments of @WithLock', () => {
     ['', "got ''"],
     ['}x', "got '}x'"],
     [undefined, 'got undefined'],
-    [{ key: 1 }, 'got { key: 1 }'],
+    [{ key: 1 }, 'got [Object]'],
   ])('@WithLock throws at the class definition for the invalid key %j', (key, got) => {
     const rule =
       '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such strings, ';
