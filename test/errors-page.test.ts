@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import { type INestApplication, Injectable, Module } from '@nestjs/common';
 import { Interval, ScheduleModule } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
-import type { RedisOptions } from 'ioredis';
+import { Cluster, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
 import type { IncomingMessage } from 'node:http';
 import { readFileSync } from 'node:fs';
@@ -32,6 +32,7 @@ import { cleanUpAfterTests } from './support/leftovers.js';
 import { LogLines } from './support/log-lines.js';
 import { startApp } from './support/nest-app.js';
 import { PATIENT } from './support/patience.js';
+import { beginSlotMove, startMasters } from './support/redis-cluster.js';
 import { redisVersion, type RedisServer, startRedis } from './support/redis-server.js';
 import { startTcpProxy } from './support/tcp-proxy.js';
 import { until } from './support/until.js';
@@ -237,6 +238,17 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       const { locks, redis } = await locksOnServer();
       await redis.client().replicaof('127.0.0.1', 1);
       return whyUnavailable(locks);
+    },
+    'TRYAGAIN ...': async () => {
+      const [from, to] = (await startMasters([], [])) as [RedisServer, RedisServer];
+      server = from;
+      const cluster = new Cluster([from]);
+      cluster.on('error', () => undefined);
+      cleanUpAfterTests(async () => cluster.disconnect());
+      const locks = await locksOn(cluster);
+      // All keys with this hash tag are in slot 2150, which the first server has.
+      await beginSlotMove(from, to, 'lock:{{c}:1}');
+      return whyUnavailable(locks, {}, ['{c}:1', '{c}:2']);
     },
     'LOADING ...': async () => {
       const { locks, redis } = await locksOnServer('--enable-debug-command', 'yes', '--rdbcompression', 'no');

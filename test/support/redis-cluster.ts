@@ -52,3 +52,19 @@ export async function meet(servers: readonly RedisServer[]): Promise<void> {
     await until(async () => String(await client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
   }
 }
+
+/** Begins to move the hash slot of a Redis key to another master, as `redis-cli --cluster reshard` does. No key moves. */
+export async function beginSlotMove(from: RedisServer, to: RedisServer, redisKey: string): Promise<void> {
+  const [source, target] = [from.client(), to.client()];
+  const slot = Number(await source.call('CLUSTER', 'KEYSLOT', redisKey));
+  await target.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(await source.call('CLUSTER', 'MYID')));
+  await source.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(await target.call('CLUSTER', 'MYID')));
+}
+
+/** Ends the move of the hash slot of a Redis key, all keys of which have moved. */
+export async function endSlotMove(from: RedisServer, to: RedisServer, redisKey: string): Promise<void> {
+  const [source, target] = [from.client(), to.client()];
+  const slot = Number(await source.call('CLUSTER', 'KEYSLOT', redisKey));
+  const id = String(await target.call('CLUSTER', 'MYID'));
+  for (const client of [target, source]) await client.call('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+}

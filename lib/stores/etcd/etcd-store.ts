@@ -17,7 +17,7 @@ import type {
   TtlRule,
   WaitQueue,
 } from '../../core/ports.js';
-import { RecentWaiters } from '../../core/recent-waiters.js';
+import { RecentKeys } from '../../core/recent-keys.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
@@ -80,7 +80,7 @@ export class EtcdStore
   readonly #queueEntries = new QueueEntries();
   readonly #watches: Watches;
   readonly #directory: Directory;
-  readonly #waiters = new RecentWaiters();
+  readonly #waiters = new RecentKeys();
   readonly #looksOnly: boolean;
   readonly #warnOnce: (message: string) => void;
 

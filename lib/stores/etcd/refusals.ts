@@ -1,6 +1,6 @@
 import type { Lease } from '../../core/lease.js';
 import type { AcquireReply, Holder, KeyHolder } from '../../core/ports.js';
-import type { RecentWaiters } from '../../core/recent-waiters.js';
+import type { RecentKeys } from '../../core/recent-keys.js';
 import type { Tick } from '../../core/tick.js';
 import { type Asked, type Round, slotAt, timeLeft } from './attempt.js';
 import type { Bases } from './bases.js';
@@ -38,7 +38,7 @@ export interface RefusalContext {
   readonly bases: Bases;
   readonly queueEntries: QueueEntries;
   readonly turns: Turns;
-  readonly waiters: RecentWaiters;
+  readonly waiters: RecentKeys;
 }
 
 /** Finds the reason of a refusal in the result of the transaction. */

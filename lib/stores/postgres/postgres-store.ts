@@ -17,7 +17,7 @@ import type {
   Tell,
   WaitQueue,
 } from '../../core/ports.js';
-import { RecentWaiters } from '../../core/recent-waiters.js';
+import { RecentKeys } from '../../core/recent-keys.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Connection } from './connection.js';
@@ -55,7 +55,7 @@ export class PostgresStore
   readonly #connection: Connection;
   readonly #messages: Messages;
   readonly #turns: Turns;
-  readonly #waiters = new RecentWaiters();
+  readonly #waiters = new RecentKeys();
   readonly #side: SideConnection;
   readonly #sweeper: Sweeper;
   readonly #schema: string;

@@ -3,7 +3,7 @@ import { asError, NoTimeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import { nextTick } from '../../core/next-tick.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../../core/ports.js';
-import type { RecentWaiters } from '../../core/recent-waiters.js';
+import type { RecentKeys } from '../../core/recent-keys.js';
 import { ServerClock } from '../../core/server-clock.js';
 import type { Connection } from './connection.js';
 import { Releases } from './releases.js';
@@ -61,7 +61,7 @@ export interface TurnContext {
   readonly keyPrefix: string;
   readonly schema: string;
   readonly channel: string;
-  readonly waiters: RecentWaiters;
+  readonly waiters: RecentKeys;
 }
 
 /**

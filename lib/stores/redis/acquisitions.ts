@@ -5,6 +5,7 @@ import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { DeadConnectionError, isRefusal, mayConcernOne, type Packed } from './connection/command-channel.js';
+import { MovingSlotError } from './connection/moving-slot.js';
 import { LONGEST_DEADLINE_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
@@ -121,6 +122,11 @@ export class Acquisitions {
 class AcquireBatch {
   readonly #asked = now();
   #isRepeated = false;
+  /**
+   * The requests that are sent without the queue, because the hash slot of their keys moves to another master. Only on a
+   * Cluster, where each command has one request.
+   */
+  readonly #withoutQueue = new Set<number>();
 
   constructor(
     private readonly acquisitions: Acquisitions,
@@ -178,7 +184,8 @@ class AcquireBatch {
     const requests =
       indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
     const deadline = this.#deadlineOf(requests);
-    const packed = this.#pack(requests, deadline);
+    const ordered = this.ordered && !this.#withoutQueue.has(indexes[0] as number);
+    const packed = this.#pack(requests, deadline, ordered);
     // Copy the requested slots: the attempt may request other slots before the answer arrives.
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
@@ -215,13 +222,13 @@ class AcquireBatch {
     return nodeScripts.of((first as AcquireRequest).lease).acquire;
   }
 
-  #pack(requests: readonly AcquireRequest[], deadline: number): Packed {
+  #pack(requests: readonly AcquireRequest[], deadline: number, ordered: boolean): Packed {
     const { context, channelBase, marker, probe } = this.acquisitions.node;
     const [{ guard }] = requests as [AcquireRequest];
     return this.#scripts(requests).pack(requests, {
       keyPrefix: context.keyPrefix,
       base: channelBase,
-      ordered: this.ordered,
+      ordered,
       marker,
       deadline,
       // A server that restarted from old data still has its old marker, so the marker does not show the restart. While
@@ -290,11 +297,26 @@ class AcquireBatch {
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
     if (error instanceof DeadConnectionError) return this.#repeat(indexes, error);
+    if (error instanceof MovingSlotError && this.#canDoWithoutQueue(indexes[0] as number)) {
+      for (const index of indexes) this.#withoutQueue.add(index);
+      return this.#ask(indexes, again);
+    }
     const isOfOne = indexes.length > 1 && mayConcernOne(error);
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);
       else this.#answered(index, error);
     }
+  }
+
+  /**
+   * `true` if the request is not sent without the queue yet. An exclusive lease without its queue needs only its records.
+   * The order of the waiters is then not kept: their queue may be on the other master.
+   */
+  #canDoWithoutQueue(index: number): boolean {
+    const { lease } = this.#at(index);
+    if (!this.ordered || this.#withoutQueue.has(index) || lease.kind.mode !== 'exclusive') return false;
+    this.acquisitions.node.moving.note(lease.keys);
+    return true;
   }
 
   #answered(index: number, reply: AcquireReply | Error): void {

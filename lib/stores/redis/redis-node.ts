@@ -1,4 +1,4 @@
-import type { RecentWaiters } from '../../core/recent-waiters.js';
+import type { RecentKeys } from '../../core/recent-keys.js';
 import type { CommandChannel } from './connection/command-channel.js';
 import type { ServerProbe } from './health/server-probe.js';
 import type { StoreContext } from './store-context.js';
@@ -12,7 +12,9 @@ export interface RedisNode {
   readonly opened: boolean;
   readonly channel: CommandChannel;
   readonly probe: ServerProbe;
-  readonly waiters: RecentWaiters;
+  readonly waiters: RecentKeys;
+  /** The keys in a hash slot of a Cluster that moves to another master. */
+  readonly moving: RecentKeys;
   /** The prefix of channel names; empty on a Cluster. */
   readonly channelBase: string;
   /**

@@ -20,7 +20,7 @@ import type {
   Tell,
   WaitQueue,
 } from '../../core/ports.js';
-import { RecentWaiters } from '../../core/recent-waiters.js';
+import { RecentKeys } from '../../core/recent-keys.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
@@ -76,7 +76,8 @@ export class RedisStore
   #whenClosed: ((error: Error) => void) | undefined;
   #isClosed = false;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
-  readonly #waiters = new RecentWaiters();
+  readonly #waiters = new RecentKeys();
+  readonly #moving = new RecentKeys();
   readonly #aboutWaiters = new OneAfterAnother();
   readonly #acquisitions: Acquisitions;
   readonly #extensions: Extensions;
@@ -134,6 +135,7 @@ export class RedisStore
       channel: this.#channel,
       probe: this.#probe,
       waiters: this.#waiters,
+      moving: this.#moving,
       channelBase: this.#channelBase,
       marker: this.#marker,
     };
@@ -303,9 +305,11 @@ export class RedisStore
         ready: (ready) => onMessage(ready ? 0 : Math.random() * UNSUBSCRIBED_JITTER_MS, false),
       }),
     );
+    const moving = this.#moving;
     return {
       get ready() {
-        return subscriptions.every(({ ready }) => ready);
+        // While the slot of a key moves, waiters do not join its queue, and poll.
+        return subscriptions.every(({ ready }) => ready) && !moving.any(waiter.keys);
       },
       stop: () => {
         for (const subscription of subscriptions) subscription.stop();

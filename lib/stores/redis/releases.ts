@@ -4,6 +4,7 @@ import type { ReleaseRequest, Tell } from '../../core/ports.js';
 import type { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { isRefusal, mayConcernOne } from './connection/command-channel.js';
+import { MovingSlotError } from './connection/moving-slot.js';
 import type { RedisNode } from './redis-node.js';
 import { nodeScripts } from './scripts/node-scripts.js';
 import { SecondReleases } from './second-releases.js';
@@ -105,12 +106,37 @@ export class Releases {
       },
       (thrown: unknown) => {
         const error = asError(thrown);
+        const { lease } = requests[0] as ReleaseRequest;
+        if (error instanceof MovingSlotError && lease.kind.mode === 'exclusive')
+          return this.#sendWithoutQueue(requests[0] as ReleaseRequest, (reply) => tell(0, reply));
         const isOfOne = requests.length > 1 && mayConcernOne(error);
         requests.forEach((request, index) => {
           if (isOfOne) this.#send([request], (_, reply) => tell(index, reply));
           else tell(index, this.#failed(request, error));
         });
       },
+    );
+  }
+
+  /**
+   * Releases an exclusive lease whose hash slot moves to another master of the Cluster. Its queue may be on another server
+   * than its records, so a second command wakes the waiters. If that command fails, they ask by themselves later.
+   */
+  #sendWithoutQueue(request: ReleaseRequest, tell: (reply: Error | undefined) => void): void {
+    const { channel, context } = this.node;
+    const { lease } = request;
+    const { release, wakeWaiters } = nodeScripts;
+    const { script, pack, leftWaiters } = release.withoutQueue;
+    channel.run(script, pack(request, context.keyPrefix)).then(
+      (reply) => {
+        tell(this.#take(request, release.answer(reply, 0)));
+        if (!leftWaiters(reply)) return;
+        for (const key of lease.keys)
+          channel
+            .run(wakeWaiters.script, wakeWaiters.pack(key, request, context.keyPrefix))
+            .catch(() => undefined);
+      },
+      (error: unknown) => tell(this.#failed(request, asError(error))),
     );
   }
 

@@ -79,7 +79,16 @@ export const nodeScripts: NodeScripts = {
     tooYoungFor: (answer) => (answer as { young?: number }).young,
     showsWaiters: (answer) => (answer as { waiting?: boolean }).waiting === true,
   },
-  release: { answer: (reply, index) => (reply as readonly unknown[])[index] },
+  release: {
+    answer: (reply, index) => (reply as readonly unknown[])[index],
+    withoutQueue: {
+      script: scripts.release.script,
+      pack: (request) => scripts.release.pack([request], '', ''),
+      leftWaiters: () => false,
+    },
+  },
+  // Only for a Cluster, which is not simulated.
+  wakeWaiters: { script: script('probe'), pack: () => pack({ name: 'probe' }) },
   forceRelease: {
     script: script('forceRelease'),
     pack: (key, ids) => pack({ name: 'forceRelease', key, ids }),

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { Lease } from '../../../lib/core/lease.js';
-import { RecentWaiters } from '../../../lib/core/recent-waiters.js';
+import { RecentKeys } from '../../../lib/core/recent-keys.js';
 import type { Connection } from '../../../lib/stores/postgres/connection.js';
 import { Turns } from '../../../lib/stores/postgres/turns.js';
 
@@ -26,7 +26,7 @@ const connection = {
   },
 } as unknown as Connection;
 
-const waiters = new RecentWaiters();
+const waiters = new RecentKeys();
 const turns = new Turns({ connection, keyPrefix: 'lock:', schema: 'redlock', channel: 'c', waiters });
 
 const leaseOn = (key: string): Lease => new Lease([key], 'me', 60_000);

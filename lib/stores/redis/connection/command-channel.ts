@@ -3,6 +3,7 @@ import { canSendNow } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
 import type { Driver, Packed } from './driver.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
+import { isSlotMoving, MovingSlotError } from './moving-slot.js';
 import { neutral } from '../../../core/neutral.js';
 import { type ScriptRunner, scriptRunnerOf } from './script-runner.js';
 import type { Script } from '../scripts/script.js';
@@ -341,6 +342,7 @@ export class CommandChannel {
 
   /** Replaces the error of a lost connection. Ends a connection whose server has become a replica. */
   explained(error: Error): Error {
+    if (isSlotMoving(error)) return new MovingSlotError(error);
     if (LOST.test(error.message) && !isRefusal(error)) return this.#lostBecause(error);
     // The server was a master, and became a replica in a fail-over. A new connection to its address may lead to the new
     // master.
@@ -372,7 +374,7 @@ function rethrow(error: Error): never {
 
 /** `true` if the server answered with an error. */
 export function isRefusal(error: unknown): error is Error {
-  return error instanceof Error && error.name === 'ReplyError';
+  return error instanceof MovingSlotError || (error instanceof Error && error.name === 'ReplyError');
 }
 
 /** `true` if the server does not know the script by its hash. */

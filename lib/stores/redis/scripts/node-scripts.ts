@@ -8,8 +8,9 @@ import { MODES, scriptsFor } from './mode-scripts.js';
 import { PROBE } from './probe.js';
 import { adviceOnKinds, PROBE_KINDS } from './probe-kinds.js';
 import { BEGINNING, packRead, READ, readPage } from './read.js';
-import { releaseAnswer } from './release.js';
+import { leftWaiters, packReleaseWithoutQueue, RELEASE, releaseAnswer } from './release.js';
 import { packWaiting, WAITING, waitersOf } from './waiting.js';
+import { packWakeWaiters, WAKE_WAITERS } from './wake-waiters.js';
 
 /**
  * All scripts that a Redis node runs, with the functions that pack their arguments and read their answers. The store
@@ -20,7 +21,12 @@ export const nodeScripts = {
   /** The scripts for the mode of a lease. */
   of: scriptsFor,
   acquire: { answers: acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor },
-  release: { answer: releaseAnswer },
+  release: {
+    answer: releaseAnswer,
+    /** Only on a Cluster, for an exclusive lease whose hash slot moves. */
+    withoutQueue: { script: RELEASE, pack: packReleaseWithoutQueue, leftWaiters },
+  },
+  wakeWaiters: { script: WAKE_WAITERS, pack: packWakeWaiters },
   forceRelease: { script: FORCE_RELEASE, pack: packForceRelease },
   holdBack: { script: HOLD_BACK, pack: packHoldBack },
   letPass: { script: LET_PASS, pack: packLetPass },

@@ -15,9 +15,10 @@ import { script } from './script.js';
  * another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and last
  * the writes that can fail.
  *
- * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last tick that ran
+ * KEYS     for each lease: its n records, their n queues (none if ARGV[2] is 2), and, for a tick, the key of the last tick that ran
  * ARGV[1]  the prefix of channel names; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and no further details: then each has one argument, else six
+ * ARGV[2]  1 when every lease has one key and no further details: then each has one argument, else six. 2 for one lease with six
+ *          arguments and without its queues, whose waiters get no message
  * ARGV     for each lease:
  *          - its id
  *          - n
@@ -27,7 +28,8 @@ import { script } from './script.js';
  *          - milliseconds for which the tick is remembered; empty for none
  *          - the value to store for the tick: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty
  *            for none
- * Returns  for each lease the number of waiters that got a message, or an error. A single 0 if the answers for all leases are 0
+ * Returns  for each lease the number of waiters that got a message, or without queues the number of keys with waiters, or an error.
+ *          A single 0 if the answers for all leases are 0
  *
  * SET is needed: with PEXPIRE alone, a clock that is set back would make the record held again, for the time by which
  * the clock was set back. When memory is short, PEXPIRE comes first (S9): after the first write of a script no other
@@ -35,7 +37,7 @@ import { script } from './script.js';
  */
 export const RELEASE = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
-local base, plain = ARGV[1], ARGV[2] == '1'
+local base, plain, queued = ARGV[1], ARGV[2] == '1', ARGV[2] ~= '2'
 local answers, key, quiet = {}, 0, true
 for at = 3, #ARGV, plain and 1 or 6 do
   local id, n, keep, pause, life = ARGV[at], 1, 0, 0
@@ -61,7 +63,9 @@ for at = 3, #ARGV, plain and 1 or 6 do
       if freed.err then
         answer = freed
       end
-      if byte(record, 2) == ${RECORD.waited} and not answer then
+      if byte(record, 2) == ${RECORD.waited} and not answer and not queued then
+        woken = woken + 1
+      elseif byte(record, 2) == ${RECORD.waited} and not answer then
         local queue, after, released = KEYS[n + i], math.max(pause, keep), id
         ${WAKE}
         woken = woken + told
@@ -69,7 +73,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
     end
   end
   if life then
-    local ran, tick = KEYS[key + 2 * n + 1], ARGV[at + 5]
+    local ran, tick = KEYS[key + (queued and 2 or 1) * n + 1], ARGV[at + 5]
     local last = pcall('GET', ran)
     if last and last.err then
       answer = last
@@ -109,7 +113,7 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
       !markOf(request),
   );
   for (const request of requests) {
-    const { lease, pause } = request;
+    const { lease } = request;
     const { keys } = lease;
     const mark = markOf(request);
     for (const key of keys) packed.push(recordKey(keyPrefix, key));
@@ -117,7 +121,7 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
     args.push(lease.id);
     if (plain) continue;
     if (mark) packed.push(tickKey(keyPrefix, keys, mark));
-    args.push(keys.length, lease.keepFor, pause, mark?.life ?? '', mark ? tickMark(lease, mark) : '');
+    args.push(...details(request));
   }
   packed[0] = packed.length - 1;
   packed.push(base, plain ? 1 : 0, ...args);
@@ -126,6 +130,28 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
 
 function markOf({ lease, isSecond }: ReleaseRequest): TickMark | undefined {
   return isSecond === true ? undefined : lease.mark;
+}
+
+/** As {@link packRelease}, for one lease and without its queues. */
+export function packReleaseWithoutQueue(request: ReleaseRequest, keyPrefix: string): Packed {
+  const { id, keys } = request.lease;
+  const mark = markOf(request);
+  const names = keys.map((key) => recordKey(keyPrefix, key));
+  if (mark) names.push(tickKey(keyPrefix, keys, mark));
+  return [names.length, ...names, '', 2, id, ...details(request)];
+}
+
+/** The arguments of a lease after its id. */
+function details(request: ReleaseRequest): (string | number)[] {
+  const { lease, pause } = request;
+  const { keys, keepFor } = lease;
+  const mark = markOf(request);
+  return [keys.length, keepFor, pause, mark?.life ?? '', mark ? tickMark(lease, mark) : ''];
+}
+
+/** `true` if a release without queues freed a key with waiters. */
+export function leftWaiters(reply: unknown): boolean {
+  return Number(releaseAnswer(reply, 0)) > 0;
 }
 
 /** The answer about one lease in the reply of {@link RELEASE}. */

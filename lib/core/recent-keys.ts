@@ -1,11 +1,11 @@
-/** Milliseconds for which a waiter is remembered. */
+/** Milliseconds for which a key is remembered. */
 const MEMORY_MS = 1_000;
 
 /** With fewer keys than this, the removal of old entries is not worth its cost. */
 const LEAST_SWEPT = 1_000;
 
-/** Keys that other callers waited for less than a second ago. */
-export class RecentWaiters {
+/** Keys that were noted less than a second ago. */
+export class RecentKeys {
   readonly #seen = new Map<string, number>();
   #sweepAt = LEAST_SWEPT;
 
