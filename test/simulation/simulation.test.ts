@@ -33,7 +33,7 @@ test('the worlds of recorded defects keep the promises that were fixed', async (
   expect(code).toBe(0);
 });
 
-test('the judge notices each planted error in the world of its recorded seed', async () => {
+test('the judge notices each planted error that has a recorded seed', async () => {
   const { lines, code } = await simulate('--break', 'recorded');
   expect(lines.filter((line) => line.includes('NOT FOUND'))).toEqual([]);
   expect(code).toBe(0);
