@@ -60,6 +60,7 @@ export class Simulation implements Scene {
     );
     this.judge = new Judge(world, stopAt);
     this.judge.inside = (process, read) => library.stage.read(process, read);
+    for (const server of this.servers) server.onForce = (ids) => this.judge.endedByForce(ids);
     this.judge.onLost = (holding, reason) => this.#lost(holding, reason);
     for (let index = 0; index < plan.processes; index++) this.start(index, 0);
     for (const event of plan.events) world.at(event.at, () => apply(this, event));

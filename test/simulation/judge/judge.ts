@@ -17,6 +17,8 @@ const LOSS_GRACE_MS = 100;
 /** The same after the clocks of the process have jumped (S29). */
 const LOSS_AFTER_JUMP_MS = 600;
 
+const BY_FORCE = 'released by force';
+
 /** A call of the library that has not settled. */
 export interface Call {
   readonly process: SimulatedProcess;
@@ -69,8 +71,8 @@ export class Judge {
   readonly #tokens = new Map<string, Tokens>();
   readonly #ticks = new Map<number, string>();
   readonly #freeSince = new Map<string, number>();
-  /** The number of calls that make the locks of a key overlap. */
-  readonly #excused = new Map<string, number>();
+  /** The ids of the leases that `forceRelease` has ended on a node. */
+  readonly #endedByForce = new Set<string>();
 
   /** @param stopAt - the rules with which the run ends when one of them is broken */
   constructor(
@@ -120,9 +122,11 @@ export class Judge {
       ...{ process, lock, since: this.world.time, keepsFor, called: call.from, isLong },
       ...{ released: undefined, lost: undefined, overdueSince: undefined, jumped: false, excuse: undefined },
     };
-    if (lock.keys.some((key) => (this.#excused.get(key) ?? 0) > 0)) holding.excuse = 'released by force';
+    // The lease can end before its acquisition is answered.
+    if (this.#endedByForce.has(lock.id)) holding.excuse = BY_FORCE;
     if (lock.remaining() <= 0) this.find('lapsed', `${process.name} got ${lock.keys} without validity`);
     for (const other of this.active) this.#compare(holding, other);
+    // The key of a lease that was ended by force may have had other holders since.
     if (holding.excuse === undefined)
       lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
     this.active.add(holding);
@@ -159,10 +163,16 @@ export class Judge {
     this.#ticks.set(tick, process.name);
   }
 
-  /** The locks of a key may overlap: those of now, and while `begins`, those of later. */
-  excuse(key: string, reason: string, begins: boolean): void {
-    this.#excused.set(key, Math.max(0, (this.#excused.get(key) ?? 0) + (begins ? 1 : -1)));
-    for (const holding of this.active) if (holding.lock.keys.includes(key)) holding.excuse ??= reason;
+  /**
+   * A node ends leases because of `forceRelease`. Others may get their keys before the holders learn of the loss. No other
+   * lock may overlap, however long the call lasts and however late its bytes arrive.
+   */
+  endedByForce(ids: readonly string[]): void {
+    for (const id of ids) {
+      this.#endedByForce.add(id);
+      const holding = this.holdings.get(id);
+      if (holding) holding.excuse ??= BY_FORCE;
+    }
   }
 
   /** The clocks of a process jump. */

@@ -11,7 +11,7 @@ export interface ConnectionEvents {
 }
 
 /** Milliseconds until TCP gives up a forgotten connection, with the option `keepAlive` of a client. */
-const FORGOTTEN_FOR_MS = 40_000;
+export const FORGOTTEN_FOR_MS = 40_000;
 
 /** A TCP connection: within one direction messages arrive in order, and each once. */
 export class Connection implements Carried, Peer {

@@ -36,6 +36,8 @@ export class Server implements Host {
   disturbedAt = -Infinity;
   readonly connections = new Set<Peer>();
   commands = 0;
+  /** Called with the ids of leases that `forceRelease` ends; for the judge. */
+  onForce: ((ids: readonly string[]) => void) | undefined;
   #clockAhead: number;
   #restoringAt: number | undefined;
   #hungUntil = -1;
@@ -239,7 +241,10 @@ export class Server implements Host {
       if (this.#journal.length % 4_096 === 0)
         this.#journal = this.#journal.filter((entry) => entry.time > time - JOURNAL_MS);
     }
-    return this.#perform(command);
+    const answer = this.#perform(command);
+    if (command.name === 'forceRelease')
+      this.onForce?.((answer as number[]).map((number) => command.ids[number - 1] as string));
+    return answer;
   }
 
   #perform(command: Command): unknown {

@@ -1,12 +1,13 @@
+import { FORGOTTEN_FOR_MS } from '../network/connection.js';
 import type { Scene } from '../scene.js';
 import { described, type FaultEvent } from './faults.js';
 
-/** Milliseconds for which a forgotten connection goes unnoticed at most: until the next renewal, and its silence. */
-const FORGOTTEN_MS = 20_000;
+/** Milliseconds for which the library does not notice a forgotten connection at most: until the next renewal, and its silence. */
+const UNNOTICED_MS = 20_000;
 
 /** Makes a fault happen, and tells the judge what it disturbs. */
 export function apply(scene: Scene, event: FaultEvent): void {
-  const { world, judge, disturbances, servers, apps } = scene;
+  const { world, plan, judge, disturbances, servers, apps } = scene;
   const { time } = world;
   world.note(`FAULT ${described(event).replace(/^\S+ s {2}/, '')}`);
   const server = 'node' in event && event.node !== undefined ? servers[event.node] : undefined;
@@ -53,7 +54,8 @@ export function apply(scene: Scene, event: FaultEvent): void {
     case 'forget':
       for (const link of links) {
         for (const connection of link.connections) connection.forget();
-        disturbances.happened(link, time, FORGOTTEN_MS);
+        // The library does not end a connection of the application's client, so it waits until TCP gives up.
+        disturbances.happened(link, time, plan.passedIn ? FORGOTTEN_FOR_MS : UNNOTICED_MS);
       }
       return undefined;
     case 'block':

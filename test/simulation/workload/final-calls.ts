@@ -7,7 +7,7 @@ const PATIENCE_MS = 12_000;
 
 /** After everything has healed, each process must get each lock, at the latest when the last lock has lapsed. */
 export async function finalCalls(app: Application): Promise<void> {
-  const { judge, world, plan, longestTtl } = app.scene;
+  const { judge, world, plan, longestTtl, disturbances } = app.scene;
   if (app.isClosing || app.process.isDead) return;
   app.process.post(() => void callAll());
 
@@ -20,8 +20,10 @@ export async function finalCalls(app: Application): Promise<void> {
         const holding = judge.holds(call, lock);
         judge.releases(holding);
         await lock.release();
-        const due =
-          Math.max(call.from, app.scene.lastEnd + longestTtl, plan.duration + longestTtl) + PATIENCE_MS;
+        const lapsed = Math.max(app.scene.lastEnd, plan.duration) + longestTtl;
+        // TCP may give up a forgotten connection long after all faults.
+        const quiet = app.links.map((link) => disturbances.quietSince(link));
+        const due = Math.max(call.from, lapsed, ...quiet) + PATIENCE_MS;
         if (world.time > due)
           judge.find('starved', `${app.name} waited ${Math.round(world.time - call.from)} ms for ${key}`);
       } catch (error) {

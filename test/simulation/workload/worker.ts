@@ -12,9 +12,6 @@ type Options = Pick<AcquireOptions, 'minHold' | 'maxHold' | 'mode' | 'permits' |
   readonly renew: boolean;
 };
 
-/** Milliseconds after which the bytes of a cut connection have arrived. */
-const LATE_MS = 40_000;
-
 /** One caller: it calls the library again and again, each time in another way. */
 export class Worker {
   readonly #random: Random;
@@ -218,15 +215,11 @@ export class Worker {
   async #forceRelease(key: string): Promise<void> {
     const { app } = this;
     const { judge } = app.scene;
-    // From now on another process may get the key, before the present holder learns of its loss.
-    judge.excuse(key, 'released by force', true);
     const call = judge.called(app.process, `releases ${key} by force`, 10_000);
     await app.locks.forceRelease(key).then(
       (released) => judge.settled(call, String(released)),
       (error: unknown) => judge.settled(call, reasonOf(error)),
     );
-    // Bytes of a cut connection arrive late, and end a later lock.
-    judge.world.after(LATE_MS, () => judge.excuse(key, 'released by force', false));
   }
 }
 
