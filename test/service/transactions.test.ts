@@ -395,7 +395,7 @@ describe('a shutdown', () => {
       );
       expect(await isHeld()).toBe(true);
     });
-    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .* locks on order\./)]);
+    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .* locks on "order"\./)]);
     expect(await looker.pttl('lock:{order}')).toBeGreaterThan(0);
   });
 });
