@@ -95,7 +95,8 @@ describe('a request that has ended', () => {
     'is not kept in memory while another call holds a lock: %s',
     async (_name, nodesOf) => {
       const nodes = await nodesOf();
-      const options = { ttl: 2_000, retry: { timeout: 60_000 } };
+      // The ttl is long, because each collection of garbage blocks the event loop.
+      const options = { ttl: 15_000, retry: { timeout: 60_000 } };
       const app = await inRequest('of the start', () => start(nodes));
       const { locks, service } = app;
       let end = (): void => undefined;
@@ -105,7 +106,7 @@ describe('a request that has ended', () => {
         await using lock = await locks.acquire('first', options);
         const waits = locks.withLock('first', options, () => undefined);
         await expect(locks.tryAcquire('first')).resolves.toBeNull();
-        await lock.extend(3_000);
+        await lock.extend(20_000);
         await locks.inspect('first');
         for await (const info of locks.list()) expect(info.key).toEqual(expect.any(String));
         await locks.checkNodes();
