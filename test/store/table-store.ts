@@ -29,6 +29,9 @@ export class TableStore implements LockStore, LockDirectory {
 
   connect = async () => void (await this.table.open());
   close = () => this.table.close();
+  /** PostgreSQL keeps no text with a NUL character. */
+  refuses = (keys: readonly string[]) =>
+    keys.some((key) => key.includes('\0')) ? 'a key must not contain a NUL character' : undefined;
 
   acquire: LockStore['acquire'] = (requests, _ordered, tell) =>
     tellEach(requests, tell, ({ lease, since, limit }) => {
