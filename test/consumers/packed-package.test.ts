@@ -81,15 +81,15 @@ describe('the packed package', () => {
     };
     // These figures are for readers of the test log.
     process.stdout.write(`nestjs-redlock, in KiB: ${JSON.stringify(sizes)}, ${packed.files.length} files\n`);
-    // When these limits were set, the code took 2,097 KiB in two formats, its maps 1,465, the sources 1,303 and the whole
-    // download 1,656. Minified and without sources the download took 747 KiB, but nobody could review the code.
-    expect(sizes.code).toBeLessThanOrEqual(2_400);
-    expect(sizes.maps).toBeLessThanOrEqual(1_900);
-    expect(sizes.sources).toBeLessThanOrEqual(1_900);
+    // When these limits were set, the code took 2,440 KiB in two formats, its maps 1,718, the sources 1,491 and the whole
+    // download 1,857. Minified and without sources the download took 747 KiB, but nobody could review the code.
+    expect(sizes.code).toBeLessThanOrEqual(3_200);
+    expect(sizes.maps).toBeLessThanOrEqual(2_400);
+    expect(sizes.sources).toBeLessThanOrEqual(2_200);
     // The package contains the pages of the documentation, so that links work without a network. Their pictures can
     // hardly be compressed.
     expect(sizes.pages).toBeLessThanOrEqual(800);
-    expect(sizes.packed).toBeLessThanOrEqual(2_000);
+    expect(sizes.packed).toBeLessThanOrEqual(2_600);
   });
 
   test('the packed code is readable: with comments, and with lines of the length of the sources', async () => {
