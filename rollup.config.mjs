@@ -20,7 +20,7 @@ const inputOf = (ending) =>
  * The files of the web page that shows the locks (board/). The package contains them only once, as CommonJS, which ES
  * modules can load as well. Otherwise they would be most of the code that the package contains twice.
  */
-const PAGE = 'live/assets.js';
+const PAGE = 'board/live/assets.js';
 
 /** The command-line program, which is run and not imported. So it needs only one format, and no types. */
 const COMMAND = 'cli/main';
@@ -43,7 +43,7 @@ const SHARED = {
   sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
   // The web page that shows the locks. The entry point `board` and the command-line program serve it.
-  live: /^live\//,
+  live: /^board\/live\//,
   nest: /^(module|http)\//,
 };
 
@@ -81,7 +81,7 @@ const EXPECTED = [
   'PLUGIN_WARNING',
 ];
 
-const isPage = (id) => posix.join('live', posix.basename(id)) === PAGE;
+const isPage = (id) => posix.join('board/live', posix.basename(id)) === PAGE;
 
 const common = {
   external: (id) => !/^[./]/.test(id) || isPage(id),

@@ -1,4 +1,4 @@
-// Bundles the page of the board, and writes it into the compiled library. lib/live/assets.ts says why the page is a
+// Bundles the page of the board, and writes it into the compiled library. lib/board/live/assets.ts says why the page is a
 // part of the code.
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
@@ -43,4 +43,7 @@ const assets = Object.fromEntries(
     return [name, { type: TYPES[name], brotli: brotli.toString('base64'), hash }];
   }),
 );
-await writeFile(path('../dist/lib/live/assets.js'), `export const ASSETS = ${JSON.stringify(assets)};\n`);
+await writeFile(
+  path('../dist/lib/board/live/assets.js'),
+  `export const ASSETS = ${JSON.stringify(assets)};\n`,
+);

@@ -25,7 +25,7 @@ import {
 } from '../lib/index.js';
 import { RedlockBoardModule } from '../lib/board/index.js';
 import { etcd } from '../lib/etcd/index.js';
-import { whyNotLoopback } from '../lib/live/own-page.js';
+import { whyNotLoopback } from '../lib/board/live/own-page.js';
 import { selfSigned } from './support/certificate.js';
 import { freePort } from './support/free-port.js';
 import { cleanUpAfterTests } from './support/leftovers.js';

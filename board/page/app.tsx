@@ -1,6 +1,6 @@
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import type { HistoryEntry, LockRow } from '../../lib/live/messages.js';
+import type { HistoryEntry, LockRow } from '../../lib/board/live/messages.js';
 import { about, connection, fetchHistory, locks, now, status } from './connection.js';
 import { Details } from './details.js';
 import { order, owner, prefix, search, shown, state, type Order, type State } from './filter.js';

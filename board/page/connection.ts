@@ -10,7 +10,7 @@ import {
   type PrefixHistory,
   type ReleaseReply,
   type ReleaseRequest,
-} from '../../lib/live/messages.js';
+} from '../../lib/board/live/messages.js';
 
 /** URL of the folder with the page's own files. */
 const BASE = new URL('.', (document.currentScript as HTMLScriptElement).src);

@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { HolderRow, LockDetails, LockRow } from '../../lib/live/messages.js';
+import type { HolderRow, LockDetails, LockRow } from '../../lib/board/live/messages.js';
 import { about, fetchDetails, locks } from './connection.js';
 import { commandFor } from './format.js';
 import { Left, Since } from './lock-list.js';

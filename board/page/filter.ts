@@ -1,5 +1,5 @@
 import { computed, signal } from '@preact/signals';
-import type { LockRow } from '../../lib/live/messages.js';
+import type { LockRow } from '../../lib/board/live/messages.js';
 import { locks } from './connection.js';
 
 export type State = 'all' | 'waited' | 'shared' | 'permits' | 'own' | 'ends' | 'broken';

@@ -1,6 +1,6 @@
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { LockRow } from '../../lib/live/messages.js';
+import type { LockRow } from '../../lib/board/live/messages.js';
 import { now } from './connection.js';
 import { shown } from './filter.js';
 import { duration } from './format.js';

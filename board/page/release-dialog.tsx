@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { HolderRow } from '../../lib/live/messages.js';
+import type { HolderRow } from '../../lib/board/live/messages.js';
 import { release } from './connection.js';
 import { Since } from './lock-list.js';
 import { Text } from './text.js';

@@ -1,5 +1,5 @@
 import { useEffect, useRef } from 'preact/hooks';
-import type { HistoryEntry } from '../../lib/live/messages.js';
+import type { HistoryEntry } from '../../lib/board/live/messages.js';
 import { drawLegend, type Lane, MARKS, Timeline } from '../timeline/timeline.js';
 import { now } from './connection.js';
 import { printable } from '../../lib/core/printable.js';

@@ -1,14 +1,15 @@
 import { type BeforeApplicationShutdown, Inject, Injectable, type OnModuleInit } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
-import { BoardServer, type Exchange } from '../live/board-server.js';
-import { History } from '../live/history.js';
-import { LiveLocks, type LockSource } from '../live/live-locks.js';
-import { ProcessEvents } from '../live/process-events.js';
+import { BoardServer, type Exchange } from './live/board-server.js';
+import { History } from './live/history.js';
+import { LiveLocks, type LockSource } from './live/live-locks.js';
+import type { DeclaredRow } from './live/messages.js';
+import { ProcessEvents } from './live/process-events.js';
 import { hideFields } from '../core/shown-as.js';
 import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
+import type { LockDeclaration } from '../service/declarations.js';
 import type { LockService } from '../service/lock.service.js';
 import type { RedlockBoardOptions } from './board.options.js';
-import { declaredRow } from './declared-row.js';
 
 export const BOARD_OPTIONS = Symbol('REDLOCK_BOARD_OPTIONS');
 
@@ -89,4 +90,35 @@ function sourceOf(locks: LockService): LockSource {
     process: locks.process,
     campaigns: () => locks.leaders().map((leader) => ({ name: leader.name, isLeader: leader.isLeader() })),
   };
+}
+
+/** Returns a declared lock as the page shows it. */
+function declaredRow(declaration: LockDeclaration): DeclaredRow {
+  const { name, keys, team, about, mode, permits, overridden } = declaration;
+  return {
+    name,
+    keys: keys ?? null,
+    ...(team !== undefined && { team }),
+    ...(about !== undefined && { about }),
+    mode,
+    ...(permits !== undefined && { permits }),
+    policy: policyOf(declaration),
+    overridden,
+  };
+}
+
+/** Returns the ttl and the options that differ from their defaults. */
+function policyOf(declaration: LockDeclaration): string {
+  const { ttl, renew, minHold, maxHold, reentrant, onLost, onBusy, oncePerTick } = declaration;
+  const parts = [
+    `ttl ${ttl}`,
+    renew ? '' : 'renew false',
+    minHold > 0 ? `minHold ${minHold}` : '',
+    maxHold === undefined ? '' : `maxHold ${maxHold}`,
+    onBusy === 'throw' ? '' : `onBusy ${onBusy}`,
+    oncePerTick ? 'oncePerTick' : '',
+    reentrant ? 'reentrant' : '',
+    onLost === 'throw' ? '' : `onLost ${onLost}`,
+  ];
+  return parts.filter((part) => part !== '').join(', ');
 }

@@ -2,10 +2,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { userInfo } from 'node:os';
 import { asError } from '../core/errors.js';
-import { BoardServer, refuse } from '../live/board-server.js';
-import { History } from '../live/history.js';
-import { LiveLocks, type LockSource } from '../live/live-locks.js';
-import { whyNotLoopback } from '../live/own-page.js';
+import { BoardServer, refuse } from '../board/live/board-server.js';
+import { History } from '../board/live/history.js';
+import { LiveLocks, type LockSource } from '../board/live/live-locks.js';
+import { whyNotLoopback } from '../board/live/own-page.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
 import { quoted } from '../core/printable.js';

@@ -1,8 +1,7 @@
 import { badOption, checkOptionNames } from './checks.js';
-import { keysOf, type LockKey } from './keys.js';
+import { fixedKeysOf, keysOf, type LockKey } from './keys.js';
 import { whereItBelongs } from './lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from './lock-policy.js';
-import { fixedKeysOf } from './missing-value.js';
 import { quoted } from './printable.js';
 
 /** The key of a declared lock: a fixed key, a list of keys that make one lock, or a function that returns either. */

@@ -1,9 +1,8 @@
 import type { Observable } from 'rxjs';
 import { badValue, checkOptionNames } from '../core/checks.js';
 import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
-import type { LockKey } from '../core/keys.js';
+import { fixedKeysOf, type LockKey } from '../core/keys.js';
 import { whereItBelongs } from '../core/lock-options.js';
-import { fixedKeysOf } from '../core/missing-value.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';

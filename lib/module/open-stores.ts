@@ -7,7 +7,7 @@ import { isFactory, isStore } from './check-node.js';
 import type { NodeLog } from './node-log.js';
 import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
-import type { Store } from '../core/ports.js';
+import type { LockStore, Store } from '../core/ports.js';
 
 /** Number of nodes in the options of a module. */
 export function countNodes({ nodes }: RedlockModuleOptions): number {
@@ -44,6 +44,23 @@ export function openStores(
       ? new RedisStore(driverFor(node), false, context)
       : new RedisStore(openClient(node), true, context);
   });
+}
+
+/** The words for a store in log messages. */
+export interface StoreTitle {
+  /** Singular. */
+  readonly of: (store: LockStore) => string;
+  readonly ofAll: string;
+}
+
+const REDIS: StoreTitle = { of: ({ name }) => `Redis at ${name}`, ofAll: 'Redis nodes' };
+
+/** Stores of other kinds, whose names already contain their kind. */
+const OTHERS: StoreTitle = { of: ({ name }) => name, ofAll: 'nodes' };
+
+export function titleIn({ nodes }: RedlockModuleOptions): StoreTitle {
+  const all = isList(nodes) ? nodes : [nodes];
+  return all.some((node) => isStore(node) || isFactory(node)) ? OTHERS : REDIS;
 }
 
 function isList(nodes: RedlockModuleOptions['nodes']): nodes is readonly RedlockNodeOption[] {

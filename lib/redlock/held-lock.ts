@@ -23,7 +23,7 @@ import { release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
 import { showAs } from '../core/shown-as.js';
 import { NO_SLOT } from '../core/slot-list.js';
-import { checkTtl } from '../core/ttl-rule.js';
+import { checkTtl } from './store-limits.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { ClockWatch } from './clock-watch.js';
 import type { Batch, Renewable, Watchdog } from './watchdog.js';

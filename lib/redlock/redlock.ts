@@ -16,11 +16,10 @@ import {
 import { begun } from './fan-out.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
-import { KeyRule } from '../core/key-rule.js';
-import { ShortLivedMap } from '../core/short-lived-map.js';
+import { ShortLivedMap } from './short-lived-map.js';
 import { momentNumber } from '../core/random-id.js';
 import { SlotList } from '../core/slot-list.js';
-import { checkTtl } from '../core/ttl-rule.js';
+import { checkTtl, KeyRule } from './store-limits.js';
 import { withTimeout } from '../core/with-timeout.js';
 import { ClockWatch } from './clock-watch.js';
 import { nodeTimeLimit } from './validity.js';

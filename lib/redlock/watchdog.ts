@@ -74,7 +74,7 @@ interface Waiting {
 export class Watchdog {
   /** Batches by ttl: a node's time limit depends on the ttl, and one request can extend locks only to one ttl. */
   readonly #batches = new Map<number, Batch[]>();
-  /** Lines by ttl: locks with a long ttl may wait for a long time, and must not delay locks with a short ttl. */
+  /** Queues by ttl: locks with a long ttl may wait for a long time, and must not delay locks with a short ttl. */
   readonly #queues = new Map<number, Queue>();
   #timer: NodeJS.Timeout | undefined;
   /** The time at which the timer fires, by the monotonic clock. */

@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { isPromise } from 'node:util/types';
 import type { WatchableLock } from '../telemetry/lock-telemetry.js';
 import type { Surrounded } from '../telemetry/lock-telemetry.events.js';
 import type { Joined } from '../redlock/held-lock.js';
 import type { LockHandle } from '../core/lock-handle.js';
-import { begun } from '../core/thenable.js';
 import { NO_SLOT } from '../core/slot-list.js';
 
 /** The members of a lock that code under the lock uses. */
@@ -135,7 +135,7 @@ export class LockScope {
    * query builder, the work begins here, under the lock, and only once.
    */
   settle<T>(task: () => T | PromiseLike<T>): T | Promise<T> {
-    return this.inside(() => begun(task()));
+    return this.inside(() => started(task()));
   }
 
   /** `true` when the code has ended. The lock may be held for longer: see {@link awaitsCommit} and {@link end}. */
@@ -198,6 +198,21 @@ export class LockScope {
     const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
     return released.then(this.ended);
   }
+}
+
+/**
+ * Returns a result that `await` can take without side effects: calls the `then` of a thenable now, in the running
+ * asynchronous context, and only here. Query builders (knex, mongoose) begin their work in `then`, in the context of its
+ * caller, and once for each call.
+ */
+function started<T>(result: T | PromiseLike<T>): T | Promise<T> {
+  // `await` does not call the `then` of a plain Promise. `isPromise` runs no code of the result, in contrast to
+  // `instanceof`.
+  if (isPromise(result) && result.constructor === Promise) return result as Promise<T>;
+  if (Object(result) !== result) return result as T;
+  const { then } = result as { readonly then?: unknown };
+  if (typeof then !== 'function') return result as T;
+  return new Promise<T>((resolve, reject) => void Reflect.apply(then, result, [resolve, reject]));
 }
 
 const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());

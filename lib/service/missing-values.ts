@@ -1,5 +1,5 @@
 import { Logger } from '@nestjs/common';
-import { missingValueIn } from '../core/missing-value.js';
+import { missingValueIn } from '../core/keys.js';
 import { quoted } from '../core/printable.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 

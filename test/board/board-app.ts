@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { INestApplication, ModuleMetadata } from '@nestjs/common';
 import { RedlockBoardModule, type RedlockBoardOptions } from '../../lib/board/index.js';
 import { LockService, type RedlockModuleOptions } from '../../lib/index.js';
-import { type Asset, ASSETS } from '../../lib/live/assets.js';
+import { type Asset, ASSETS } from '../../lib/board/live/assets.js';
 import { startApp, type StartOptions } from '../support/nest-app.js';
 
 export interface BoardApp {
@@ -34,7 +34,7 @@ export async function startBoard(
  * Makes the sources of the library serve the built files of the page. The sources themselves contain no built files.
  */
 export async function usePageFiles(): Promise<void> {
-  const text = await readFile(resolve('dist/lib/live/assets.js'), 'utf8');
+  const text = await readFile(resolve('dist/lib/board/live/assets.js'), 'utf8');
   const assets = JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1)) as Record<
     string,
     Asset

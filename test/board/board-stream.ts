@@ -1,4 +1,4 @@
-import type { BoardMessage, Change, Snapshot } from '../../lib/live/messages.js';
+import type { BoardMessage, Change, Snapshot } from '../../lib/board/live/messages.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { until } from '../support/until.js';
 

@@ -24,7 +24,7 @@ import {
   WithLock,
 } from '../../lib/index.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
-import type { BoardMessage, WaiterRow } from '../../lib/live/messages.js';
+import type { BoardMessage, WaiterRow } from '../../lib/board/live/messages.js';
 import { LogLines } from '../support/log-lines.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startRedis, startRedisNodes } from '../support/redis-server.js';

@@ -3,7 +3,7 @@ import type { LockMode } from '../../lib/core/lock-mode.js';
 import { EtcdStore } from '../../lib/stores/etcd/etcd-store.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../support/etcd-server.js';
 import { newTerms } from '../support/postgres-store.js';
-import { storeContract } from '../../lib/store/store-contract.js';
+import { storeContract } from '../../lib/stores/contract/store-contract.js';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 

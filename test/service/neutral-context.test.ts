@@ -15,8 +15,8 @@ import {
   type RedlockModuleOptions,
   WithLock,
 } from '../../lib/index.js';
-import { History } from '../../lib/live/history.js';
-import { LiveLocks } from '../../lib/live/live-locks.js';
+import { History } from '../../lib/board/live/history.js';
+import { LiveLocks } from '../../lib/board/live/live-locks.js';
 import { postgres } from '../../lib/postgres/index.js';
 import { nodeRedis } from '../support/clients.js';
 import { collectGarbage } from '../support/collect-garbage.js';

@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import { badOption, checkMilliseconds, checkOptionNames } from '../../core/checks.js';
 import { SHORTEST_TTL_MS } from '../../core/lock-options.js';
-import { fixedKeysOf } from '../../core/missing-value.js';
+import { fixedKeysOf } from '../../core/keys.js';
 import { addLockSite } from '../../service/lock-sites.js';
 import { checkLeaderName, leaderKey, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';

@@ -1,5 +1,5 @@
 import { type Answer, fanOut } from '../fan-out.js';
-import { KeyRule } from '../../core/key-rule.js';
+import { KeyRule } from '../store-limits.js';
 import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
 import { asError, LockUnavailableError, type NodeVote } from '../../core/errors.js';
 import type { HeldLock, RedlockSettings } from '../held-lock.js';

@@ -49,12 +49,10 @@ const IDLE_LIMIT_MS = 2_000;
  * A store in one etcd cluster. Its keys expire with etcd leases, and each acquisition is one transaction.
  *
  * Locks that are renewed until they are released share one etcd lease for each ttl: one keepalive renews all of them.
- * The store needs no `holdBack` (S22): the transaction that stores a lease checks the queue, and there is no other node
+ * The store needs no `StarvationGuard` (S22): the transaction that stores a lease checks the queue, and there is no other node
  * with another queue.
  */
-export class EtcdStore
-  implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, QueueDirectory, StoreHealth
-{
+export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDirectory, StoreHealth {
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
   readonly ttls: TtlRule = {
