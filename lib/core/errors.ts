@@ -203,12 +203,26 @@ export interface NodeVote {
   readonly error?: Error;
 }
 
+/**
+ * Whose data a node has, if it is not the data that the same server had before (S28): `'server'` if another run of a
+ * server wrote it, `'replication'` if it came from a master.
+ */
+export type YoungBecause = 'server' | 'replication';
+
+const BECAUSE: Readonly<Record<YoungBecause, string>> = {
+  server: ' (another run of a server wrote its data: a restart, a copy, or another server at this address)',
+  replication: ' (it was a replica, so its data came from its master)',
+};
+
 /** A node may have forgotten locks, so the restart guard does not count its votes yet. */
 export class GuardedNodeError extends Error {
-  /** @param votesIn - the milliseconds until the votes of the node count again */
-  constructor(votesIn: number) {
+  /**
+   * @param votesIn - the milliseconds until the votes of the node count again
+   * @param because - whose data the node has, if that is the reason
+   */
+  constructor(votesIn: number, because?: YoungBecause) {
     super(
-      'started or lost its data a short while ago and may have forgotten locks; ' +
+      `started or lost its data a short while ago${because ? BECAUSE[because] : ''} and may have forgotten locks; ` +
         `it votes again in ${votesIn} ms (restartGuard)`,
     );
   }

@@ -1,5 +1,5 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { asError, ForeignValueError, GuardedNodeError } from '../../core/errors.js';
+import { asError, ForeignValueError, GuardedNodeError, type YoungBecause } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
@@ -91,7 +91,8 @@ export class Acquisitions {
     const wait = nodeScripts.acquire.tooYoungFor(answer);
     if (wait !== undefined) {
       const untilOldEnough = Math.ceil(guard - probe.age());
-      return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
+      const because = nodeScripts.acquire.youngBecause(answer);
+      return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait, because);
     }
     const reply =
       answer instanceof Error ? channel.explained(answer) : nodeScripts.of(lease).acquire.read(answer, wish);
@@ -105,13 +106,13 @@ export class Acquisitions {
   refusalOfGuard({ guard }: AcquireRequest): Error | undefined {
     const { probe } = this.node;
     const wait = Math.ceil(guard - probe.age());
-    return probe.guarded && wait > 0 ? this.#tooYoung(wait) : undefined;
+    return probe.guarded && wait > 0 ? this.#tooYoung(wait, probe.cause) : undefined;
   }
 
   /** Makes the error of a node that must not vote yet (S12). Logs this error only once until the node votes. */
-  #tooYoung(wait: number): Error {
+  #tooYoung(wait: number, because: YoungBecause | undefined): Error {
     const { name, context } = this.node;
-    const error = new GuardedNodeError(wait);
+    const error = new GuardedNodeError(wait, because);
     if (!this.#toldTooYoung) context.warnOnce(`${name} ${error.message}`);
     this.#toldTooYoung = true;
     return error;
@@ -230,6 +231,8 @@ class AcquireBatch {
       base: channelBase,
       ordered,
       marker,
+      identity: probe.identity,
+      wall: Date.now(),
       deadline,
       // A server that restarted from old data still has its old marker, so the marker does not show the restart. While
       // the server's uptime is shorter than the time of the restart guard, send a time for which no marker is old

@@ -89,6 +89,14 @@ export function markerKey(prefix: string): string {
 }
 
 /**
+ * The Redis key of a node's identity: the run of the server and the history of replication that wrote the node's data
+ * (S28). It is not in the marker, because the former version of this package rewrites the marker.
+ */
+export function identityKey(prefix: string): string {
+  return `${prefix}redlock-server`;
+}
+
+/**
  * A Redis key that is never written. With this key the library checks whether the user may run the commands of a lock.
  */
 export function probeKey(prefix: string): string {

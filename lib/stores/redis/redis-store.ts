@@ -1,6 +1,12 @@
 import type { Cluster, Redis } from 'ioredis';
 import { neutral } from '../../core/neutral.js';
-import { asError, ClosedStoreError, GuardedNodeError, UnfitStoreError } from '../../core/errors.js';
+import {
+  asError,
+  ClosedStoreError,
+  GuardedNodeError,
+  UnfitStoreError,
+  type YoungBecause,
+} from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
@@ -88,6 +94,7 @@ export class RedisStore
   // The application may have connected its client in a request, and the events of the client keep that context (S30).
   readonly #onClose = neutral((): void => {
     this.#channel.disconnected();
+    this.#probe.lost();
     this.context.nodeLost?.(this.name);
   });
 
@@ -270,10 +277,12 @@ export class RedisStore
 
   async check(guard: number): Promise<NodeCheck> {
     let age: number;
+    let cause: YoungBecause | undefined;
     try {
       await this.#probe.passed();
-      [age] = await Promise.all([
-        this.#age(),
+      // The first command also sets a missing marker, so that the guard's time begins to run.
+      [{ age, cause }] = await Promise.all([
+        this.#probe.meet(),
         this.#channel.run(nodeScripts.probe.script, [1, probeKey(this.context.keyPrefix)]),
       ]);
     } catch (error) {
@@ -284,7 +293,7 @@ export class RedisStore
     const warnings = this.#probe.weaknesses;
     const votesIn = Math.ceil(guard - age);
     if (votesIn <= 0) return { state: 'voting', warnings };
-    return { state: 'guarded', votesIn, reason: new GuardedNodeError(votesIn).message, warnings };
+    return { state: 'guarded', votesIn, reason: new GuardedNodeError(votesIn, cause).message, warnings };
   }
 
   listen(
@@ -367,18 +376,6 @@ export class RedisStore
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
-  }
-
-  /**
-   * Milliseconds since the server started or since its marker was set, whichever is later; `Infinity` without a marker.
-   */
-  async #age(): Promise<number> {
-    const marker = this.#probe.guarded ? this.#marker : undefined;
-    // The script also sets a missing marker, so that the guard's time begins to run.
-    const packed: Packed = marker === undefined ? [0] : [1, marker];
-    const [micros, born] = (await this.#channel.run(nodeScripts.birth.script, packed)) as [unknown, unknown];
-    if (marker === undefined) return Infinity;
-    return Math.min(Math.max(0, Number(micros) / 1_000 - Number(born)), this.#probe.age());
   }
 
   #newSubscriber(): Subscriber | ClusterSubscriber {

@@ -1,6 +1,8 @@
+import type { YoungBecause } from '../../../lib/core/errors.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest } from '../../../lib/core/ports.js';
 import type { Lease } from '../../../lib/core/lease.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import type { FormerServer } from '../../../lib/stores/redis/scripts/birth.js';
 
 /** A command of the library to a simulated node. It takes the place of a script and its arguments. */
 export type Command =
@@ -10,6 +12,8 @@ export type Command =
       readonly ordered: boolean;
       /** `true` if the node keeps a marker. */
       readonly marked: boolean;
+      /** The clock of the client, if the node keeps its identity. */
+      readonly wall: number | undefined;
       readonly deadline: number;
       readonly guard: number;
     }
@@ -20,7 +24,12 @@ export type Command =
   | { readonly name: 'letPass' | 'leave'; readonly waiter: WaiterId }
   | { readonly name: 'forceRelease'; readonly key: string; readonly ids: readonly string[] }
   | { readonly name: 'read' | 'waiting'; readonly keys: readonly string[] }
-  | { readonly name: 'birth'; readonly marked: boolean }
+  | {
+      readonly name: 'birth';
+      readonly marked: boolean;
+      readonly wall?: number;
+      readonly former?: FormerServer;
+    }
   | { readonly name: 'probe' | 'probeKinds' };
 
 export type CommandName = Command['name'];
@@ -35,6 +44,6 @@ export const WRITES: ReadonlySet<CommandName> = new Set<CommandName>([
 export type Answer =
   | { readonly reply: AcquireReply; readonly waiting: boolean }
   | { readonly late: number }
-  | { readonly young: number }
+  | { readonly young: number; readonly because?: YoungBecause }
   | Error
   | number;

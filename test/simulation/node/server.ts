@@ -57,10 +57,7 @@ export class Server implements Host {
     this.random = world.random(`server:${index}`);
     this.#clockAhead = clockAhead;
     this.#data = this.#fresh();
-    // The node has run for an hour.
-    this.#restoringAt = this.#clockAt(-3_600_000);
-    this.#perform({ name: 'birth', marked: true });
-    this.#restoringAt = undefined;
+    this.#use();
   }
 
   monotonic(): number {
@@ -157,10 +154,7 @@ export class Server implements Host {
     const born = this.#clockAt(-3_600_000);
     this.#journal = [];
     this.#data = this.#fresh();
-    if (lost !== Infinity) {
-      this.#restoringAt = born;
-      this.#perform({ name: 'birth', marked: true });
-    }
+    if (lost !== Infinity) this.#use(born);
     for (const entry of kept) {
       this.#restoringAt = entry.wall;
       this.#perform(entry.command);
@@ -169,8 +163,19 @@ export class Server implements Host {
     this.#restoringAt = undefined;
   }
 
+  /** Makes the node one that has been in use for an hour: it has a marker, and then gets its identity. */
+  #use(since = this.#clockAt(-3_600_000)): void {
+    this.#restoringAt = since;
+    this.#perform({ name: 'birth', marked: true });
+    this.#perform({ name: 'birth', marked: true, wall: since });
+    this.#restoringAt = undefined;
+  }
+
   #fresh(): InstanceType<Library['SimulatedNode']> {
-    return new this.library.SimulatedNode((process, text) => this.#publish(`lock:wake:${process}`, text));
+    return new this.library.SimulatedNode(
+      (process, text) => this.#publish(`lock:wake:${process}`, text),
+      () => this.runId,
+    );
   }
 
   #clockAt(time: number): number {

@@ -1,12 +1,24 @@
 import { LEAD_MS, STEPS_PER_SECOND, tokenAt } from '../../../lib/core/fencing-token.js';
+import type { YoungBecause } from '../../../lib/core/errors.js';
 import type { AcquireReply, AcquireRequest } from '../../../lib/core/ports.js';
 import type { Lease } from '../../../lib/core/lease.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import type { FormerServer, NodeAge } from '../../../lib/stores/redis/scripts/birth.js';
 import { MemoryNode } from '../../../lib/stores/memory/memory-node.js';
 import type { Answer, Command } from './commands.js';
 
 /** A token that is ahead of the node's clock by more than this is stored in the marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
+
+/** See `identity.ts`. */
+interface Identity {
+  readonly runId: string;
+  readonly since: number;
+  readonly wall: number;
+  readonly cause?: YoungBecause;
+  /** `true` if the node has not voted since its first sight. */
+  readonly isUnused?: boolean;
+}
 
 /** Sends a message to a process that waits. */
 export type Publish = (process: string, text: string) => void;
@@ -22,11 +34,17 @@ export class SimulatedNode {
   #born: number | undefined;
   /** The largest token that was ahead of the node's clock. */
   #high = 0;
+  /** The run of the server that wrote the data, and the first sight of it on the clocks of the node and of the client. */
+  #identity: Identity | undefined;
   /** The release that runs at present. */
   #released: string | undefined;
   #woken = 0;
 
-  constructor(private readonly publish: Publish) {}
+  /** @param runId - the present run of the server */
+  constructor(
+    private readonly publish: Publish,
+    private readonly runId: () => string,
+  ) {}
 
   /** Executes one command, as a server executes a script. */
   execute(command: Command): unknown {
@@ -61,8 +79,7 @@ export class SimulatedNode {
       case 'waiting':
         return command.keys.map((key) => this.#memory.waiting(key));
       case 'birth':
-        if (command.marked) this.#born ??= Math.floor(Date.now());
-        return [Date.now() * 1_000, this.#born ?? -1];
+        return this.#birth(command);
       case 'probe':
         return 1;
       case 'probeKinds':
@@ -85,21 +102,61 @@ export class SimulatedNode {
     marked,
     deadline,
     guard,
+    wall,
   }: Extract<Command, { name: 'acquire' }>): Answer[] {
     const now = Date.now();
     let young = 0;
+    let because: YoungBecause | undefined;
     if (marked) {
+      const known = wall === undefined ? undefined : this.#identify(wall);
       if (this.#born === undefined || this.#born > now) this.#born = Math.floor(now);
       young = guard - (now - this.#born);
+      if (known && guard - known.age >= young) {
+        young = guard - known.age;
+        because = known.cause;
+      }
+      if (this.#identity?.isUnused && young <= 0) this.#identity = { ...this.#identity, isUnused: false };
     }
     const answers = requests.map((request): Answer => {
       if (!this.#isHeldBy(request.lease)) {
         if (now > deadline) return { late: Math.ceil(now - deadline) };
-        if (young > 0) return { young: Math.ceil(young) };
+        if (young > 0) return { young: Math.ceil(young), because };
       }
       return this.#acquire(request, ordered, marked);
     });
     return [...answers, now * 1_000];
+  }
+
+  #birth({ marked, wall, former }: Extract<Command, { name: 'birth' }>): NodeAge & { readonly micros: number } {
+    const now = Date.now();
+    const micros = now * 1_000;
+    if (!marked) return { micros, age: Infinity, cause: undefined };
+    const known = wall === undefined ? undefined : this.#identify(wall, former);
+    this.#born ??= Math.floor(now);
+    const age = Math.max(0, now - this.#born);
+    return known && known.age <= age ? { micros, ...known } : { micros, age, cause: undefined };
+  }
+
+  /** Finds out whose data the node has, as the scripts do (`identity.ts`). Runs before the marker is set. */
+  #identify(wall: number, former?: FormerServer): NodeAge {
+    const now = Math.floor(Date.now());
+    const runId = this.runId();
+    const young = { runId, since: now, wall };
+    if (!this.#identity) {
+      this.#identity =
+        this.#born === undefined ? { ...young, isUnused: true } : { runId, since: 0, wall: 0 };
+    } else {
+      const { since, isUnused } = this.#identity;
+      const isAnother = former && former.runId !== runId && now - since > former.lostFor;
+      const isOther = this.#identity.runId !== runId;
+      if (isAnother || (isOther && !isUnused)) this.#identity = { ...young, cause: 'server' };
+      else if (isOther) this.#identity = { ...this.#identity, runId, since: 0, wall: 0 };
+    }
+    const { since, wall: walled, cause } = this.#identity;
+    if (since === 0) return { age: Infinity, cause };
+    if (since > now || walled > wall)
+      this.#identity = { ...this.#identity, since: Math.min(since, now), wall: Math.min(walled, wall) };
+    return { age: Math.max(0, Math.min(now - since, wall - walled)), cause };
   }
 
   #isHeldBy({ id, keys }: Lease): boolean {

@@ -1,6 +1,6 @@
 // Takes the place of `lib/stores/redis/scripts/node-scripts.ts` in the simulated library. A script is a name, and its
 // arguments are one object.
-import { NoTimeError } from '../../../lib/core/errors.js';
+import { NoTimeError, type YoungBecause } from '../../../lib/core/errors.js';
 import type { Lease } from '../../../lib/core/lease.js';
 import type { AcquireReply, KeyState, KeyWaiter } from '../../../lib/core/ports.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
@@ -22,7 +22,7 @@ function copied(lease: Lease): Lease {
 
 const acquire: ModeScripts['acquire'] = {
   script: script('acquire'),
-  pack: (requests, { ordered, marker, deadline, guard }: AcquireCommand) =>
+  pack: (requests, { ordered, marker, identity, deadline, guard, wall }: AcquireCommand) =>
     pack({
       name: 'acquire',
       requests: requests.map(({ lease, since, proposal, position, wish, limit, guard: least }) => ({
@@ -30,6 +30,7 @@ const acquire: ModeScripts['acquire'] = {
         ...{ since, proposal, position, wish, limit, guard: least },
       })),
       ...{ ordered, marked: marker !== undefined, deadline, guard },
+      wall: identity === undefined ? undefined : wall,
     }),
   read: (answer): AcquireReply | Error => {
     const told = answer as Exclude<Answer, number>;
@@ -77,6 +78,7 @@ export const nodeScripts: NodeScripts = {
     isPlain: () => true,
     isTooLate: (answer) => (answer as { late?: number }).late !== undefined,
     tooYoungFor: (answer) => (answer as { young?: number }).young,
+    youngBecause: (answer) => (answer as { because?: YoungBecause }).because,
     showsWaiters: (answer) => (answer as { waiting?: boolean }).waiting === true,
   },
   release: {
@@ -110,7 +112,14 @@ export const nodeScripts: NodeScripts = {
     pack: (keys) => pack({ name: 'waiting', keys }),
     waitersOf: (_, answer) => answer as KeyWaiter[][],
   },
-  birth: { script: script('birth') },
+  birth: {
+    script: script('birth'),
+    pack: (marker, identity, wall, former) => {
+      if (marker === undefined) return [0];
+      return pack({ name: 'birth', marked: true, ...(identity !== undefined && { wall, former }) });
+    },
+    read: (reply) => reply as ReturnType<NodeScripts['birth']['read']>,
+  },
   probe: { script: script('probe') },
   probeKinds: { script: script('probeKinds'), advice: () => undefined },
 };

@@ -116,6 +116,8 @@ function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
     base: BASE,
     ordered: terms.ordered ?? requests.some(({ position }) => position),
     marker: marked ? MARKER : undefined,
+    identity: undefined,
+    wall: Date.now(),
     deadline: Date.now() + deadline,
     guard,
   };

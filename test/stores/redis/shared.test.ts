@@ -118,6 +118,8 @@ async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(Acquir
     base: BASE,
     ordered: terms.ordered ?? waiter !== undefined,
     marker: marked ? MARKER : undefined,
+    identity: undefined,
+    wall: Date.now(),
     deadline: Date.now() + deadline,
     guard,
   });

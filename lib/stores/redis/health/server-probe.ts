@@ -5,9 +5,11 @@ import { type CommandChannel, isRefusal, type Packed } from '../connection/comma
 import { addressOf } from '../connection/connection.js';
 import { mastersOf, type Server } from '../connection/driver.js';
 import type { StoreContext } from '../store-context.js';
-import { markerKey, probeKey } from '../lock-key.js';
+import { identityKey, markerKey, probeKey } from '../lock-key.js';
 import { NO_INFO, NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
 import { type ServerReport, parseInfo } from './server-report.js';
+import type { YoungBecause } from '../../../core/errors.js';
+import type { NodeAge } from '../scripts/birth.js';
 import { nodeScripts } from '../scripts/node-scripts.js';
 
 /** Milliseconds until a server that was not fit is checked again. */
@@ -45,6 +47,12 @@ export class ServerProbe {
   #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
   /** The shortest possible uptime of the server, and the `performance.now()` at which it was measured. */
   #uptime: { readonly least: number; readonly at: number } | undefined;
+  /** How long the node has had its data, and the `performance.now()` at which a server told it. */
+  #data: (NodeAge & { readonly at: number }) | undefined;
+  /** `true` if the last check got the report of the server. */
+  #knowsServer = false;
+  /** The run id of the server to which the former connection led, and the time at which that connection was lost. */
+  #former: { readonly runId: string; readonly lostAt: number } | undefined;
   /** The servers of the last check. */
   #servers: readonly Server[] = [];
   /** The run ids that this node has added to `context.runIds`. */
@@ -67,6 +75,22 @@ export class ServerProbe {
   /** `true` if a restart may forget locks, so that missing persistence is no weakness. */
   get #mayForget(): boolean {
     return this.guarded || (this.context.mayForget ?? false);
+  }
+
+  /** The key of the node's identity; `undefined` without the guard, or without the right to run INFO (S28). */
+  get identity(): string | undefined {
+    return this.guarded && this.#knowsServer ? identityKey(this.context.keyPrefix) : undefined;
+  }
+
+  /** Whose data the node had at the last check, if not its own (S28). */
+  get cause(): YoungBecause | undefined {
+    return this.#data?.cause;
+  }
+
+  /** Called when the connection is lost. */
+  lost(): void {
+    const [runId = ''] = this.#runIds;
+    if (runId !== '') this.#former = { runId, lostAt: performance.now() };
   }
 
   /** Starts the check of a new connection. */
@@ -105,11 +129,33 @@ export class ServerProbe {
   }
 
   /**
-   * The shortest possible uptime of the server in milliseconds; `Infinity` if the server does not report it. Measured
-   * with the monotonic clock: a wall clock that is set forward must not end the guard (S12).
+   * The shortest possible time in milliseconds for which the server has run and has had its data; `Infinity` if the
+   * server does not report it. Measured with the monotonic clock: a wall clock that is set forward must not end the guard
+   * (S12).
    */
   age(): number {
-    return this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
+    const uptime = this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
+    return this.#data ? Math.min(uptime, this.#data.age + performance.now() - this.#data.at) : uptime;
+  }
+
+  /**
+   * Asks the server how long it has had its data, and sets a missing marker: if the marker is missing at a later check,
+   * the server has lost its data (S12).
+   */
+  async meet(): Promise<NodeAge> {
+    const marker = this.guarded ? markerKey(this.context.keyPrefix) : undefined;
+    const former = this.#former && {
+      runId: this.#former.runId,
+      lostFor: performance.now() - this.#former.lostAt,
+    };
+    const at = performance.now();
+    const told = await this.#learnClock(
+      nodeScripts.birth.pack(marker, this.identity, Date.now(), former),
+    );
+    if (marker === undefined) return { age: Infinity, cause: undefined };
+    this.#former = undefined;
+    this.#data = { age: told.age, cause: told.cause, at };
+    return { age: this.age(), cause: told.cause };
   }
 
   /** Reads the server's clock: a cheap request, which shows whether the connection works. */
@@ -117,9 +163,10 @@ export class ServerProbe {
     await this.#learnClock([0]);
   }
 
-  async #learnClock(packed: Packed): Promise<void> {
-    const [micros] = (await this.channel.run(nodeScripts.birth.script, packed)) as readonly unknown[];
-    this.clock.learn(Number(micros) / 1_000);
+  async #learnClock(packed: Packed): Promise<NodeAge> {
+    const told = nodeScripts.birth.read(await this.channel.run(nodeScripts.birth.script, packed));
+    this.clock.learn(told.micros / 1_000);
+    return told;
   }
 
   async #conclude(inspection: Promise<void>): Promise<void> {
@@ -141,9 +188,7 @@ export class ServerProbe {
       );
     }
     await this.#inspectServers();
-    // Set the marker. If the marker is missing at a later check, the server has lost its data (S12).
-    const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
-    await this.#inTime(Promise.all([this.#learnClock(packed), this.#tryKinds()]));
+    await this.#inTime(Promise.all([this.meet(), this.#tryKinds()]));
   }
 
   /** Checks the user's rights to the commands of shared locks and permits; exclusive locks work without them. */
@@ -220,6 +265,7 @@ export class ServerProbe {
     for (const runId of this.#runIds) runIds.delete(runId);
     this.#runIds = [];
     const known = answers.filter((answer) => answer !== undefined);
+    this.#knowsServer = known.length > 0;
     for (const { which, report } of known) {
       this.#uptime = { least: report.uptime, at: performance.now() };
       // The client of a Cluster itself finds the masters, so their mode and role need no check. The check that no other

@@ -2,22 +2,25 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
+import { identify } from './identity.js';
 import { CODE_FIRST, digitsOf, REFUSE_FOREIGN_MARK, tokenOf } from './lua.js';
 
 /**
  * The beginning of the command of every acquire script.
  *
- * KEYS     the node's marker, if it has one; then the KEYS of the leases
+ * KEYS     the node's marker, if it has one; its identity key, if it has one; then the KEYS of the leases
  * ARGV[1]  three characters, each a letter or `-`:
  *          - `p` when every lease is plain: it has one key and no further details, and so only one argument
  *          - `o` at the node that keeps the queue
- *          - `m` when KEYS begins with the marker; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
+ *          - `m` when KEYS begins with the marker; `g` when it begins with the marker and the identity key; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
  * ARGV[2]  the life of the records in milliseconds: ttl plus LINGER_MS
  * ARGV[3]  the deadline: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the
  *          answer (S16)
  * ARGV[4]  the prefix of channel names; empty on a Cluster
- * ARGV[5]  only with `m` or `c`: the guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  only with `m` or `c`: the proposed token; each node grants it unless the next token of this node must be larger
+ * ARGV[5]  only with `m`, `g` or `c`: the guard in milliseconds, or 0 for none (S12)
+ * ARGV[6]  only with `m`, `g` or `c`: the proposed token; each node grants it unless the next token of this node must be
+ *          larger
+ * ARGV[7]  only with `g`: milliseconds since 1970 on the client's clock (S28)
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;
@@ -26,6 +29,10 @@ export interface AcquireCommand {
   readonly ordered: boolean;
   /** The key of the node's marker, if it has one. */
   readonly marker: string | undefined;
+  /** The key of the node's identity, if the restart guard applies to the node and its user may run INFO. */
+  readonly identity: string | undefined;
+  /** Milliseconds since 1970 on the clock of this process. */
+  readonly wall: number;
   /**
    * Deadline of the request, in milliseconds since 1970 on the server's clock: no caller waits for the answer after it.
    */
@@ -35,10 +42,11 @@ export interface AcquireCommand {
 
 /**
  * Number of arguments before the arguments of the leases. `LONG_HEADER` is the number with a guard and a proposed
- * token.
+ * token, `GUARDED_HEADER` the number with the client's clock as well.
  */
 const HEADER = 4;
 const LONG_HEADER = 6;
+const GUARDED_HEADER = 7;
 
 /** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
@@ -56,14 +64,14 @@ local clock = seconds * ${STEPS_PER_SECOND} + math.floor(micros * ${STEPS_PER_SE
 local plain, ordered = byte(ARGV[1], 1) == ${codeOf('p')}, byte(ARGV[1], 2) == ${codeOf('o')}
 local life, late, base = ARGV[2], now - ARGV[3], ARGV[4]
 local least, ahead, young, header, key = clock, clock + ${LEAD}, 0, ${HEADER}, 0
-local proposal, marker, born, high = 0
-if byte(ARGV[1], 3) ~= ${codeOf('-')} then
+local proposal, why, shape, marker, born, high = 0, '-', byte(ARGV[1], 3)
+if shape ~= ${codeOf('-')} then
   header, proposal = ${LONG_HEADER}, ARGV[6] + 0
   if proposal > clock then
     least = proposal < ahead and proposal or ahead
   end
 end
-if byte(ARGV[1], 3) == ${codeOf('m')} then
+if shape == ${codeOf('m')} or shape == ${codeOf('g')} then
   marker, key = KEYS[1], 1
   local mark = call('GET', marker)
   ${REFUSE_FOREIGN_MARK}
@@ -77,6 +85,14 @@ if byte(ARGV[1], 3) == ${codeOf('m')} then
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))
   end
   young = ARGV[5] - (now - born)
+  if shape == ${codeOf('g')} then
+    key, header = 2, ${GUARDED_HEADER}
+    local identity, wall = KEYS[2], ARGV[7] + 0
+    ${identify('false', 'false', 'young <= 0 and ARGV[5] - age <= 0')}
+    if ARGV[5] - age >= young then
+      young, why = ARGV[5] - age, cause
+    end
+  end
   if high >= least then
     least = high + 1
   end
@@ -206,12 +222,27 @@ export const ADD_ANSWER = `
 /** Packs the arguments of a command that come before the arguments of the leases. */
 export function packBegin(
   requests: readonly AcquireRequest[],
-  { base, ordered, marker, deadline, guard }: AcquireCommand,
+  { base, ordered, marker, identity, deadline, guard, wall }: AcquireCommand,
   plain: boolean,
 ): (string | number)[] {
   const proposal = requests.reduce((most, request) => Math.max(most, request.proposal), 0);
   const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
-  const several = marker === undefined ? (proposal > 0 ? 'c' : '-') : 'm';
-  const begin = [`${plain ? 'p' : '-'}${ordered ? 'o' : '-'}${several}`, life, deadline, base];
-  return several === '-' ? begin : [...begin, guard, proposal];
+  const shape = shapeOf(marker, identity, proposal);
+  const begin = [`${plain ? 'p' : '-'}${ordered ? 'o' : '-'}${shape}`, life, deadline, base];
+  if (shape === '-') return begin;
+  begin.push(guard, proposal);
+  if (shape === 'g') begin.push(wall);
+  return begin;
+}
+
+/** The keys of a node that come before the keys of the leases. */
+export function nodeKeys({ marker, identity }: AcquireCommand): readonly string[] {
+  if (marker === undefined) return [];
+  return identity === undefined ? [marker] : [marker, identity];
+}
+
+/** The third character of a command, see {@link AcquireCommand}. */
+function shapeOf(marker: string | undefined, identity: string | undefined, proposal: number): string {
+  if (marker !== undefined) return identity === undefined ? 'm' : 'g';
+  return proposal > 0 ? 'c' : '-';
 }

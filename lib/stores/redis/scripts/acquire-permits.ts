@@ -10,6 +10,7 @@ import {
   type AcquireCommand,
   BEGIN_ACQUIRE,
   RAISE_MARKER,
+  nodeKeys,
   packBegin,
   readMarks,
   straightPath,
@@ -62,7 +63,7 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  * reason: a mark expires when the process of its waiter dies, and an entry in the queue does not. The lease that begins
  * a phase sets the mark for the first waiter in another mode.
  *
- * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
+ * KEYS     the node's marker and identity, if it has them; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
  * ARGV     the beginning of a command, see {@link AcquireCommand}
  * ARGV     the number of permits of each key, the same for all these leases
@@ -228,7 +229,7 @@ ${TELL_HOLDERS}
   elseif not answer and late > 0 then
     answer = {${TOO_LATE}, math.ceil(late)}
   elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young)}
+    answer = {${TOO_YOUNG}, math.ceil(young), why}
   end
 
 ${WAIT_FOR_TURN}
@@ -293,14 +294,14 @@ return answers
  * permits.
  */
 export function packAcquirePermits(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
-  const { keyPrefix, ordered, marker } = command;
+  const { keyPrefix, ordered } = command;
   const kind = requests[0]?.lease.kind;
   const permits = kind?.mode === 'permits' ? kind.permits : 1;
   const plain = requests.every(
     ({ lease, position, wish }) => lease.keys.length === 1 && !position && (!wish || isPlain(wish, permits)),
   );
   const packed: [number, ...(string | number)[]] = [0];
-  if (marker !== undefined) packed.push(marker);
+  packed.push(...nodeKeys(command));
   packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
   packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain), permits);

@@ -10,6 +10,7 @@ import {
   type AcquireCommand,
   BEGIN_ACQUIRE,
   RAISE_MARKER,
+  nodeKeys,
   packBegin,
   readMarks,
   straightPath,
@@ -45,7 +46,7 @@ const COUNTS = [4, 3] as const;
  * earlier waiter in another mode. The reader that begins a phase also stores the mark of the first waiter in another
  * mode. That waiter may have no mark yet, because a waiter stores its mark only after readers have blocked it.
  *
- * KEYS     the node's marker, if it has one; then the n marks of each lease; then for each lease: its n records, their n sets of
+ * KEYS     the node's marker and identity, if it has them; then the n marks of each lease; then for each lease: its n records, their n sets of
  *          holders, n hashes of their details, and at the node that keeps the queue their n queues
  * ARGV     the beginning of a command, see {@link AcquireCommand}
  * ARGV     for each lease:
@@ -156,7 +157,7 @@ for at = first, #ARGV, plain and 1 or 4 do
   elseif not answer and late > 0 then
     answer = {${TOO_LATE}, math.ceil(late)}
   elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young)}
+    answer = {${TOO_YOUNG}, math.ceil(young), why}
   end
 
   if waits and ordered and not answer then
@@ -258,10 +259,10 @@ return answers
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE_SHARED}, for leases with the same ttl. */
 export function packAcquireShared(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
-  const { keyPrefix, ordered, marker } = command;
+  const { keyPrefix, ordered } = command;
   const plain = requests.every(({ lease, position }) => lease.keys.length === 1 && !position);
   const packed: [number, ...(string | number)[]] = [0];
-  if (marker !== undefined) packed.push(marker);
+  packed.push(...nodeKeys(command));
   packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
   packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain));

@@ -1,6 +1,6 @@
 import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
-import { NoTimeError } from '../../../core/errors.js';
+import { NoTimeError, type YoungBecause } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, STATE, waiterName } from '../record.js';
@@ -9,9 +9,11 @@ import {
   type AcquireCommand,
   BEGIN_ACQUIRE,
   RAISE_MARKER,
+  nodeKeys,
   packBegin,
   straightPath,
 } from './acquire-command.js';
+import { causeOf } from './identity.js';
 import { digitsOf, FOREIGN, tokenOf } from './lua.js';
 import { LEAVE_QUEUES, passTurn, QUEUE_LIFE_MS, ADD_TO_QUEUE } from './queue.js';
 import { namedBy } from './read.js';
@@ -31,7 +33,7 @@ export const TURN_OF_ANOTHER = -4;
  * Stores leases, each under all its keys or under none, and gives each a fencing token. The node that keeps the queue
  * also keeps the order: it refuses a lease while an earlier caller waits, and adds a refused waiter to the queue.
  *
- * KEYS     the node's marker, if it has one; then for each lease: its n records; at the node that keeps the queue their n queues,
+ * KEYS     the node's marker and identity, if it has them; then for each lease: its n records; at the node that keeps the queue their n queues,
  *          and, unless all leases are plain, their n marks (S22); for a tick of a schedule, the key of the last tick that ran
  * ARGV     the beginning of a command, see {@link AcquireCommand}
  * ARGV     for each lease:
@@ -50,7 +52,7 @@ export const TURN_OF_ANOTHER = -4;
  *                                      of all these waiters, else 1
  *          {i, record, pttl}           the i-th key is held by another lease for pttl milliseconds more; -1 for ever
  *          {-1, milliseconds late}     the deadline had passed (S16)
- *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
+ *          {-2, milliseconds to go, cause}    the node's data is younger than the guard (S12)
  *          {-3, value, pttl}           the tick or a later tick has run: the value of the tick's key, which lasts pttl
  *                                      milliseconds more
  *          {-4, waiter, milliseconds}  the lock is free, but the turn of that waiter excludes the lease for these milliseconds
@@ -134,7 +136,7 @@ for at = first, #ARGV, plain and 1 or 6 do
   elseif not answer and late > 0 then
     answer = {${TOO_LATE}, math.ceil(late)}
   elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young)}
+    answer = {${TOO_YOUNG}, math.ceil(young), why}
   end
 
   if waits and ordered and not answer then
@@ -189,10 +191,10 @@ export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): 
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE}, for leases with the same ttl. */
 export function packAcquire(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
-  const { keyPrefix, ordered, marker } = command;
+  const { keyPrefix, ordered } = command;
   const plain = requests.every((request) => isPlain(request, ordered));
   const packed: [number, ...(string | number)[]] = [0];
-  if (marker !== undefined) packed.push(marker);
+  packed.push(...nodeKeys(command));
   for (const { lease } of requests) {
     for (const key of lease.keys) packed.push(recordKey(keyPrefix, key));
     if (ordered) for (const key of lease.keys) packed.push(queueKey(keyPrefix, key));
@@ -234,6 +236,11 @@ export function isTooLate(answer: unknown): boolean {
 /** Milliseconds until the node may vote, because of its marker; `undefined` for any other answer. */
 export function tooYoungFor(answer: unknown): number | undefined {
   return Array.isArray(answer) && Number(answer[0]) === TOO_YOUNG ? Number(answer[1]) : undefined;
+}
+
+/** The cause of an answer that the node is too young; `undefined` if the cause is not known. */
+export function youngBecause(answer: unknown): YoungBecause | undefined {
+  return causeOf((answer as readonly unknown[])[2]);
 }
 
 /**

@@ -1,3 +1,6 @@
+import type { YoungBecause } from '../../../core/errors.js';
+import type { Packed } from '../connection/command-channel.js';
+import { causeOf, identify } from './identity.js';
 import { REFUSE_FOREIGN_MARK } from './lua.js';
 import { script } from './script.js';
 
@@ -5,24 +8,71 @@ import { script } from './script.js';
  * Reads the server's clock, and sets a missing marker to the time of this first contact. Runs on each new connection,
  * and in `RedisStore.check`. A server that loses its data loses the marker, too (S12).
  *
- * KEYS     the marker, or none
- * Returns  microseconds since 1970 on this server's clock, and the milliseconds since 1970 at the first contact, or -1 without a
- *          marker
+ * KEYS     the marker, or none; the identity key of the node, if the user may run INFO (S28)
+ * ARGV     with an identity key:
+ *          - milliseconds since 1970 on the client's clock
+ *          - the run id of the server to which the former connection led; empty for none
+ *          - milliseconds since that connection was lost
+ * Returns  microseconds since 1970 on this server's clock; the milliseconds for which the node has had its data, or -1
+ *          if that is not known; and a letter for the cause, see `identify`
  *
  * Tokens follow the server's clock, but can be ahead of it. The marker has 16 digits of the milliseconds since 1970 at
  * the first contact, a colon, and 16 digits of the largest token that was ahead.
+ *
+ * Another server at the same address may have an old identity of its own. The client then knows that it is another
+ * server, and makes it young, unless another client has done so since the connection was lost.
  */
 export const BIRTH = script(`
-local time, born = redis.call('TIME'), -1
+local call, pcall, sub = redis.call, redis.pcall, string.sub
+local time, known, why = call('TIME'), -1, '-'
+local now = time[1] * 1000 + time[2] / 1000
 if KEYS[1] then
-  local mark = redis.call('GET', KEYS[1])
+  local mark = call('GET', KEYS[1])
   ${REFUSE_FOREIGN_MARK}
+  known = mark and math.max(0, now - sub(mark, 1, 16)) or 0
+  if KEYS[2] then
+    local identity, wall = KEYS[2], ARGV[1] + 0
+    ${identify('true', `ARGV[2] ~= '' and run ~= '' and ARGV[2] ~= run and now - since > ARGV[3] + 0`, 'false')}
+    if age <= known then
+      known, why = math.max(0, age), cause
+    end
+  end
   if not mark then
     -- Write only a missing marker: a write fails when memory is short.
-    mark = string.format('%016.0f:%016.0f', time[1] * 1000 + math.floor(time[2] / 1000), 0)
-    redis.call('SET', KEYS[1], mark)
+    call('SET', KEYS[1], string.format('%016.0f:%016.0f', math.floor(now), 0))
   end
-  born = tonumber(string.sub(mark, 1, 16))
 end
-return {time[1] * 1000000 + time[2], born}
+return {time[1] * 1000000 + time[2], math.floor(known), why}
 `);
+
+/** The server to which the former connection of a node led. */
+export interface FormerServer {
+  readonly runId: string;
+  /** Milliseconds since the connection was lost, or less. */
+  readonly lostFor: number;
+}
+
+/** The number of keys, the keys and the arguments of {@link BIRTH}. */
+export function packBirth(
+  marker: string | undefined,
+  identity: string | undefined,
+  wall: number,
+  former: FormerServer | undefined,
+): Packed {
+  if (marker === undefined) return [0];
+  if (identity === undefined) return [1, marker];
+  return [2, marker, identity, wall, former?.runId ?? '', Math.floor(former?.lostFor ?? 0)];
+}
+
+/** How long a node has had its data. */
+export interface NodeAge {
+  /** Milliseconds; `Infinity` if the node has no marker. */
+  readonly age: number;
+  readonly cause: YoungBecause | undefined;
+}
+
+/** Reads the reply of {@link BIRTH}. */
+export function readBirth(reply: unknown): NodeAge & { readonly micros: number } {
+  const [micros, age, letter] = reply as readonly unknown[];
+  return { micros: Number(micros), age: Number(age) < 0 ? Infinity : Number(age), cause: causeOf(letter) };
+}

@@ -33,6 +33,13 @@ if mark and not string.find(mark, '^%d+:%d+$') then
 end
 `;
 
+/** Lua text that ends a script when the local `known`, the value of the node's identity key, is foreign (S19). */
+export const REFUSE_FOREIGN_IDENTITY = `
+if known and not string.find(known, '^%d+:%d+:[-%a]:') then
+  return redis.error_reply('ERR the identity of the node (redlock-server, after the prefix of the keys) ${FOREIGN_VALUE}')
+end
+`;
+
 /** `true` if a server refused a request because a key has a foreign value. */
 export function isForeign({ message }: Error): boolean {
   return message.startsWith('WRONGTYPE') || message.includes(FOREIGN_VALUE);

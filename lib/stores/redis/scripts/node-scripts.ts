@@ -1,5 +1,5 @@
-import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './acquire.js';
-import { BIRTH } from './birth.js';
+import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor, youngBecause } from './acquire.js';
+import { BIRTH, packBirth, readBirth } from './birth.js';
 import { FORCE_RELEASE, packForceRelease } from './force-release.js';
 import { HOLD_BACK, packHoldBack } from './hold-back.js';
 import { LEAVE, packLeave } from './leave.js';
@@ -20,7 +20,7 @@ export const nodeScripts = {
   modes: MODES,
   /** The scripts for the mode of a lease. */
   of: scriptsFor,
-  acquire: { answers: acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor },
+  acquire: { answers: acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor, youngBecause },
   release: {
     answer: releaseAnswer,
     /** Only on a Cluster, for an exclusive lease whose hash slot moves. */
@@ -33,7 +33,7 @@ export const nodeScripts = {
   leave: { script: LEAVE, pack: packLeave },
   read: { script: READ, pack: packRead, page: readPage, beginning: BEGINNING },
   waiting: { script: WAITING, pack: packWaiting, waitersOf },
-  birth: { script: BIRTH },
+  birth: { script: BIRTH, pack: packBirth, read: readBirth },
   probe: { script: PROBE },
   probeKinds: { script: PROBE_KINDS, advice: adviceOnKinds },
 };
