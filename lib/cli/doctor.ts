@@ -9,7 +9,14 @@ import { ExitCode } from './exit-code.js';
 import { printableText } from '../core/printable.js';
 import { duration, table } from './format.js';
 import { openNodes } from './node-url.js';
-import { adviceOn, examineRights, examineServer, type Finding, type ServerExam } from './server-check.js';
+import {
+  adviceOn,
+  examineIdentity,
+  examineRights,
+  examineServer,
+  type Finding,
+  type ServerExam,
+} from './server-check.js';
 import { NODE_LIMIT_MS } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
@@ -77,6 +84,7 @@ async function examineNode(
       servers.push(await examineServer(itsName, server, client.isCluster, guarded && !client.isCluster));
     }
     const findings = await examineRights(channel, keyPrefix);
+    if (!client.isCluster) findings.push(...(await examineIdentity(client as Redis, keyPrefix, servers)));
     if (channel.lacksDatabase) findings.unshift({ level: 'problem', text: NO_SUCH_DATABASE });
     return { name, servers, findings };
   } catch (error) {

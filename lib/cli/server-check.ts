@@ -3,9 +3,11 @@ import { withTimeout } from '../core/with-timeout.js';
 import { type CommandChannel, isRefusal } from '../stores/redis/connection/command-channel.js';
 import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
 import { ClusterSubscriber } from '../stores/redis/pubsub/cluster-subscriber.js';
-import { probeKey, wakeChannel } from '../stores/redis/lock-key.js';
+import { identityKey, probeKey, wakeChannel } from '../stores/redis/lock-key.js';
 import { NO_INFO, unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
 import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
+import { becauseOf } from '../core/errors.js';
+import { type Identity, parseIdentity } from '../stores/redis/scripts/identity.js';
 import { PROBE } from '../stores/redis/scripts/probe.js';
 import { adviceOnKinds, PROBE_KINDS } from '../stores/redis/scripts/probe-kinds.js';
 import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
@@ -116,6 +118,44 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
     findings.push({ level: 'warning', text });
   }
   return findings;
+}
+
+/**
+ * Tells whether another run of a server wrote the data of a node (S28), because applications with a restart guard then
+ * do not count its votes for a while. A node without an identity key has not been used with the guard.
+ */
+export async function examineIdentity(
+  client: Redis,
+  keyPrefix: string,
+  [exam]: readonly ServerExam[],
+): Promise<Finding[]> {
+  const runId = exam?.report?.runId ?? '';
+  let value: string | null;
+  try {
+    value = await withTimeout(client.get(identityKey(keyPrefix)), NODE_LIMIT_MS);
+  } catch (error) {
+    if (isRefusal(error)) return [];
+    throw error;
+  }
+  const identity = parseIdentity(value);
+  if (!identity || runId === '') return [];
+  const text = identityFinding(identity, runId, Date.now() + (exam?.clockAhead ?? 0));
+  return text === undefined ? [] : [{ level: 'warning', text }];
+}
+
+/** Milliseconds after the first sight for which the doctor tells it: the guard of most applications is shorter. */
+const TELL_FOR_MS = 60_000;
+
+/** @param now - milliseconds since 1970 on the server's clock */
+export function identityFinding(identity: Identity, runId: string, now: number): string | undefined {
+  if (identity.runId !== runId)
+    return `${becauseOf('server')}; its votes count one restartGuard after the next application connects`;
+  const ago = now - identity.since;
+  if (!identity.cause || ago < 0 || ago >= TELL_FOR_MS) return undefined;
+  return (
+    `${becauseOf(identity.cause)}, first seen ${Math.round(ago / 1_000)} s ago; its votes count ` +
+    'one `restartGuard` after that'
+  );
 }
 
 /** Explains an error of a server or of a connection, with advice. */

@@ -204,25 +204,30 @@ export interface NodeVote {
 }
 
 /**
- * Whose data a node has, if it is not the data that the same server had before (S28): `'server'` if another run of a
- * server wrote it, `'replication'` if it came from a master.
+ * The origin of a node's data that the same server did not have before (S28). `'server'`: another run of a server wrote
+ * it. `'replication'`: it came from a master.
  */
 export type YoungBecause = 'server' | 'replication';
 
 const BECAUSE: Readonly<Record<YoungBecause, string>> = {
-  server: ' (another run of a server wrote its data: a restart, a copy, or another server at this address)',
-  replication: ' (it was a replica, so its data came from its master)',
+  server: 'another run of a server wrote its data: a restart, a copy, or another server at this address',
+  replication: 'it was a replica, so its data came from its master',
 };
+
+/** Says where the data of a node comes from. */
+export function becauseOf(because: YoungBecause): string {
+  return BECAUSE[because];
+}
 
 /** A node may have forgotten locks, so the restart guard does not count its votes yet. */
 export class GuardedNodeError extends Error {
   /**
    * @param votesIn - the milliseconds until the votes of the node count again
-   * @param because - whose data the node has, if that is the reason
+   * @param because - the origin of the data, if that is the reason
    */
   constructor(votesIn: number, because?: YoungBecause) {
     super(
-      `started or lost its data a short while ago${because ? BECAUSE[because] : ''} and may have forgotten locks; ` +
+      `started or lost its data a short while ago${because ? ` (${becauseOf(because)})` : ''} and may have forgotten locks; ` +
         `it votes again in ${votesIn} ms (restartGuard)`,
     );
   }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
-import { adviceOn, adviceOnVersion, examineServer } from '../../lib/cli/server-check.js';
+import { adviceOn, adviceOnVersion, examineServer, identityFinding } from '../../lib/cli/server-check.js';
 import { type Ended, runCli } from '../support/cli.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
 import { startMasters } from '../support/redis-cluster.js';
@@ -67,6 +67,23 @@ test('`doctor` prints its figures as JSON with --json', async () => {
   const diagnosis = JSON.parse(stdout);
   expect(diagnosis).toMatchObject({ answering: 3, quorum: 2, problems: 0, warnings: 0, findings: [] });
   for (const node of diagnosis.nodes) expect(node).toMatchObject({ findings: [], servers: [server] });
+});
+
+test('`doctor` says that another run of a server wrote the data of a node (S28)', async () => {
+  const server = await newServer();
+  const zero = '0'.repeat(16);
+  const ids = `master_replid:${'a'.repeat(40)} run_id:${'b'.repeat(40)}`;
+  await server.client().set('lock:redlock-server', `${zero}:${zero}:-:${ids}`);
+  const warnings = said(await doctor([server, ...good.slice(1)]), server.port);
+  expect(warnings).toEqual([expect.stringContaining('another run of a server wrote its data')]);
+});
+
+test.each([
+  ['says for how long the node has been known', 5_000, /it was a replica.*first seen 5 s ago/],
+  ['says nothing about a node that has been known for long', 3_600_000, /^undefined$/],
+])('the check of an identity %s', (_what, ago, text) => {
+  const identity = { since: 1_700_000_000_000, cause: 'replication', runId: 'a' } as const;
+  expect(String(identityFinding(identity, 'a', identity.since + ago))).toMatch(text);
 });
 
 test('`doctor` leaves no key on the nodes', async () => {

@@ -127,7 +127,11 @@ export class SimulatedNode {
     return [...answers, now * 1_000];
   }
 
-  #birth({ marked, wall, former }: Extract<Command, { name: 'birth' }>): NodeAge & { readonly micros: number } {
+  #birth({
+    marked,
+    wall,
+    former,
+  }: Extract<Command, { name: 'birth' }>): NodeAge & { readonly micros: number } {
     const now = Date.now();
     const micros = now * 1_000;
     if (!marked) return { micros, age: Infinity, cause: undefined };
@@ -143,8 +147,7 @@ export class SimulatedNode {
     const runId = this.runId();
     const young = { runId, since: now, wall };
     if (!this.#identity) {
-      this.#identity =
-        this.#born === undefined ? { ...young, isUnused: true } : { runId, since: 0, wall: 0 };
+      this.#identity = this.#born === undefined ? { ...young, isUnused: true } : { runId, since: 0, wall: 0 };
     } else {
       const { since, isUnused } = this.#identity;
       const isAnother = former && former.runId !== runId && now - since > former.lostFor;

@@ -3,6 +3,7 @@ import {
   channelBase,
   keyOfLock,
   lockPattern,
+  identityKey,
   markerKey,
   queueKey,
   recordKey,
@@ -48,7 +49,7 @@ test("records, queues, ticks and the node's marker have different Redis keys", (
       tickKey(prefix, [key], { schedule: 'nightly' }),
       tickKey(prefix, [key], { schedule: 'q' }),
     ]);
-    all.push(markerKey(prefix));
+    all.push(markerKey(prefix), identityKey(prefix));
     expect(new Set(all).size).toBe(all.length);
   }
 });

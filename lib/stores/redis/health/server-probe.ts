@@ -47,7 +47,7 @@ export class ServerProbe {
   #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
   /** The shortest possible uptime of the server, and the `performance.now()` at which it was measured. */
   #uptime: { readonly least: number; readonly at: number } | undefined;
-  /** How long the node has had its data, and the `performance.now()` at which a server told it. */
+  /** The time for which the node has had its data, and the `performance.now()` at which a server told it. */
   #data: (NodeAge & { readonly at: number }) | undefined;
   /** `true` if the last check got the report of the server. */
   #knowsServer = false;
@@ -82,7 +82,7 @@ export class ServerProbe {
     return this.guarded && this.#knowsServer ? identityKey(this.context.keyPrefix) : undefined;
   }
 
-  /** Whose data the node had at the last check, if not its own (S28). */
+  /** The cause if the node had the data of another server at the last check (S28). */
   get cause(): YoungBecause | undefined {
     return this.#data?.cause;
   }
@@ -149,9 +149,7 @@ export class ServerProbe {
       lostFor: performance.now() - this.#former.lostAt,
     };
     const at = performance.now();
-    const told = await this.#learnClock(
-      nodeScripts.birth.pack(marker, this.identity, Date.now(), former),
-    );
+    const told = await this.#learnClock(nodeScripts.birth.pack(marker, this.identity, Date.now(), former));
     if (marker === undefined) return { age: Infinity, cause: undefined };
     this.#former = undefined;
     this.#data = { age: told.age, cause: told.cause, at };

@@ -64,7 +64,7 @@ export function packBirth(
   return [2, marker, identity, wall, former?.runId ?? '', Math.floor(former?.lostFor ?? 0)];
 }
 
-/** How long a node has had its data. */
+/** The time for which a node has had its data. */
 export interface NodeAge {
   /** Milliseconds; `Infinity` if the node has no marker. */
   readonly age: number;
