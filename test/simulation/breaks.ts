@@ -24,10 +24,17 @@ const patch = (file: string, find: string, replace: string): Patch => ({
 const ACQUIRE = 'redlock/acquire.ts';
 const ACQUISITIONS = 'stores/redis/acquisitions.ts';
 const RELEASES = 'stores/redis/releases.ts';
+const PROBE = 'stores/redis/health/server-probe.ts';
 const HELD = 'redlock/held-lock.ts';
 const CLOCK_WATCH = 'redlock/clock-watch.ts';
 const RECORD = 'stores/memory/memory-record.ts';
 const MEMORY = 'stores/memory/memory-node.ts';
+
+const NO_IDENTITY = patch(
+  PROBE,
+  'return this.guarded && this.#knowsServer ? identityKey(this.context.keyPrefix) : undefined;',
+  'return undefined;',
+);
 
 /** All planted errors. */
 export const BREAKS: readonly Break[] = [
@@ -245,7 +252,16 @@ export const BREAKS: readonly Break[] = [
         'guard: !probe.guarded ? 0 : guard,',
       ),
       patch(ACQUISITIONS, 'return probe.guarded && wait > 0 ?', 'return probe.guarded && wait > 1e15 ?'),
+      // The identity also notices the restart (S28).
+      NO_IDENTITY,
     ],
+  },
+  {
+    name: 'guard-without-identity',
+    safety: 'S28',
+    expected: ['exclusion'],
+    budget: 1_200,
+    patches: [NO_IDENTITY],
   },
   {
     name: 'ended-lease-sent',
@@ -268,8 +284,8 @@ export const BREAKS: readonly Break[] = [
     patches: [
       patch(
         ACQUISITIONS,
-        'deadline: Math.ceil((probe.clock.now() ?? 0) + left),',
-        'deadline: Number.MAX_SAFE_INTEGER + 0 * left,',
+        'return Math.ceil((this.acquisitions.node.probe.clock.now() ?? 0) + left);',
+        'return Number.MAX_SAFE_INTEGER + 0 * left;',
       ),
     ],
   },
