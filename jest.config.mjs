@@ -1,3 +1,4 @@
+/** All tests. `npm test` runs them without the slow ones: see jest.quick.config.mjs. */
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: 'node',
@@ -6,6 +7,8 @@ export default {
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
   // Most tests wait for servers and processes, so a worker needs less than half of a processor.
   maxWorkers: 5,
+  // Number of tests of a file that run side by side (`test.concurrent`). They mostly wait for the end of a lock.
+  maxConcurrency: 10,
   // Limit for a test that hangs. It is long, because a busy machine can make every test slow.
   testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',

@@ -13,6 +13,6 @@ export default {
   testPathIgnorePatterns: [
     '/node_modules/',
     '<rootDir>/test/(bench|consumers|examples|faults|lab|model|sample-app|support|types)/',
-    '<rootDir>/test/(architecture|docs|install|programs|readme|workflows)\\.test\\.ts$',
+    '<rootDir>/test/(architecture|docs|install|programs|readme|workflows)(\\.slow)?\\.test\\.ts$',
   ],
 };

@@ -1,19 +1,19 @@
 import config from './jest.config.mjs';
 
-/** Tests that have a short form for `npm test`, and a long form, which `FAULTS=long` selects. */
+/** Tests that have a short form for `npm run test:all`, and a long form, which `FAULTS=long` selects. */
 const LONGER = [
   'faults/scenarios.*',
-  'faults/controls',
-  'lab/playground',
-  'waiting/contention',
-  'waiting/kinds',
-  'stores/postgres/faults',
-  'stores/postgres/failover',
-  'stores/etcd/cluster',
-  'stores/etcd/faults',
+  'faults/controls.slow',
+  'lab/playground.slow',
+  'waiting/contention.slow',
+  'waiting/kinds.slow',
+  'stores/postgres/contention.slow',
+  'stores/postgres/failover.slow',
+  'stores/etcd/cluster.slow',
+  'stores/etcd/contention.slow',
 ];
 
-/** `npm run test:faults` runs the long form of these tests, and tests that are too long for `npm test`. */
+/** `npm run test:faults` runs the long form of these tests, and tests that are too long for `npm run test:all`. */
 /** @type {import('jest').Config} */
 export default {
   ...config,

@@ -3,7 +3,7 @@ import { posix } from 'node:path';
 import { dts } from 'rollup-plugin-dts';
 
 // Bundles the code that `nest build` has compiled into dist/lib, for publication in dist/esm and dist/cjs. The bundles
-// are few, because opening a file takes longer than running its code: test/consumers/packed-package.test.ts has the
+// are few, because opening a file takes longer than running its code: test/consumers/packed-package.slow.test.ts has the
 // limits.
 
 const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));

@@ -1,11 +1,9 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect, test } from '@jest/globals';
 import ts from 'typescript';
 import { runCommand } from './consumers/run-command.js';
-import { cleanUpAfterTests } from './support/leftovers.js';
 
 const root = resolve(import.meta.dirname, '..');
 const inDocs = readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md'));
@@ -239,13 +237,3 @@ interface Package {
 async function packageOf(folder: string): Promise<Package> {
   return JSON.parse(await readFile(join(root, folder, 'package.json'), 'utf8')) as object;
 }
-
-test('the API reference builds, so all exports have docstrings with working links', async () => {
-  const out = await mkdtemp(join(tmpdir(), 'api-'));
-  cleanUpAfterTests(() => rm(out, { recursive: true, force: true }));
-  await runCommand('npm', ['run', '-s', 'docs:api', '--', '--out', out], { cwd: root });
-  await expect(readFile(join(out, 'nestjs-redlock.md'), 'utf8')).resolves.toContain('### LockService');
-  await expect(readFile(join(out, 'nestjs-redlock.fencing.md'), 'utf8')).resolves.toContain(
-    '### FencedRegister',
-  );
-});

@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, describe, test } from '@jest/globals';
+import { afterAll, beforeAll, describe } from '@jest/globals';
 import type { LockMode } from '../../lib/core/lock-mode.js';
 import { EtcdStore } from '../../lib/stores/etcd/etcd-store.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../support/etcd-server.js';
 import { newTerms } from '../support/postgres-store.js';
 import { storeContract } from '../../lib/stores/contract/store-contract.js';
+import { sideBySide } from './side-by-side.js';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
@@ -21,7 +22,7 @@ const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
     await server.stop();
   });
 
-  storeContract({ describe, test }, 'etcd', {
+  storeContract(sideBySide, 'etcd', {
     modes,
     store: () => store,
     shortestTtl: 1_000,

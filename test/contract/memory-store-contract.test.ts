@@ -1,4 +1,4 @@
-import { describe, test } from '@jest/globals';
+import { sideBySide } from './side-by-side.js';
 import type { LockMode } from '../../lib/core/lock-mode.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { TestNode } from '../../lib/testing/test-node.js';
@@ -7,7 +7,7 @@ import { storeContract } from 'nestjs-redlock/store';
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
 const memory = new MemoryStore();
-storeContract({ describe, test }, 'memory', { modes, store: () => memory });
+storeContract(sideBySide, 'memory', { modes, store: () => memory });
 
 const node = new TestNode();
-storeContract({ describe, test }, 'the node of nestjs-redlock/testing', { modes, store: () => node });
+storeContract(sideBySide, 'the node of nestjs-redlock/testing', { modes, store: () => node });

@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, describe, test } from '@jest/globals';
+import { afterAll, beforeAll } from '@jest/globals';
 import type { LockMode } from '../../lib/core/lock-mode.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { newFleet, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { storeContract } from 'nestjs-redlock/store';
+import { sideBySide } from './side-by-side.js';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
@@ -21,4 +22,4 @@ afterAll(async () => {
   await server.stop();
 });
 
-storeContract({ describe, test }, 'Redis', { modes, store: () => store });
+storeContract(sideBySide, 'Redis', { modes, store: () => store });

@@ -26,6 +26,8 @@ export interface Scenario {
   readonly seconds: readonly [short: number, long: number];
   /** Leaves the scenario out of the short form. */
   readonly onlyLong?: boolean;
+  /** `npm test` runs the short form of this scenario, too; it runs one scenario for each of the most important rules. */
+  readonly essential?: boolean;
   /** Runs before the clients connect. */
   readonly before?: (stage: Stage) => Promise<void>;
   /** Causes faults until the time is over, and then ends them. */

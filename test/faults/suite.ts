@@ -5,7 +5,8 @@ import type { Outcome } from './stage.js';
 import { rowOf, tableOf } from './table.js';
 
 // These tests use real servers, several client processes, and a judge that knows nothing of the library.
-// `npm run test:faults` runs the same scenarios for longer, and prints the table in test/faults/last-run.md, which
+// `npm test` plays the essential scenarios, and `npm run test:all` plays all of them.
+// `npm run test:faults` runs them for longer, and prints the table in test/faults/last-run.md, which
 // docs/fault-tests.md sums up.
 
 const FORM: Form = process.env['FAULTS'] === 'long' ? 'long' : 'short';
@@ -36,11 +37,22 @@ function faultsOf(
   return Object.fromEntries(Object.entries(found).filter(([, faults]) => faults.length > 0));
 }
 
+type Groups = readonly (readonly [name: string, scenarios: readonly Scenario[]])[];
+
+/** Defines a test for each essential scenario. */
+export function playEssential(groups: Groups): void {
+  playChosen(groups, ({ essential }) => essential === true);
+}
+
 /**
- * Defines a test for each scenario. Several test files call this function, so that scenarios run side by side: a
- * scenario mostly waits.
+ * Defines a test for each of the other scenarios. Several test files call this function, so that scenarios run side by
+ * side: a scenario mostly waits.
  */
-export function playAll(groups: readonly (readonly [name: string, scenarios: readonly Scenario[]])[]): void {
+export function playFurther(groups: Groups): void {
+  playChosen(groups, ({ essential }) => essential !== true);
+}
+
+function playChosen(groups: Groups, isChosen: (scenario: Scenario) => boolean): void {
   let programs: string;
   const rows: string[][] = [];
 
@@ -59,7 +71,7 @@ export function playAll(groups: readonly (readonly [name: string, scenarios: rea
   }
 
   describe.each(groups)('the judge finds no unexpected fault (%s):', (_group, all) => {
-    const scenarios = all.filter(({ onlyLong }) => FORM === 'long' || !onlyLong);
+    const scenarios = all.filter((scenario) => isChosen(scenario) && (FORM === 'long' || !scenario.onlyLong));
     const [skipped, played] = [true, false].map((skip) =>
       scenarios
         .filter(({ skippedBecause }) => (skippedBecause !== undefined) === skip)

@@ -4,7 +4,7 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 
-/** File of the compiled sample, which `npm test` builds. */
+/** File of the compiled sample, which `npm run build` makes. */
 export const MAIN = fileURLToPath(new URL('../../dist/sample-app/main.js', import.meta.url));
 
 /** Milliseconds that the servers may take to start on a busy machine. */

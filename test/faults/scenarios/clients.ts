@@ -45,6 +45,7 @@ export const clients: readonly Scenario[] = [
   },
   {
     name: 'nodes with different token counters: tokens still increase',
+    essential: true,
     stage: { nodes: 3 },
     clients: 2,
     seconds: [2, 10],
@@ -53,6 +54,7 @@ export const clients: readonly Scenario[] = [
   },
   {
     name: 'slow replies to one client, fast replies to the other (S4)',
+    essential: true,
     stage: { nodes: 3, proxies: true },
     clients: 0,
     startsLocked: true,

@@ -16,6 +16,7 @@ export async function crash(servers: readonly RedisServer[], downFor: number): P
 export const crashes: readonly Scenario[] = [
   {
     name: 'no faults',
+    essential: true,
     stage: { nodes: 5 },
     clients: 10,
     seconds: [2, 30],
@@ -31,6 +32,7 @@ export const crashes: readonly Scenario[] = [
   },
   {
     name: 'SIGKILL of two of five nodes every 2 s, data lost, restart guard on (S12)',
+    essential: true,
     stage: { nodes: 5 },
     clients: 10,
     client: { module: { restartGuard: GUARD } },

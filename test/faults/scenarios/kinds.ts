@@ -202,6 +202,7 @@ export const kinds: readonly Scenario[] = [
   ),
   {
     name: 'shared locks and permits with a long ttl beside a short ttl (S23)',
+    essential: true,
     stage: { nodes: 3 },
     clients: 0,
     startsLocked: true,

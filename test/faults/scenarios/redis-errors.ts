@@ -68,6 +68,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'OOM on a majority: held locks survive (S9)',
+    essential: true,
     stage: { nodes: 3 },
     clients: 3,
     // The scenario expects no lost lock, so the ttl and the time limit leave room for a stall of two seconds.

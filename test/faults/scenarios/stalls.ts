@@ -54,6 +54,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'SIGSTOP of a majority of the nodes',
+    essential: true,
     stage: { nodes: 3 },
     clients: 4,
     seconds: [2, 10],
@@ -78,6 +79,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'the thread of the holder is blocked past its ttl (S10)',
+    essential: true,
     stage: { nodes: 3 },
     clients: 3,
     client: { ttl: 600, leastHold: 50, hold: 100 },

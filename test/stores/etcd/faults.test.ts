@@ -8,7 +8,6 @@ import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
-import { contend } from '../../faults/contend.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { startFakeGateway } from '../../support/etcd-gateway.js';
@@ -20,12 +19,9 @@ import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { extendUntilConfirmed, renewed } from '../lock-lifetime.js';
-import { contentionFor, LEAST } from './contention.js';
 
 // Locks while connections to one etcd are cut, while it dies, and while etcd leases are taken away. The tests of a cluster of
-// three are in cluster.test.ts. `npm run test:faults` runs longer.
-
-const LONG = process.env['FAULTS'] === 'long';
+// three are in cluster.slow.test.ts.
 
 const TTL = 60_000;
 
@@ -483,73 +479,6 @@ async function startLateGateway(server: EtcdServer) {
       for (const each of restarted) tokens.push((await each.acquire([freshKey()], once)).fencingToken);
       expect(tokens).toEqual([...new Set(tokens)].toSorted((a, b) => a - b));
       await Promise.all([redlock, ...restarted].map((each) => each.close()));
-      await mine.stop();
-    });
-  });
-
-  describe('many contenders', () => {
-    const DURATION = LONG ? 10_000 : 5_500;
-
-    const faults: readonly (readonly [string, (to: EtcdServer, way: TcpProxy) => Promise<unknown>])[] = [
-      [
-        'the server is killed and restarted',
-        async (to) => {
-          await delay(2_000);
-          await to.restart();
-        },
-      ],
-      [
-        'the server hangs for longer than a ttl',
-        async (to) => {
-          await delay(1_500);
-          await to.pause();
-          await delay(3_000);
-          to.resume();
-        },
-      ],
-      [
-        'connections are cut at random',
-        async (_, way) => {
-          for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(150))
-            way.cut();
-        },
-      ],
-    ];
-
-    test.each(LONG ? faults : faults.slice(0, 2))(
-      'no two contenders hold a lock together, tokens grow, and no orphaned lock is left, when %s',
-      async (_, fault) => {
-        const mine = await startEtcd();
-        const way = await startTcpProxy(mine);
-        const processes = await Promise.all([1, 2, 3].map(() => newProcess(way)));
-        const { overlaps, tokenFaults, late, acquisitions } = await contend(
-          processes,
-          contentionFor(DURATION),
-          () => fault(mine, way),
-        );
-        expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-        expect(acquisitions).toBeGreaterThan(LEAST);
-        await until(async () => (await mine.holders()).length === 0);
-        await Promise.all(processes.map((redlock) => redlock.close()));
-        await way.close();
-        await mine.stop();
-      },
-    );
-
-    // This test shows that the tests above can fail: `contend` reports overlaps when the server forgets locks.
-    test('`contend` reports overlaps when the keys of a held lock are deleted (control)', async () => {
-      const mine = await startEtcd();
-      const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
-      // Each hold is long, so that another process acquires during it even on a busy machine.
-      const terms = { ...contentionFor(3_000), hold: () => 500 };
-      const { overlaps } = await contend(processes, terms, async () => {
-        for (const end = performance.now() + 2_800; performance.now() < end; await delay(40)) {
-          for (const name of await mine.holders())
-            await mine.call('kv/deleterange', { key: Buffer.from(name).toString('base64') });
-        }
-      });
-      expect(overlaps.length).toBeGreaterThan(0);
-      await Promise.all(processes.map((redlock) => redlock.close()));
       await mine.stop();
     });
   });

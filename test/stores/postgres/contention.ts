@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Redlock } from '../../../lib/redlock/redlock.js';
-import { contend } from '../../faults/contend.js';
+import { contend, type Contention } from '../../faults/contend.js';
 import type { Verdict } from '../../faults/judge.js';
 import type { PostgresServer } from '../../support/postgres-server.js';
 
@@ -17,6 +17,8 @@ export const LEAST = LONG ? 20 : 3;
  */
 const BUDGET = LONG ? { acquire: 1_500, release: 1_000 } : { acquire: 10_000, release: 10_000 };
 
+export const TERMS: Contention = { duration: DURATION, ttl: 1_000, timeout: 1_000, budget: BUDGET };
+
 /**
  * Lets four processes contend while `meanwhile` runs.
  *
@@ -25,10 +27,10 @@ const BUDGET = LONG ? { acquire: 1_500, release: 1_000 } : { acquire: 10_000, re
 export async function contendOver(
   open: () => Promise<Redlock>,
   meanwhile: () => Promise<unknown>,
-  { hold = 60, ttl = 1_000 } = {},
+  { hold, ttl }: { readonly hold: number; readonly ttl: number },
 ): Promise<Verdict> {
   const processes = await Promise.all(Array.from({ length: 4 }, open));
-  const terms = { duration: DURATION, ttl, timeout: 1_000, budget: BUDGET, hold: () => Math.random() * hold };
+  const terms = { ...TERMS, ttl, hold: () => Math.random() * hold };
   const verdict = await contend(processes, terms, meanwhile);
   await Promise.all(processes.map((redlock) => redlock.close()));
   return verdict;

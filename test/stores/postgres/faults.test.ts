@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
@@ -17,7 +16,6 @@ import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { extendUntilConfirmed, renewed } from '../lock-lifetime.js';
-import { contendOver, DURATION, LEAST, orphansOn } from './contention.js';
 
 // Locks while the server dies, hangs or is replaced, and while connections to it are cut.
 
@@ -283,127 +281,6 @@ describe('a server', () => {
     await until(() => store.available);
     expect(await acquireOn(store, leaseOn(freshKey()))).toMatchObject({ granted: true });
     await store.close();
-    await mine.stop();
-  });
-});
-
-/** Name of the test that runs in place of the skipped test. */
-const NO_VOLUME = 'a full disk is not tested: only root can make a small volume';
-
-describe('a full disk', () => {
-  if (!canMount()) {
-    test(`${NO_VOLUME}`, () => expect(canMount()).toBe(false));
-    return;
-  }
-
-  test('a full disk makes acquires fail with LOCK_UNAVAILABLE until there is room again', async () => {
-    const full = await startPostgresServer({
-      volume: 130,
-      settings: ['min_wal_size=32MB', 'max_wal_size=32MB'],
-    });
-    const store = await openStore(full);
-    const redlock = redlockOver([store], { nodeTimeout: 2_000 });
-    const key = freshKey();
-    const before = await redlock.acquire([key], { ...waiting, ttl: 10_000, renew: false });
-    execFileSync('sh', ['-c', 'cat /dev/zero > "$1" 2>/dev/null || true', 'fill', `${full.data}/filler`]);
-    // The tables and the log still have some free space, which these acquisitions use up.
-    const refusals: unknown[] = [];
-    await until(async () => {
-      const asked = Array.from({ length: 500 }, () =>
-        redlock.acquire([`${freshKey()}${'x'.repeat(500)}`], once),
-      );
-      const outcomes = await Promise.allSettled(asked);
-      refusals.push(
-        ...outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
-      );
-      return refusals.length > 0;
-    }, 120_000);
-    expect(refusals[0]).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    execFileSync('rm', [`${full.data}/filler`]);
-    await full.restart();
-    await until(() => store.available);
-    const next = await redlock.acquire([key], waiting);
-    expect(before.isHeld()).toBe(false);
-    expect(next.fencingToken).toBeGreaterThan(before.fencingToken);
-    await next.release();
-    await redlock.close();
-    await full.stop();
-  });
-});
-
-function canMount(): boolean {
-  try {
-    execFileSync('unshare', ['-m', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-describe('many contenders', () => {
-  const faults: readonly (readonly [string, (to: PostgresServer) => Promise<unknown>])[] = [
-    [
-      'is killed and restarted twice',
-      async (to) => {
-        for (let time = 0; time < 2; time++) {
-          await delay(1_500);
-          await to.restart();
-        }
-      },
-    ],
-    [
-      'hangs twice for longer than a ttl',
-      async (to) => {
-        for (let time = 0; time < 2; time++) {
-          await delay(1_000);
-          to.pause();
-          await delay(1_600);
-          to.resume();
-        }
-      },
-    ],
-    [
-      'ends connections at random',
-      async (to) => {
-        const looker = await to.client();
-        for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(100)) {
-          await looker.query(
-            `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'nestjs-redlock' and random() < 0.2`,
-          );
-        }
-      },
-    ],
-  ];
-
-  test.each(faults)(
-    'no two contenders hold a lock together, tokens grow, and no orphaned lock is left, when the server %s',
-    async (_, fault) => {
-      const mine = await startPostgresServer();
-      const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
-        () => newProcess(mine),
-        () => fault(mine),
-      );
-      expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-      expect(acquisitions).toBeGreaterThan(LEAST);
-      expect(await orphansOn(mine)).toEqual([]);
-      await mine.stop();
-    },
-  );
-
-  // This test shows that the tests above can fail: `contendOver` reports overlaps when the server forgets locks.
-  test('`contendOver` reports overlaps when the server forgets its locks (control)', async () => {
-    const mine = await startPostgresServer();
-    const { overlaps } = await contendOver(
-      () => newProcess(mine),
-      async () => {
-        const looker = await mine.client();
-        for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(40))
-          await looker.query(`update redlock.locks set state = 'free'`).catch(() => undefined);
-      },
-      // Each hold is long, so that another process acquires during it even on a busy machine.
-      { hold: 500, ttl: 2_000 },
-    );
-    expect(overlaps.length).toBeGreaterThan(0);
     await mine.stop();
   });
 });

@@ -2,9 +2,9 @@ import { clients } from './scenarios/clients.js';
 import { network } from './scenarios/network.js';
 import { nodeRedis } from './scenarios/node-redis.js';
 import { stalls } from './scenarios/stalls.js';
-import { playAll } from './suite.js';
+import { playFurther } from './suite.js';
 
-playAll([
+playFurther([
   ['stalls', stalls],
   ['network', network],
   ['clients', clients],

@@ -1,9 +1,9 @@
 import { crashes } from './scenarios/crashes.js';
 import { nodeClock } from './scenarios/node-clock.js';
 import { redisErrors } from './scenarios/redis-errors.js';
-import { playAll } from './suite.js';
+import { playFurther } from './suite.js';
 
-playAll([
+playFurther([
   ['crashes', crashes],
   ['errors of Redis', redisErrors],
   ['clocks of nodes', nodeClock],
