@@ -53,7 +53,7 @@ export const overhead: Group = {
     const node = new InstantNode();
     const settings = { owner: 'bench', driftFactor: 0.01, nodeTimeout: undefined };
     const redlock = new Redlock([node], { ...settings, guard: new RestartGuard(0) });
-    const locker = new LockRuntime(
+    const runtime = new LockRuntime(
       redlock,
       new LockInspector([node], settings, redlock.held),
       new LockTelemetry(undefined, undefined),
@@ -61,11 +61,11 @@ export const overhead: Group = {
       1_000,
       nothing,
     );
-    const leaders = new Leaders(locker, undefined);
-    const locks = new LockService(locker, leaders);
+    const leaders = new Leaders(runtime, undefined);
+    const locks = new LockService(runtime, leaders);
     const tasks = new Tasks();
     const parts = new LateParts();
-    parts.arrive({ locker, leaders });
+    parts.arrive({ runtime, leaders });
     adopt(tasks, undefined, new LockInterceptor(parts, new Ticks(new ModulesContainer())));
 
     const lease = new Lease(['overhead'], 'bench', TTL);
@@ -95,7 +95,7 @@ export const overhead: Group = {
       await bench.run();
       rounds.push(Object.fromEntries(bench.tasks.map(({ name, result }) => [name, microseconds(result)])));
     }
-    await locker.close();
+    await runtime.close();
     const names = Object.keys(work);
     const rows = names.map((name, index) => {
       const before = names[name === 'withLock' ? 0 : index - 1];

@@ -81,12 +81,12 @@ export class LockInterceptor {
 
   /** @internal `true` if the application has shut down. */
   get isClosed(): boolean {
-    return this.parts.present?.locker.isClosed === true;
+    return this.parts.present?.runtime.isClosed === true;
   }
 
   /** @internal `true` if the application refuses the running call, because it shuts down. */
   get refusesCall(): boolean {
-    return this.parts.present?.locker.refusesCall === true;
+    return this.parts.present?.runtime.refusesCall === true;
   }
 
   /** @internal Names the interceptor of another open application that has the object, too. */
@@ -104,17 +104,17 @@ export class LockInterceptor {
 
   async #settle(call: LockedCall): Promise<unknown> {
     const begun = await this.#begin(call);
-    if (!begun.run) return begun.instead[0];
-    const { run } = begun;
+    if (!begun.scope) return begun.instead[0];
+    const { scope } = begun;
     let result: unknown;
     try {
-      result = await run.settle(call.proceed);
+      result = await scope.settle(call.proceed);
     } catch (error) {
-      await run.end();
+      await scope.end();
       throw error;
     }
     const again = (signal?: AbortSignal): Promise<Begun> => this.#begin(call, signal);
-    return heldUntilEnd(result, run, again, (how) => this.#tellUnclear(call, run, how));
+    return heldUntilEnd(result, scope, again, (how) => this.#tellUnclear(call, scope, how));
   }
 
   /** Warns once for each method. */
@@ -132,11 +132,11 @@ export class LockInterceptor {
     { origin, key, lock: declared, options: own, task }: LockedCall,
     signal?: AbortSignal,
   ): Promise<Begun> {
-    const { locker } = this.parts.present ?? (await this.parts.wait());
-    const { declarations } = locker;
+    const { runtime } = this.parts.present ?? (await this.parts.wait());
+    const { declarations } = runtime;
     const options = declared ? declarations.optionsOf(declared, own) : own;
     const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = options;
-    const resolved = locker.resolve(
+    const resolved = runtime.resolve(
       onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options,
     );
     const keys = keysOf(key(), `the key of @WithLock on ${origin.method}`);
@@ -144,17 +144,17 @@ export class LockInterceptor {
     else if (declarations.strict) declarations.refuse(keys);
     const tick = oncePerTick ? this.ticks.of(task()) : undefined;
     try {
-      const lock = await locker.acquire(keys, resolved, origin, signal, tick);
-      if (tick) locker.telemetry.tickRan({ method: origin.method, keys, tick: tick.at });
-      return { run: locker.begin(lock, resolved) };
+      const lock = await runtime.acquire({ keys, options: resolved, origin, signal, tick });
+      if (tick) runtime.telemetry.tickRan({ method: origin.method, keys, tick: tick.at });
+      return { scope: runtime.begin(lock, resolved) };
     } catch (error) {
       const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;
       if (skip) {
         this.#tellSkip({ ...origin, keys, mode: resolved.kind.mode, ...skip });
-        return { run: undefined, instead: [] };
+        return { scope: undefined, instead: [] };
       }
       if (!(error instanceof LockHeldError) || typeof onBusy === 'string') throw error;
-      return { run: undefined, instead: [await onBusy(error)] };
+      return { scope: undefined, instead: [await onBusy(error)] };
     }
   }
 
@@ -180,6 +180,6 @@ export class LockInterceptor {
       shutdown: 'the application is shutting down',
     };
     this.#logger.debug(`${method} skipped: ${why[reason]}`);
-    this.parts.present?.locker.telemetry.skipped(event);
+    this.parts.present?.runtime.telemetry.skipped(event);
   }
 }

@@ -35,18 +35,18 @@ const VOTES_AGAIN_MS = 500;
 const STRAGGLER_LIMIT_MS = 200;
 
 /** Arguments of {@link makeRuntime} besides the options of the module. */
-export interface Parts {
+export interface RuntimeParts {
   /** The name of the module. */
   readonly name?: string | undefined;
   /** Decorated methods of the application that are known so far. */
   readonly sites?: readonly LockSite[];
-  /** `nestjs-redlock/testing` replaces this function and the class `Locker`. */
+  /** `nestjs-redlock/testing` replaces this function and the class `LockRuntime`. */
   readonly nodesOf?: (
     options: RedlockModuleOptions,
     context: StoreContext,
     nodeLog: NodeLog,
   ) => readonly Store[];
-  readonly Locker?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
+  readonly Runtime?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
 }
 
 /**
@@ -57,12 +57,12 @@ export interface Parts {
  */
 export function makeRuntime(
   options: RedlockModuleOptions,
-  { name, sites = [], nodesOf: open = openStores, Locker: Made = LockRuntime }: Parts = {},
+  { name, sites = [], nodesOf: open = openStores, Runtime: Made = LockRuntime }: RuntimeParts = {},
 ): LockRuntime {
   checkModuleOptions(options);
   const logger = new QuietLogger('RedlockModule');
   const guard = guardOf(options);
-  const isClosing = (): boolean => locker.isClosed;
+  const isClosing = (): boolean => runtime.isClosed;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
   const context: StoreContext = {
     keyPrefix: options.keyPrefix ?? 'lock:',
@@ -93,7 +93,7 @@ export function makeRuntime(
   const redlock = new Redlock(nodes, settings);
   if (options.defaults?.ttl !== undefined) redlock.foresee(options.defaults.ttl);
   const inspection = new LockInspector(nodes, settings, redlock.held);
-  const locker: LockRuntime = new Made(
+  const runtime: LockRuntime = new Made(
     redlock,
     inspection,
     new LockTelemetry(name, eventListener(options.onEvent, logger)),
@@ -109,8 +109,8 @@ export function makeRuntime(
     new Declarations({ ...options, instance: name }),
     transactionsOf(options, logger),
   );
-  locker.foresee(sites);
-  return locker;
+  runtime.foresee(sites);
+  return runtime;
 }
 
 /**
@@ -118,10 +118,13 @@ export function makeRuntime(
  *
  * @throws the errors of {@link makeRuntime} and {@link LockRuntime.open}
  */
-export async function openRuntime(options: RedlockModuleOptions, parts: Parts = {}): Promise<LockRuntime> {
-  const locker = makeRuntime(options, parts);
-  await locker.open();
-  return locker;
+export async function openRuntime(
+  options: RedlockModuleOptions,
+  parts: RuntimeParts = {},
+): Promise<LockRuntime> {
+  const runtime = makeRuntime(options, parts);
+  await runtime.open();
+  return runtime;
 }
 
 function transactionsOf(

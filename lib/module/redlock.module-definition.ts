@@ -56,7 +56,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
     .setClassMethodName('forRoot')
     .setFactoryMethodName('createRedlockOptions')
     .setExtras<RedlockModuleExtras>({ isGlobal: true, name: undefined }, (definition, { isGlobal, name }) => {
-      const locker: FactoryProvider = {
+      const runtime: FactoryProvider = {
         provide: RUNTIME,
         useFactory: (
           options: RedlockModuleOptions,
@@ -73,14 +73,14 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
         provide: lockServiceToken(name),
         // `LockService` depends on the options, but not for Nest: on a circle Nest 11 ends the process in silence.
         useFactory: async (parts: LateParts) => {
-          const { locker: runtime, leaders: campaigns } = parts.present ?? (await parts.wait());
-          return new LockService(runtime, campaigns);
+          const present = parts.present ?? (await parts.wait());
+          return new LockService(present.runtime, present.leaders);
         },
         inject: [PARTS],
       };
       const leaders: FactoryProvider = {
         provide: LEADERS,
-        useFactory: (opened: LockRuntime) => new Leaders(opened, name),
+        useFactory: (made: LockRuntime) => new Leaders(made, name),
         inject: [RUNTIME],
       };
       const interceptor: FactoryProvider = {
@@ -96,7 +96,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
           ...(definition.providers ?? []).map(reportingFailure),
           { provide: INSTANCE_NAME, useValue: { name } },
           { provide: PARTS, useFactory: () => new LateParts() },
-          locker,
+          runtime,
           leaders,
           service,
           interceptor,

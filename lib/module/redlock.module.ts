@@ -60,7 +60,7 @@ export class RedlockModule
 
   /** @internal Nest creates the object. */
   constructor(
-    @Inject(RUNTIME) private readonly locker: LockRuntime,
+    @Inject(RUNTIME) private readonly runtime: LockRuntime,
     @Inject(LEADERS) private readonly leaders: Leaders,
     @Inject(INSTANCE_NAME) private readonly instance: { readonly name: string | undefined },
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
@@ -68,11 +68,11 @@ export class RedlockModule
     @Inject(PARTS) parts: LateParts,
   ) {
     super();
-    hideFields(this, 'locker', 'leaders', 'modules', 'lazyModules');
+    hideFields(this, 'runtime', 'leaders', 'modules', 'lazyModules');
     this.#ticks = new OncePerTickCheck(instance.name);
     this.#leaderCheck = new LeaderCheck(instance.name, leaders);
     this.#interceptor = new LockInterceptor(parts, new Ticks(modules));
-    parts.arrive({ locker, leaders });
+    parts.arrive({ runtime, leaders });
   }
 
   /** @throws TypeError or RangeError naming the wrong option */
@@ -143,8 +143,8 @@ export class RedlockModule
       found.map(({ object }) => object),
       name,
     );
-    this.locker.declarations.check(sites);
-    this.locker.foresee(sites);
+    this.runtime.declarations.check(sites);
+    this.runtime.foresee(sites);
     for (const { object, isStatic, mayLead } of found) {
       if (!mayLead) continue;
       this.#ticks.check(object);
@@ -171,7 +171,7 @@ export class RedlockModule
   #refuseTwin(other: unknown): void {
     if (!(other instanceof RedlockModule) || other.instance.name !== this.instance.name) return;
     // `other` may be this object inside a Proxy, as monitoring makes it.
-    if (other.locker === this.locker) return;
+    if (other.runtime === this.runtime) return;
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
@@ -188,11 +188,11 @@ export class RedlockModule
    */
   async onApplicationBootstrap(): Promise<void> {
     try {
-      await this.locker.open();
+      await this.runtime.open();
     } catch (error) {
-      for (const { leaders, locker } of this.#instances()) {
+      for (const { leaders, runtime } of this.#instances()) {
         leaders.stop();
-        await locker.close();
+        await runtime.close();
       }
       throw error;
     }
@@ -219,7 +219,7 @@ export class RedlockModule
 
   /** Tells running methods and leaders that the shutdown begins. */
   #beginClosing(): void {
-    this.locker.beginClosing();
+    this.runtime.beginClosing();
     this.leaders.stop();
   }
 
@@ -230,11 +230,11 @@ export class RedlockModule
   async beforeApplicationShutdown(): Promise<void> {
     // Nest calls the hooks of one module after the other. All instances wait at the same time, so that several
     // instances take no longer than one.
-    await Promise.all(this.#instances().map(({ locker }) => locker.drain()));
+    await Promise.all(this.#instances().map(({ runtime }) => runtime.drain()));
   }
 
   async onApplicationShutdown(): Promise<void> {
-    const late = await this.locker.close();
+    const late = await this.runtime.close();
     if (late.length > 0) {
       new Logger(RedlockModule.name).warn(
         `Shut down while methods were running under locks on ${quoted(late)}. These locks expire with their ttl.`,

@@ -64,7 +64,7 @@ export interface LeaseContext {
 /** A nested call that has joined a lock, or the handle that a nested call received (S18). */
 export interface Joined {
   /** `true` for a call, which always releases at its end; `false` for a handle, whose owner may forget to release. */
-  readonly isRun: boolean;
+  readonly isCall: boolean;
 }
 
 /** The options that limit the time for which a lock is held. */

@@ -36,7 +36,7 @@ const LAST_REQUESTS_MS = 3_000;
 const STORES_CLOSE_MS = 2_000;
 
 /** Parameters of {@link Redlock.acquire}. */
-export interface AcquireOptions extends LockRequest {
+export interface AcquireTerms extends LockRequest {
   readonly retry: ResolvedRetry;
   /** Replaces an error before the caller gets it. */
   readonly explain?: (keys: readonly string[], error: unknown) => unknown;
@@ -148,7 +148,7 @@ export class Redlock {
    * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
    * @throws RangeError or TypeError, synchronously, when a store cannot store a lock with these keys, ttl or mode
    */
-  acquire(keys: readonly string[], options: AcquireOptions): Promise<HeldLock> {
+  acquire(keys: readonly string[], options: AcquireTerms): Promise<HeldLock> {
     this.foresee(options.ttl);
     if (options.kind && options.kind !== EXCLUSIVE) this.#checkMode(options.kind);
     this.#keyRule.check(keys, (options.kind ?? EXCLUSIVE).mode);
@@ -156,7 +156,7 @@ export class Redlock {
   }
 
   /** The timers, requests and queues of a call serve other calls, too (S30). */
-  readonly #acquireNeutrally = (keys: readonly string[], options: AcquireOptions): Promise<HeldLock> =>
+  readonly #acquireNeutrally = (keys: readonly string[], options: AcquireTerms): Promise<HeldLock> =>
     new Promise((resolve, reject) => {
       this.#begin(new Call(keys, options, resolve, reject, this.#firstAttempts));
     });
@@ -328,7 +328,7 @@ class Call implements AttemptCaller {
 
   constructor(
     readonly keys: readonly string[],
-    readonly options: AcquireOptions,
+    readonly options: AcquireTerms,
     readonly resolve: (lock: HeldLock) => void,
     private readonly reject: (error: unknown) => void,
     private readonly firstAttempts: FirstAttempts,

@@ -13,7 +13,7 @@ export class JoinedLock implements RunnableLock, Joined {
   joined: Joined | undefined;
   readonly #outer: LockScope;
   readonly #lock: RunnableLock;
-  #isRun = true;
+  #isCall = true;
   #left: Promise<void> | undefined;
 
   /**
@@ -30,8 +30,8 @@ export class JoinedLock implements RunnableLock, Joined {
     this.#lock.joined = this;
   }
 
-  get isRun(): boolean {
-    return this.#isRun;
+  get isCall(): boolean {
+    return this.#isCall;
   }
 
   /**
@@ -39,7 +39,7 @@ export class JoinedLock implements RunnableLock, Joined {
    * latest.
    */
   keep(): void {
-    this.#isRun = false;
+    this.#isCall = false;
     void this.#outer.left();
   }
 
@@ -118,7 +118,7 @@ export class JoinedLock implements RunnableLock, Joined {
     // Do not release this lock while a nested call or a handle has joined it. A nested call calls `release` again at
     // its end. A handle may never be released, so make this lock a handle, too: the end of the outer call releases both.
     if (this.joined) {
-      if (!this.joined.isRun) this.keep();
+      if (!this.joined.isCall) this.keep();
       return Promise.resolve();
     }
     if (!this.#left) {

@@ -5,7 +5,7 @@ import type { LockRuntime } from './lock-runtime.js';
 
 /** The parts of a module that need its options. */
 export interface Parts {
-  readonly locker: LockRuntime;
+  readonly runtime: LockRuntime;
   readonly leaders: Leaders;
 }
 

@@ -3,13 +3,14 @@ import { Declarations, type LockDeclaration } from './declarations.js';
 import type { LockSite } from './lock-sites.js';
 import { JoinedLock } from './joined-lock.js';
 import { withPlace } from '../core/declared-lock.js';
-import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockHandle } from '../core/lock-handle.js';
-import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
-import { LockHeldError, LockUnavailableError, RedlockError, titleOf } from '../core/errors.js';
-import { canHoldTogether, joins, type LockKind, type LockMode, nameOfKind } from '../core/lock-mode.js';
+import { missingValueIn } from '../core/keys.js';
+import type { LockCall } from './lock-call.js';
+import { LockScope, type RunnableLock } from './lock-scope.js';
+import { LockHeldError, LockUnavailableError } from '../core/errors.js';
+import type { LockMode } from '../core/lock-mode.js';
 import { modeOf } from '../core/lock-policy.js';
 import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
@@ -17,10 +18,10 @@ import { neutrally } from '../core/neutral.js';
 import { onAbort } from '../core/on-abort.js';
 import { MissingValues } from './missing-values.js';
 import { quoted } from '../core/printable.js';
-import type { AcquireOptions, Redlock } from '../redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
-import type { Tick } from '../core/tick.js';
+import { beside, SurroundingLocks } from './surrounding-locks.js';
 import { noHookForCommit, type Transactions } from './transactions.js';
 
 /**
@@ -38,11 +39,12 @@ export class LockRuntime {
   #draining: Promise<void> | undefined;
   readonly #options: ResolvedOptions;
   readonly #missingValues = new MissingValues();
+  readonly #around: SurroundingLocks;
   /**
    * The options of the last call that had no signal and no tick, and was not made under a lock: the next call usually
    * has the same options.
    */
-  #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireOptions } | undefined;
+  #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireTerms } | undefined;
   #drained: (() => void) | undefined;
   #opening: Promise<void> | undefined;
   #isOpen = false;
@@ -59,6 +61,7 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
+    this.#around = new SurroundingLocks(this, inspection, transactions);
     // Every call listens to one of these signals. Add a listener that stays: a further listener then costs almost
     // nothing.
     for (const { signal } of [this.#refusing, this.#ended]) onAbort(signal, { aborted: () => undefined });
@@ -99,7 +102,7 @@ export class LockRuntime {
 
   /** `true` if the running call is refused: the application shuts down, and the call is not under a lock. */
   get refusesCall(): boolean {
-    return this.isClosed && this.#ownLock()?.isHeld() !== true;
+    return this.isClosed && this.#around.lock()?.isHeld() !== true;
   }
 
   /**
@@ -204,176 +207,48 @@ export class LockRuntime {
    */
   // This function and most functions that it calls are not `async`: with AsyncLocalStorage in use each Promise costs a
   // few tenths of a microsecond.
-  acquire(
-    keys: readonly string[],
-    options: ResolvedLockOptions,
-    origin: LockOrigin,
-    signal?: AbortSignal,
-    tick?: Tick,
-  ): Promise<RunnableLock> {
-    const { kind, lock } = options;
-    this.#missingValues.check(keys, origin);
-    if (kind.mode !== 'shared') this.#refuseUpgrade(keys, options);
-    const outer = options.reentrant ? this.#outerRun(keys, kind) : undefined;
+  acquire(call: LockCall): Promise<RunnableLock> {
+    const { keys, origin } = call;
+    for (const key of keys) if (missingValueIn(key)) this.#missingValues.warn(key, origin);
+    const outer = this.#around.mayBe ? this.#around.outerOf(call) : undefined;
     const joined = outer && JoinedLock.in(outer);
     if (joined) return Promise.resolve(joined);
-    const transaction = this.transactions?.around(keys, options.release, origin);
-    const acquire = (): Promise<RunnableLock> => {
-      const acquired = outer
-        ? this.#acquireBeside(outer.lock, keys, options, signal, tick)
-        : this.#acquireNew(keys, options, signal ? [signal] : NO_SIGNALS, tick);
-      return lock === undefined ? acquired : acquired.catch(naming(lock));
-    };
-    const asked = this.telemetry.acquire(keys, options, origin, acquire, tick);
-    return transaction ? asked.then((kept) => this.transactions!.keep(kept, transaction)) : asked;
+    const transaction = this.transactions?.around(keys, call.options.release, origin);
+    const acquired = this.telemetry.isWatched
+      ? this.telemetry.acquire(call, () => this.#whenOpen(call, outer?.lock))
+      : this.#whenOpen(call, outer?.lock);
+    return transaction ? acquired.then((lock) => this.transactions!.keep(lock, transaction)) : acquired;
   }
 
-  #acquireNew(
-    keys: readonly string[],
-    options: ResolvedLockOptions,
-    given: readonly AbortSignal[],
-    tick: Tick | undefined,
-  ): Promise<RunnableLock> {
-    if (!this.#isOpen && !this.isClosed)
-      return this.open().then(() => this.#acquireOpen(keys, options, given, tick));
-    return this.#acquireOpen(keys, options, given, tick);
+  #whenOpen(call: LockCall, outer: RunnableLock | undefined): Promise<RunnableLock> {
+    if (this.#isOpen || this.isClosed) return this.#ask(call, outer);
+    return this.open().then(() => this.#ask(call, outer));
   }
 
-  #acquireOpen(
-    keys: readonly string[],
-    options: ResolvedLockOptions,
-    given: readonly AbortSignal[],
-    tick: Tick | undefined,
-  ): Promise<RunnableLock> {
+  /** @param outer - the lock that the call could not join, because another nested call had joined it */
+  #ask(call: LockCall, outer: RunnableLock | undefined): Promise<RunnableLock> {
+    const { keys, options } = call;
     // During shutdown only code that runs under a held lock may acquire another lock, because it may need the other
     // lock in order to finish.
-    if (this.#ownLock()?.isHeld()) {
-      return this.redlock
-        .acquire(keys, { ...options, tick, signals: [...given, this.#ended.signal], explain: whyClosing })
-        .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
-    }
-    const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
+    const isNested = this.#around.mayBe && this.#around.lock()?.isHeld() === true;
+    const terms = isNested
+      ? termsOf(call, outer, this.#ended.signal)
+      : this.#usualTerms(call, outer, this.#refusing.signal);
+    let acquired: Promise<RunnableLock> = this.redlock.acquire(keys, terms);
     // Another call of the same transaction may end during the wait. The transaction then keeps the lock of that call,
     // so this call waits for its own transaction, and its error must say so.
-    if (!this.transactions?.tellEnds) return acquired;
-    return acquired.catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
+    if (isNested || this.transactions?.tellEnds)
+      acquired = acquired.catch((error: unknown) => this.#around.explain(call, error));
+    if (outer) acquired = beside(outer, call, acquired);
+    return options.lock === undefined ? acquired : acquired.catch(naming(options.lock));
   }
 
-  #termsOf(
-    options: ResolvedLockOptions,
-    given: readonly AbortSignal[],
-    tick: Tick | undefined,
-  ): AcquireOptions {
-    const isPlain = given.length === 0 && tick === undefined;
-    if (isPlain && this.#lastTerms?.of === options) return this.#lastTerms.terms;
-    const signals = [...given, this.#refusing.signal];
-    const terms = { ...options, tick, signals, explain: whyClosing };
-    if (isPlain) this.#lastTerms = { of: options, terms };
-    return terms;
-  }
-
-  /**
-   * The innermost scope of the running call for which `fits` is true. Without one: a scope for which `fits` is true and
-   * whose lock the call's transaction keeps.
-   */
-  #scopeOf(fits: (scope: LockScope) => boolean): LockScope | undefined {
-    return currentScope((scope) => scope.source === this && fits(scope)) ?? this.transactions?.find(fits);
-  }
-
-  /** The lock of the running call, or a lock that the call's transaction keeps. */
-  #ownLock(key?: string): RunnableLock | undefined {
-    return this.#scopeOf(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
-  }
-
-  /** Rejects with `error`; if the call waited for itself, with a copy that says so. */
-  async #refusedUnderLock(keys: readonly string[], kind: LockKind, error: unknown): Promise<never> {
-    if (!(error instanceof LockHeldError) || error.ranTick !== undefined) throw error;
-    const { owner, retryAfter, limit, holders, permitsSeen } = error;
-    for (const key of keys) {
-      if (!(await this.#isInTheWay(key, kind, error))) continue;
-      const details = { limit, holders, permitsSeen, kind, heldByCaller: true };
-      throw new LockHeldError(keys, owner, retryAfter, details);
-    }
-    throw error;
-  }
-
-  /**
-   * `true` if the running call waits for itself: a lock that it already holds blocks its request for the key, or blocks
-   * waiters in front of that request.
-   */
-  async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
-    const own = this.#ownLock(key);
-    if (!own?.isHeld()) return false;
-    if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
-    if (holders.some(({ id }) => id === own.id)) return true;
-    const { permits } = kind;
-    // The permit that the running call holds excludes this request only if its slot is below the requested number of
-    // permits.
-    if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
-    // The error names ten holders at most, perhaps of another key, so read all holders of this key.
-    const info = await this.inspection.inspect(key).catch(() => undefined);
-    const inTheWay = (info?.holders ?? []).filter(({ slot = 0 }) => slot < permits);
-    return inTheWay.length >= permits && inTheWay.some(({ id }) => id === own.id);
-  }
-
-  /**
-   * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself. Two calls
-   * that both hold a shared lock of the key would wait for each other.
-   *
-   * @throws RedlockError with the code LOCK_UPGRADE
-   */
-  #refuseUpgrade(keys: readonly string[], { kind, lock: name }: ResolvedLockOptions): void {
-    const outer = this.#scopeOf(
-      ({ lock }) => lock.mode === 'shared' && keys.some((key) => lock.keys.includes(key)) && lock.isHeld(),
-    );
-    if (!outer) return;
-    const shared = outer.lock.keys.filter((key) => keys.includes(key));
-    throw new RedlockError(
-      'LOCK_UPGRADE',
-      `${titleOf(keys, name)} is not locked: the calling code asks for ${nameOfKind(kind)}, but already holds ` +
-        `${quoted(shared)} in the mode 'shared', so the call would wait for itself. Lock with \`mode: 'exclusive'\` from the ` +
-        'beginning if the call may write; or end the shared lock first, and read again under the new lock.',
-    );
-  }
-
-  /**
-   * Acquires the lock for a nested call while another nested call has joined the lock of the outer call: the nested
-   * call waits like any other call. The nested call fails when the outer lock is lost during the wait, because the
-   * nested call may use data that the outer call has already read (S18).
-   */
-  async #acquireBeside(
-    outer: RunnableLock,
-    keys: readonly string[],
-    options: ResolvedLockOptions,
-    signal: AbortSignal | undefined,
-    tick: Tick | undefined,
-  ): Promise<RunnableLock> {
-    const signals = signal ? [signal, outer.signal] : [outer.signal];
-    const lock = await this.#acquireNew(keys, options, signals, tick);
-    // The outer lock seems to be held. If the acquired lock and the outer lock exclude each other, the outer lock has
-    // ended, and the loss was not noticed yet.
-    if (!canHoldTogether(outer.mode, options.kind.mode))
-      outer.lose('a nested call could acquire its keys, so the lock had already ended');
-    if (!outer.loss) return lock;
-    await lock.release();
-    throw outer.loss;
-  }
-
-  /**
-   * Finds the outer call whose lock the running call can join (S18): a lock of all the keys, in a mode that includes
-   * the requested mode.
-   *
-   * @throws LockLostError when that lock is lost
-   */
-  #outerRun(keys: readonly string[], kind: LockKind): LockScope | undefined {
-    const outer = this.#scopeOf(
-      (scope) =>
-        scope.covers &&
-        joins(kind.mode, scope.lock.mode) &&
-        keys.every((key) => scope.lock.keys.includes(key)),
-    );
-    outer?.lock.assertHeld();
-    return outer;
+  #usualTerms(call: LockCall, outer: RunnableLock | undefined, refusing: AbortSignal): AcquireTerms {
+    const { options, signal, tick } = call;
+    if (signal || tick || outer) return termsOf(call, outer, refusing);
+    if (this.#lastTerms?.of !== options)
+      this.#lastTerms = { of: options, terms: termsOf(call, outer, refusing) };
+    return this.#lastTerms.terms;
   }
 
   /** Registers code that begins to run under `lock`. The caller must end the returned scope. */
@@ -381,31 +256,14 @@ export class LockRuntime {
     // A call that joined a lock already runs inside the tracing context of that lock.
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
     const ended = (): void => {
-      this.#running.delete(run);
-      this.#closers.delete(run);
+      this.#running.delete(scope);
+      this.#closers.delete(scope);
       this.#drainedIfIdle();
     };
-    const run = new LockScope(lock, this, onLost, around, ended, this.transactions?.of(lock));
-    this.transactions?.begun(run);
-    this.#running.add(run);
-    return run;
-  }
-
-  /**
-   * Runs `task` under `lock` and releases the lock. The result or error of `task` takes precedence over errors of the
-   * lock.
-   */
-  async run<T>(lock: RunnableLock, options: ResolvedLockOptions, task: () => Promise<T> | T): Promise<T> {
-    const run = this.begin(lock, options);
-    let result: T;
-    try {
-      result = await run.settle(task);
-    } catch (error) {
-      await run.end();
-      throw error;
-    }
-    await run.finish();
-    return result;
+    const scope = new LockScope(lock, this, onLost, around, ended, this.transactions?.of(lock));
+    this.transactions?.begun(scope);
+    this.#running.add(scope);
+    return scope;
   }
 
   /** Tells running methods that the shutdown has begun. New calls are still accepted. */
@@ -426,7 +284,8 @@ export class LockRuntime {
     const began = now();
     this.beginClosing();
     this.#refusing.abort(SHUTTING_DOWN);
-    for (const scope of this.#running) if (this.#scopeOf((each) => each === scope)) this.#closers.add(scope);
+    for (const scope of this.#running)
+      if (this.#around.find((each) => each === scope)) this.#closers.add(scope);
     await new Promise<void>((resolve) => {
       // This timer keeps the process alive until the running methods end.
       const timer = setTimeout(resolve, this.shutdownTimeout);
@@ -477,9 +336,18 @@ export class LockRuntime {
   }
 }
 
-const NO_SIGNALS: readonly AbortSignal[] = [];
-
 const SHUTTING_DOWN = new Error('the application is shutting down');
+
+function termsOf(
+  { options, signal, tick }: LockCall,
+  outer: RunnableLock | undefined,
+  refusing: AbortSignal,
+): AcquireTerms {
+  const signals = [refusing];
+  if (outer) signals.unshift(outer.signal);
+  if (signal) signals.unshift(signal);
+  return { ...options, tick, signals, explain: whyClosing };
+}
 
 function whyClosing(keys: readonly string[], error: unknown): unknown {
   return error === SHUTTING_DOWN ? new LockUnavailableError(keys, SHUTTING_DOWN.message) : error;

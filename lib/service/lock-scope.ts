@@ -40,6 +40,11 @@ export function currentScope(fits: (scope: LockScope) => boolean): LockScope | u
   return undefined;
 }
 
+/** `false` if the running call is surely made under no lock. */
+export function isInScope(): boolean {
+  return frames.getStore() !== undefined;
+}
+
 /**
  * Runs `task` under no lock: `currentLock()` is undefined in it, and a `reentrant` call in it joins no lock of the
  * calling code. All other asynchronous contexts stay the same, such as those of loggers, traces and transactions.
@@ -126,8 +131,8 @@ export class LockScope {
 
   /** Runs `task` with the lock as its current lock, also in all calls that `task` starts. */
   inside<T>(task: () => T): T {
-    const run = (): T => frames.run({ scope: this, outer: openFrames() }, task);
-    return this.around ? this.around(run) : run();
+    const enter = (): T => frames.run({ scope: this, outer: openFrames() }, task);
+    return this.around ? this.around(enter) : enter();
   }
 
   /**
@@ -167,6 +172,24 @@ export class LockScope {
   }
 
   /**
+   * Runs `task` under the lock and then releases the lock. The result or error of `task` takes precedence over errors of
+   * the lock.
+   *
+   * @throws LockLostError as {@link finish} does
+   */
+  async run<T>(task: () => T | PromiseLike<T>): Promise<T> {
+    let result: T;
+    try {
+      result = await this.settle(task);
+    } catch (error) {
+      await this.end();
+      throw error;
+    }
+    await this.finish();
+    return result;
+  }
+
+  /**
    * Releases the lock after the code has succeeded.
    * @throws LockLostError when the lock was lost, unless `onLost` is `'ignore'`
    */
@@ -195,7 +218,7 @@ export class LockScope {
     this.#isOver = true;
     // Do not wait for the transaction: the caller of this method commits it.
     if (this.awaitsCommit) return Promise.resolve();
-    const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
+    const released = this.lock.joined?.isCall ? Promise.resolve() : this.lock.release();
     return released.then(this.ended);
   }
 }
@@ -215,14 +238,14 @@ function started<T>(result: T | PromiseLike<T>): T | Promise<T> {
   return new Promise<T>((resolve, reject) => void Reflect.apply(then, result, [resolve, reject]));
 }
 
-const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
+const outOfReach = new FinalizationRegistry<LockScope>((scope) => void scope.end());
 
 /**
- * The run that has begun under its lock. If others hold the lock, there is no run, and the caller gets the values in
+ * The scope that has begun under its lock. If others hold the lock, there is no scope, and the caller gets the values in
  * `instead` in place of the method's values.
  */
 export type Begun =
-  { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
+  { readonly scope: LockScope } | { readonly scope: undefined; readonly instead: readonly unknown[] };
 
-/** Acquires the lock and begins a run; the signal ends the wait for the lock. */
+/** Acquires the lock and begins a scope; the signal ends the wait for the lock. */
 export type Begin = (signal?: AbortSignal) => Promise<Begun>;

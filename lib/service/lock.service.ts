@@ -4,36 +4,24 @@ import { checkLeaderName } from './leader/leader-term.js';
 import { Leadership } from './leader/leadership.js';
 import type { LockDeclaration } from './declarations.js';
 import { JoinedLock } from './joined-lock.js';
-import type { LockOrigin } from '../telemetry/lock-origin.js';
+import { type AnyKey, isDeclared, LockArguments, NO_OPTIONS, oneKeyOf } from './lock-arguments.js';
 import type { LockRuntime } from './lock-runtime.js';
-import { badOption, badValue, checkOptionNames } from '../core/checks.js';
-import { type DeclaredLock, isDeclaredLock, isKeyedLock, type KeyedLock } from '../core/declared-lock.js';
+import { badOption } from '../core/checks.js';
+import { type DeclaredLock, isDeclaredLock, type KeyedLock } from '../core/declared-lock.js';
 import { LockHeldError } from '../core/errors.js';
 import {
   checkForceReleaseOptions,
   type ForceReleaseOptions,
   type ListOptions,
 } from '../redlock/inspect/lock-inspector.js';
-import { LOCK_POLICY_NAMES } from '../core/lock-policy.js';
+import { type AcquireOptions, NO_RETRY } from '../core/lock-options.js';
 import { detached } from '../core/neutral.js';
-import { keysOf, type LockKey, oneKey } from '../core/keys.js';
+import type { LockKey } from '../core/keys.js';
 import { hideFields, showAs } from '../core/shown-as.js';
 import type { KeyWaiter } from '../core/ports.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { NodesStatus } from '../core/node-status.js';
 import type { LockInfo } from '../core/lock-info.js';
-import {
-  type AcquireOptions,
-  checkLabel,
-  checkLockKind,
-  checkLockOptions,
-  LOCK_KIND_OPTION_NAMES,
-  LOCK_OPTION_NAMES,
-  NO_RETRY,
-  type ResolvedLockOptions,
-  RETRY_OPTION_NAMES,
-  whereItBelongs,
-} from '../core/lock-options.js';
 
 /** Options of {@link LockService.tryAcquire}, which makes one attempt, so there is no `retry`. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost' | 'release'>;
@@ -47,53 +35,6 @@ export type DeclaredAcquireOptions = Pick<AcquireOptions, 'retry' | 'reentrant' 
 /** Options of {@link LockService.withLock} for a declared lock. */
 export type DeclaredWithLockOptions = DeclaredAcquireOptions & Pick<AcquireOptions, 'onLost'>;
 
-/** The accepted forms of a lock's key. */
-type AnyKey = LockKey | DeclaredLock | KeyedLock;
-
-/** The arguments of a call in the form that the runtime takes. */
-interface Asked {
-  readonly keys: readonly string[];
-  readonly resolved: ResolvedLockOptions;
-  readonly origin: LockOrigin;
-  readonly signal: AbortSignal | undefined;
-}
-
-const NO_OPTIONS: AcquireOptions = {};
-
-const UNLABELLED: LockOrigin = { label: 'other' };
-
-const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAMES, 'label', 'signal'];
-
-/** The options of each method with a key. */
-const OPTION_NAMES = {
-  withLock: NAMES,
-  acquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release'),
-  tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release' && name !== 'retry'),
-};
-
-/** The options of each method with a declared lock. */
-const DECLARED_OPTION_NAMES = {
-  withLock: ['retry', 'reentrant', 'onLost', 'signal'],
-  acquire: ['retry', 'reentrant', 'signal'],
-  tryAcquire: ['reentrant', 'signal'],
-};
-
-/** The options that a call with a declared lock cannot set, because only the declaration can have them. */
-const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
-
-/** Advice about options that belong to another method or decorator. */
-const REMEDIES: ReadonlyMap<string, string> = new Map([
-  ['onLost', 'It is for `withLock`; here the `signal` of the lock reports the loss'],
-  ['release', 'It is for `withLock`; here call `release()` yourself, after the commit'],
-  ['retry', '`tryAcquire` makes one attempt; to wait, use `acquire`'],
-  ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
-]);
-
-function remedyFor(method: keyof typeof OPTION_NAMES, name: string): string | undefined {
-  if (method === 'tryAcquire' && RETRY_OPTION_NAMES.includes(name)) return REMEDIES.get('retry');
-  return REMEDIES.get(name) ?? whereItBelongs(name);
-}
-
 /**
  * Acquires and inspects locks, for code that needs more control than `@WithLock` gives.
  *
@@ -102,17 +43,20 @@ function remedyFor(method: keyof typeof OPTION_NAMES, name: string): string | un
  */
 @Injectable()
 export class LockService {
+  readonly #arguments: LockArguments;
+
   /** @internal Nest creates the object. */
   constructor(
-    private readonly locker: LockRuntime,
+    private readonly runtime: LockRuntime,
     private readonly campaigns: Leaders,
   ) {
-    hideFields(this, 'locker', 'campaigns');
+    this.#arguments = new LockArguments(runtime);
+    hideFields(this, 'runtime', 'campaigns');
   }
 
   /** @internal Readable name of this process. */
   get owner(): string {
-    return this.locker.owner;
+    return this.runtime.owner;
   }
 
   /**
@@ -132,23 +76,23 @@ export class LockService {
    * ```
    */
   get closing(): AbortSignal {
-    return this.locker.closing;
+    return this.runtime.closing;
   }
 
   /** @internal The name of this process in the queues of the stores. */
   get process(): string {
-    return this.locker.process;
+    return this.runtime.process;
   }
 
   /** @internal The ids of the locks that this process holds. */
   get heldIds(): ReadonlySet<string> {
-    return this.locker.heldIds;
+    return this.runtime.heldIds;
   }
 
   /** @internal The waiters of all processes in the queues of these keys. */
   async waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
-    await this.locker.open();
-    return this.locker.inspection.waiting(keys);
+    await this.runtime.open();
+    return this.runtime.inspection.waiting(keys);
   }
 
   /**
@@ -188,15 +132,11 @@ export class LockService {
     options: Omit<AcquireOptions, 'onLost' | 'release'> = NO_OPTIONS,
   ): Promise<LockHandle> {
     try {
-      if (isDeclared(key)) {
-        const asked = this.#askedOf('acquire', key, [...arguments].slice(1));
-        const acquired = this.locker.acquire(asked.keys, asked.resolved, asked.origin, asked.signal);
-        return asked.resolved.reentrant ? acquired.then(kept) : acquired;
-      }
-      if (this.locker.declarations.strict) this.locker.declarations.refuse(keysOf(key));
-      const resolved = this.#resolve('acquire', options);
-      const acquired = this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
-      return resolved.reentrant ? acquired.then(kept) : acquired;
+      const call = isDeclared(key)
+        ? this.#arguments.ofDeclared('acquire', key, [...arguments].slice(1))
+        : this.#arguments.ofKey('acquire', key, options);
+      const acquired = this.runtime.acquire(call);
+      return call.options.reentrant ? acquired.then(kept) : acquired;
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -217,9 +157,9 @@ export class LockService {
   tryAcquire(lock: KeyedLock, options?: Omit<DeclaredAcquireOptions, 'retry'>): Promise<LockHandle | null>;
   tryAcquire(key: LockKey, options?: TryAcquireOptions): Promise<LockHandle | null>;
   async tryAcquire(key: AnyKey, ...rest: unknown[]): Promise<LockHandle | null> {
-    const { keys, resolved, origin, signal } = this.#asked('tryAcquire', key, rest);
+    const call = this.#arguments.of('tryAcquire', key, rest);
     try {
-      return kept(await this.locker.acquire(keys, { ...resolved, retry: NO_RETRY }, origin, signal));
+      return kept(await this.runtime.acquire({ ...call, options: { ...call.options, retry: NO_RETRY } }));
     } catch (error) {
       if (error instanceof LockHeldError) return null;
       throw error;
@@ -266,9 +206,9 @@ export class LockService {
   async #withLock<T>(key: AnyKey, rest: unknown[]): Promise<T> {
     const task = rest.pop() as (lock: LockHandle) => Promise<T> | T;
     if (typeof task !== 'function') throw badOption('task', 'a function', task);
-    const { keys, resolved, origin, signal } = this.#asked('withLock', key, rest);
-    const lock = await this.locker.acquire(keys, resolved, origin, signal);
-    return this.locker.run(lock, resolved, () => task(lock));
+    const call = this.#arguments.of('withLock', key, rest);
+    const lock = await this.runtime.acquire(call);
+    return this.runtime.begin(lock, call.options).run(() => task(lock));
   }
 
   /**
@@ -278,7 +218,7 @@ export class LockService {
   current<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): LockHandle | undefined;
   current(key?: string | KeyedLock): LockHandle | undefined;
   current(key?: string | DeclaredLock | KeyedLock, ...args: unknown[]): LockHandle | undefined {
-    return this.locker.current(key === undefined ? undefined : oneKeyOf(key, args));
+    return this.runtime.current(key === undefined ? undefined : oneKeyOf(key, args));
   }
 
   /**
@@ -299,8 +239,8 @@ export class LockService {
   inspect(key: string | KeyedLock): Promise<LockInfo>;
   async inspect(key: string | DeclaredLock | KeyedLock, ...args: unknown[]): Promise<LockInfo> {
     const one = oneKeyOf(key, args);
-    await this.locker.open();
-    return this.locker.inspection.inspect(one);
+    await this.runtime.open();
+    return this.runtime.inspection.inspect(one);
   }
 
   /**
@@ -322,7 +262,7 @@ export class LockService {
    * ```
    */
   list(options: ListOptions = {}): AsyncIterable<LockInfo> {
-    return whenOpen(this.locker, this.locker.inspection.list(options));
+    return whenOpen(this.runtime, this.runtime.inspection.list(options));
   }
 
   /**
@@ -352,10 +292,10 @@ export class LockService {
     const one = oneKeyOf(key, rest);
     const [options = {}] = (isDeclaredLock(key) ? [] : rest) as [ForceReleaseOptions?];
     checkForceReleaseOptions(options);
-    await this.locker.open();
-    const { released, error } = await this.locker.inspection.endHolders(one, options);
+    await this.runtime.open();
+    const { released, error } = await this.runtime.inspection.endHolders(one, options);
     const { id, actor } = options;
-    this.locker.telemetry.forceReleased({
+    this.runtime.telemetry.forceReleased({
       keys: [one],
       ...(id !== undefined && { id }),
       ...(actor !== undefined && { actor }),
@@ -372,7 +312,7 @@ export class LockService {
    * @see docs/declared-locks.md
    */
   declared(): readonly LockDeclaration[] {
-    return this.locker.declared();
+    return this.runtime.declared();
   }
 
   /**
@@ -411,63 +351,12 @@ export class LockService {
    * ```
    */
   async checkNodes(): Promise<NodesStatus> {
-    await this.locker.open().catch(() => undefined);
-    return this.locker.inspection.checkNodes();
-  }
-
-  #asked(method: keyof typeof OPTION_NAMES, key: AnyKey, rest: readonly unknown[]): Asked {
-    if (isDeclared(key)) return this.#askedOf(method, key, rest);
-    if (this.locker.declarations.strict) this.locker.declarations.refuse(keysOf(key));
-    const [options = NO_OPTIONS] = rest as [AcquireOptions?];
-    const resolved = this.#resolve(method, options);
-    return { keys: keysOf(key), resolved, origin: originOf(options), signal: options.signal };
-  }
-
-  /** Separates the arguments of the key function from the options of the call. */
-  #askedOf(
-    method: keyof typeof OPTION_NAMES,
-    key: DeclaredLock | KeyedLock,
-    rest: readonly unknown[],
-  ): Asked {
-    const { lock, keys } = keyedOf(key, rest);
-    const [options = NO_OPTIONS] = (isDeclaredLock(key) ? [] : rest) as [DeclaredWithLockOptions?];
-    checkOptionNames(
-      method,
-      options,
-      DECLARED_OPTION_NAMES[method],
-      (name) =>
-        remedyFor(method, name) ??
-        (DECLARATION_NAMES.includes(name)
-          ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
-          : undefined),
-    );
-    checkLockOptions(options);
-    checkSignal(options.signal);
-    const { declarations } = this.locker;
-    const resolved = forCaller(method, this.locker.resolve(declarations.optionsOf(lock, options)));
-    declarations.note(lock, keys);
-    return { keys, resolved, origin: { label: lock.name }, signal: options.signal };
-  }
-
-  #resolve(method: keyof typeof OPTION_NAMES, options: AcquireOptions): ResolvedLockOptions {
-    if (options === NO_OPTIONS) return forCaller(method, this.locker.resolve(options));
-    checkOptionNames(method, options, OPTION_NAMES[method], (name) => remedyFor(method, name));
-    checkLockOptions(options);
-    checkLockKind(options);
-    const { label, signal } = options;
-    if (label !== undefined) checkLabel(label);
-    checkSignal(signal);
-    return forCaller(method, this.locker.resolve(options));
+    await this.runtime.open().catch(() => undefined);
+    return this.runtime.inspection.checkNodes();
   }
 }
 
 showAs(LockService, 'LockService', ({ owner, heldIds }) => ({ owner, held: heldIds.size }));
-
-/** A lock that its caller releases is not kept until a commit, so a default `release` of the module does not apply. */
-function forCaller(method: keyof typeof OPTION_NAMES, resolved: ResolvedLockOptions): ResolvedLockOptions {
-  if (method === 'withLock' || resolved.release === 'afterMethod') return resolved;
-  return { ...resolved, release: 'afterMethod' };
-}
 
 /**
  * Marks a lock as a handle that its caller releases. If the handle has joined an outer lock and is never released, it
@@ -478,33 +367,7 @@ function kept(lock: LockHandle): LockHandle {
   return lock;
 }
 
-function originOf({ label }: AcquireOptions): LockOrigin {
-  return label === undefined ? UNLABELLED : { label };
-}
-
-function checkSignal(signal: unknown): void {
-  if (signal !== undefined && !(signal instanceof AbortSignal))
-    throw badOption('signal', 'an AbortSignal', signal);
-}
-
-function isDeclared(key: AnyKey): key is DeclaredLock | KeyedLock {
-  return typeof key !== 'string' && (isDeclaredLock(key) || isKeyedLock(key));
-}
-
-function keyedOf(key: DeclaredLock | KeyedLock, args: readonly unknown[]): KeyedLock {
-  return isDeclaredLock(key) ? key.for(...(args as never[])) : key;
-}
-
-/** @throws TypeError when a declared lock has several keys */
-function oneKeyOf(key: string | DeclaredLock | KeyedLock, args: readonly unknown[]): string {
-  if (!isDeclared(key)) return oneKey(key);
-  const { keys } = keyedOf(key, args);
-  if (keys.length > 1)
-    throw badValue('the keys of the declared lock', 'a single key (give one key in place of the lock)', keys);
-  return keys[0]!;
-}
-
-async function* whenOpen<T>(locker: LockRuntime, items: AsyncIterable<T>): AsyncGenerator<T> {
-  await locker.open();
+async function* whenOpen<T>(runtime: LockRuntime, items: AsyncIterable<T>): AsyncGenerator<T> {
+  await runtime.open();
   yield* items;
 }

@@ -11,14 +11,9 @@ export class MissingValues {
   readonly #told = new Set<string>();
   readonly #logger = new Logger('RedlockModule');
 
-  check(keys: readonly string[], origin: LockOrigin): void {
-    for (const key of keys) {
-      const missing = missingValueIn(key);
-      if (missing) this.#warn(key, missing.text, origin, missing.before);
-    }
-  }
-
-  #warn(key: string, text: string, { method, label }: LockOrigin, before: string): void {
+  /** @param key - a key in which a value is missing */
+  warn(key: string, { method, label }: LockOrigin): void {
+    const { text, before } = missingValueIn(key)!;
     const name = method ?? `${label} ${before}`;
     if (this.#told.has(name) || this.#told.size === MOST_WARNINGS) return;
     this.#told.add(name);

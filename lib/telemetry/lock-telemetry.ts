@@ -30,8 +30,13 @@ export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 
   readonly loss: LockLostError | undefined;
 }
 
-/** Options of a lock that events contain. */
-export type WatchedOptions = Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
+/** The members of a request that events contain. */
+interface WatchedCall {
+  readonly keys: readonly string[];
+  readonly options: Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
+  readonly origin: LockOrigin;
+  readonly tick?: Tick | undefined;
+}
 
 /** A held lock whose events have subscribers. */
 interface Hold {
@@ -59,24 +64,15 @@ export class LockTelemetry {
     private readonly listener: ((event: LockEvent) => void) | undefined,
   ) {}
 
-  /** Runs `acquire`, which acquires a lock, and publishes the events of the lock until its end. */
-  acquire<Lock extends WatchableLock>(
-    keys: readonly string[],
-    options: WatchedOptions,
-    origin: LockOrigin,
-    acquire: () => Promise<Lock>,
-    tick?: Tick,
-  ): Promise<Lock> {
-    if (!this.listener && !isWatched(acquisitions) && !isWatched(holds)) return acquire();
-    return this.#acquireWatched(keys, options, origin, acquire, tick);
+  /** `true` if somebody gets the events. Otherwise {@link acquire} need not be called. */
+  get isWatched(): boolean {
+    return this.listener !== undefined || isWatched(acquisitions) || isWatched(holds);
   }
 
-  async #acquireWatched<Lock extends WatchableLock>(
-    keys: readonly string[],
-    { ttl, kind }: WatchedOptions,
-    origin: LockOrigin,
+  /** Runs `acquire`, which acquires a lock, and publishes the events of the lock until its end. */
+  async acquire<Lock extends WatchableLock>(
+    { keys, options: { ttl, kind }, origin, tick }: WatchedCall,
     acquire: () => Promise<Lock>,
-    tick: Tick | undefined,
   ): Promise<Lock> {
     const subject: LockSubject = {
       keys,

@@ -55,7 +55,7 @@ export class RedlockTestingModule {
     ...options
   }: RedlockTestingOptions = {}): DynamicModule {
     if (!(locks instanceof TestLocks)) throw badOption('locks', 'a `TestLocks`', locks);
-    const { factory, inject } = locks.lockerFactory();
+    const { factory, inject } = locks.runtimeFactory();
     const redlock = RedlockModule.forRoot({
       ...(tellsOfTransactions(options) ? options : { ...options, ...NO_TRANSACTIONS }),
       ...(declared && { locks: declared }),

@@ -12,7 +12,7 @@ import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
 import { withRulesOf } from '../module/store-rules.js';
 import { TestNode } from './test-node.js';
-import { type Acquired, supervised } from './test-locker.js';
+import { type Acquired, supervised } from './supervised-runtime.js';
 
 /** Options of {@link TestLocks}. */
 export interface TestLocksOptions {
@@ -236,7 +236,7 @@ export class TestLocks {
    * ```
    */
   override<Builder extends OverridableBuilder>(builder: Builder): Builder {
-    builder.overrideProvider(RUNTIME).useFactory(this.lockerFactory());
+    builder.overrideProvider(RUNTIME).useFactory(this.runtimeFactory());
     return builder;
   }
 
@@ -249,24 +249,24 @@ export class TestLocks {
     checkLockOptions({ ttl });
     checkLockKind(kind);
     const module: RedlockModuleOptions = { nodes: 'memory', owner };
-    const locker = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
-    await locker.open();
-    const wanted = locker.resolve({ ttl, retry: false, renew: false, ...kind });
+    const runtime = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
+    await runtime.open();
+    const wanted = runtime.resolve({ ttl, retry: false, renew: false, ...kind });
     return async () => {
-      const lock = await locker.acquire(keysOf(key), wanted, { label: 'other' });
+      const lock = await runtime.acquire({ keys: keysOf(key), options: wanted, origin: { label: 'other' } });
       this.#locks.add(lock);
       return { id: lock.id, release: () => lock.release() };
     };
   }
 
   /** @internal */
-  lockerFactory(): LockerFactory {
+  runtimeFactory(): RuntimeFactory {
     return {
       factory: (options, { name }) =>
         openRuntime(options, {
           name,
           nodesOf: () => [withRulesOf(options, this.#nodeOf(name))],
-          Locker: supervised({
+          Runtime: supervised({
             wait: this.#wait,
             acquired: (acquisition) => {
               this.#owners.set(acquisition.lock, name);
@@ -284,7 +284,14 @@ export class TestLocks {
     return node;
   }
 
-  #remember({ keys, lock, options, origin: { label, method } }: Acquired): void {
+  #remember({
+    lock,
+    call: {
+      keys,
+      options,
+      origin: { label, method },
+    },
+  }: Acquired): void {
     this.#locks.add(lock);
     this.#history.push({
       keys,
@@ -327,11 +334,11 @@ export class TestLocks {
 
 /** Members of the builder of `@nestjs/testing` that this file uses. */
 export interface OverridableBuilder {
-  overrideProvider(token: unknown): { useFactory(options: LockerFactory): unknown };
+  overrideProvider(token: unknown): { useFactory(options: RuntimeFactory): unknown };
 }
 
 /** Provider options with a function that makes the lock runtime of one module instance. */
-interface LockerFactory {
+interface RuntimeFactory {
   readonly factory: (
     options: RedlockModuleOptions,
     instance: { readonly name: string | undefined },

@@ -9,7 +9,7 @@ import type { Terminal } from '../../lib/cli/terminal.js';
 import { watch } from '../../lib/cli/watch.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { CliProcess, type Ended, runCli } from '../support/cli.js';
 import { countLocks, nodesTo, recordOf, redlockOver } from '../support/core.js';
 import { freePort } from '../support/free-port.js';
@@ -21,7 +21,7 @@ import { until } from '../support/until.js';
 // functions of the command in this process.
 
 /** The ttl is an hour, so that during the first minute of a lock the command prints "59 min" and seconds as its end. */
-const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 /** An address without a server. Neither tests nor other programs listen on this low port. */
 const NO_SERVER = '127.0.0.1:1';

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { type Ended, runCli } from '../support/cli.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
@@ -11,7 +11,7 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 
 // Each test runs the built command on files of an application that has the built package installed.
 
-const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 const DEFINITIONS = `{
   'order:settle': { key: (id) => \`order:\${id}\`, ttl: 30_000, team: 'payments', about: 'one settlement at a time', onBusy: 'skip' },

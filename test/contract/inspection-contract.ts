@@ -3,7 +3,7 @@ import { LockLostError } from '../../lib/core/errors.js';
 import { LockInspector, type ListOptions } from '../../lib/redlock/inspect/lock-inspector.js';
 import type { LockInfo } from '../../lib/core/lock-info.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
 import type { Backend } from './lock-contract.js';
@@ -14,7 +14,7 @@ const TTL = 60_000;
 /** Milliseconds; far below the ttl: otherwise a test of a release would also pass if the lock only expired. */
 const RELEASED_WITHIN = TTL / 2;
 
-const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+const once: AcquireTerms = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 
 /** Retries for a lock with a short ttl. A node then has little time to answer, so a single attempt may fail. */
 const OFTEN = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
@@ -106,7 +106,7 @@ export function inspectionContract(
       '`waiting` returns the waiters of all processes in order, and omits keys without waiters',
       async () => {
         const lock = await alice.acquire(['queue'], once);
-        const wait: AcquireOptions = {
+        const wait: AcquireTerms = {
           ...once,
           retry: { timeout: TTL, attempts: Infinity, delay: 200, jitter: 0 },
         };
@@ -269,8 +269,8 @@ export function inspectionContract(
     });
 
     if (allModes) {
-      const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 4 } };
-      const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
+      const permits: AcquireTerms = { ...once, kind: { mode: 'permits', permits: 4 } };
+      const shared: AcquireTerms = { ...once, kind: { mode: 'shared' } };
 
       test('`inspect` shows all holders of permits, each with its slot and token, and `list` counts them', async () => {
         const held = [

@@ -4,7 +4,7 @@ import { LockHeldError, LockLostError } from '../../lib/core/errors.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { EXCLUSIVE, type LockKind } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import type { Tick } from '../../lib/core/tick.js';
 import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
@@ -38,8 +38,8 @@ export interface LockContractOptions {
 /** Milliseconds; so long that no lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 60_000;
 
-const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 5, jitter: 5 },
 };

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
@@ -19,11 +19,11 @@ const LATE = 20_000;
 const LONG = 60_000;
 
 /** Options of a lock that is renewed every third of its ttl. */
-const short: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+const short: AcquireTerms = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 /** Options of a single attempt, with a ttl that does not end during a test. */
-const once: AcquireOptions = { ...short, ttl: LONG };
+const once: AcquireTerms = { ...short, ttl: LONG };
 /** Options that repeat the attempt until it succeeds, because a node may miss its time limit on a busy machine. */
-const patient: AcquireOptions = {
+const patient: AcquireTerms = {
   ...short,
   retry: { timeout: 60_000, attempts: Infinity, delay: 10, jitter: 10 },
 };

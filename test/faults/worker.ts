@@ -95,11 +95,11 @@ const passedIn: readonly PassedIn[] = passesIn
   ? await Promise.all(options.targets.map((target) => openPassedIn(passesIn, target)))
   : [];
 const register = await RegisterClient.open(options.registerPort);
-const locker: LockRuntime = await openRuntime({
+const runtime: LockRuntime = await openRuntime({
   ...options.module,
   ...(passesIn && { nodes: passedIn.map(({ client }) => client) as RedlockModuleOptions['nodes'] }),
 });
-const locks = new LockService(locker, new Leaders(locker, undefined));
+const locks = new LockService(runtime, new Leaders(runtime, undefined));
 /** The attempts that hold the lock. */
 const relying = new Set<number>();
 let attempts = 0;
@@ -220,9 +220,9 @@ async function obey(command: string): Promise<void> {
     note({ event: 'idle' });
   } else if (verb === 'quit') {
     orders.stop = true;
-    await locker.drain();
+    await runtime.drain();
     for (const attempt of relying) stopRelying(attempt);
-    await locker.close();
+    await runtime.close();
     note({ event: 'closed' });
     await running;
     for (const client of passedIn) await client.close();

@@ -35,11 +35,11 @@ async function startTime(nodes: readonly ScriptedNode[], waitForQuorum?: number)
   const begun = Date.now();
   const urls = nodes.map(({ name }) => `redis://${name}`);
   const options = { nodes: urls, restartGuard: false as const, waitForQuorum };
-  const started: { locker?: LockRuntime } = {};
-  void openRuntime(options, { nodesOf: () => nodes }).then((locker) => (started.locker = locker));
-  while (!started.locker) await jest.advanceTimersByTimeAsync(10);
+  const started: { runtime?: LockRuntime } = {};
+  void openRuntime(options, { nodesOf: () => nodes }).then((runtime) => (started.runtime = runtime));
+  while (!started.runtime) await jest.advanceTimersByTimeAsync(10);
   const took = Date.now() - begun;
-  await started.locker.close();
+  await started.runtime.close();
   return took;
 }
 
@@ -87,17 +87,17 @@ test('a shutdown during the wait for a quorum logs nothing', async () => {
   }
   const urls = nodes.map(({ name }) => `redis://${name}`);
   const options = { nodes: urls, restartGuard: false as const, waitForQuorum: 60_000 };
-  const locker = makeRuntime(options, { nodesOf: () => nodes });
-  const opening = locker.open();
+  const runtime = makeRuntime(options, { nodesOf: () => nodes });
+  const opening = runtime.open();
   await jest.advanceTimersByTimeAsync(100);
-  await locker.drain();
-  await locker.close();
+  await runtime.drain();
+  await runtime.close();
   await opening;
   expect(lines.lines).toEqual([]);
 });
 
 describe('with a logger that throws', () => {
-  let locker: LockRuntime;
+  let runtime: LockRuntime;
   let context: StoreContext;
 
   beforeEach(async () => {
@@ -107,7 +107,7 @@ describe('with a logger that throws', () => {
     };
     Logger.overrideLogger({ log: broken, warn: broken, error: broken });
     const onEvent = (): Promise<never> => Promise.reject(new Error('broken'));
-    locker = await openRuntime(
+    runtime = await openRuntime(
       { nodes: 'redis://a', restartGuard: false, onEvent },
       {
         nodesOf: (_, given) => {
@@ -118,11 +118,11 @@ describe('with a logger that throws', () => {
     );
   });
   afterEach(async () => {
-    await locker.close();
+    await runtime.close();
   });
 
   test('a lost lock aborts its signal even if the logger throws and `onEvent` rejects', async () => {
-    const lock = await locker.acquire(['k'], locker.resolve({}), { label: 'k' });
+    const lock = await runtime.acquire({ keys: ['k'], options: runtime.resolve({}), origin: { label: 'k' } });
     const { signal } = lock;
     expect(() => lock.lose('it is a test')).not.toThrow();
     expect(signal.aborted).toBe(true);

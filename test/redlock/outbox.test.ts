@@ -4,7 +4,7 @@ import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import type { LockHandle } from '../../lib/core/lock-handle.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
@@ -13,7 +13,7 @@ import { until } from '../support/until.js';
 
 // The requests of one turn of the event loop are sent in one command. Each lock still has its own outcome.
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
 import type { AcquireRequest } from '../../lib/core/ports.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { PERMITS } from '../../lib/stores/redis/scripts/permits.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
@@ -33,7 +33,7 @@ async function over(...asked: readonly RedisServer[]): Promise<Redlock> {
 /** The character in a record that encodes the taken slots, when only slot 0 is taken. */
 const ONLY_SLOT_0 = '@';
 
-const twoOnce: AcquireOptions = {
+const twoOnce: AcquireTerms = {
   ttl: TTL,
   kind: { mode: 'permits', permits: 2 },
   retry: { timeout: 60_000, attempts: 1, delay: 0, jitter: 0 },
@@ -64,7 +64,7 @@ test('`acquire` with permits frees a slot that a slow node grants after the lock
   await Promise.all([left, lock, other].map((each) => each.release()));
 });
 
-function once(permits: number): AcquireOptions {
+function once(permits: number): AcquireTerms {
   return { ...twoOnce, kind: { mode: 'permits', permits } };
 }
 

@@ -5,13 +5,13 @@ import { tokenAt } from '../../lib/core/fencing-token.js';
 import { Lease } from '../../lib/core/lease.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import { quorumOf } from '../../lib/redlock/quorum.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { acquireOn, releaseOn } from '../support/ask-store.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 
-const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 5_000, attempts: Infinity, delay: 200, jitter: 0 },
 };

@@ -1,18 +1,18 @@
 import { describe, expect, test } from '@jest/globals';
 import { LockHeldError } from '../../lib/core/errors.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
 import { scriptedNodes } from '../support/scripted-node.js';
 import { until } from '../support/until.js';
 
 const LONG = 60_000;
 const AWAY = new Error('no answer');
-const once: AcquireOptions = { ttl: LONG, retry: NO_RETRY, renew: false, signals: [] };
-const ticked: AcquireOptions = { ...once, tick: { schedule: 'daily', at: 1, life: LONG, from: 'release' } };
+const once: AcquireTerms = { ttl: LONG, retry: NO_RETRY, renew: false, signals: [] };
+const ticked: AcquireTerms = { ...once, tick: { schedule: 'daily', at: 1, life: LONG, from: 'release' } };
 
 describe.each([1, 3])('on %d nodes, a release that no quorum has confirmed', (count) => {
-  test.each<[string, AcquireOptions, Partial<LockHeldError>]>([
+  test.each<[string, AcquireTerms, Partial<LockHeldError>]>([
     ['the record of its tick', ticked, { ranTick: 1 }],
     ['the keys for the rest of `minHold`', { ...once, minHold: LONG }, { ranTick: undefined }],
   ])('is repeated at the shutdown until the nodes store %s', async (_what, options, refusal) => {

@@ -7,7 +7,7 @@ import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { STATE } from '../../lib/stores/redis/record.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { nodeRedisCluster, storeOver } from '../support/clients.js';
@@ -22,7 +22,7 @@ import { until } from '../support/until.js';
 
 const TTL = 60_000;
 
-const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
 
 /** Interval of polling, in milliseconds: a waiter that gets the lock much sooner has got a message. */
 const POLL_MS = 20_000;

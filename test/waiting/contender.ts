@@ -35,8 +35,8 @@ export type Report =
 
 const options = JSON.parse(process.argv[2]!) as ContenderOptions;
 Logger.overrideLogger(false);
-const locker = await openRuntime(options.module);
-const locks = new LockService(locker, new Leaders(locker, undefined));
+const runtime = await openRuntime(options.module);
+const locks = new LockService(runtime, new Leaders(runtime, undefined));
 const served: Served[] = [];
 const errors: string[] = [];
 const state = { stopped: false };
@@ -73,8 +73,8 @@ function tell(report: Report): void {
 
 async function obey(order: Order): Promise<void> {
   if (order === 'quit') {
-    await locker.drain();
-    await locker.close();
+    await runtime.drain();
+    await runtime.close();
     tell({ event: 'quit' });
     process.disconnect();
     return;

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { MARK_MS } from '../../lib/stores/redis/scripts/hold-back.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
@@ -29,7 +29,7 @@ const STANDBY_MS = 200;
 
 const TTL = 30_000;
 
-const waiting: AcquireOptions = {
+const waiting: AcquireTerms = {
   ttl: TTL,
   retry: { timeout: 60_000, attempts: Infinity, delay: POLL_MS, jitter: 0 },
   renew: true,
@@ -223,7 +223,7 @@ describe.each([
     const LOOPS = 9;
 
     /** A caller that one node grants and the others refuse gets no message, so it polls. */
-    const streaming: AcquireOptions = { ...waiting, retry: { ...waiting.retry, delay: 50, jitter: 50 } };
+    const streaming: AcquireTerms = { ...waiting, retry: { ...waiting.retry, delay: 50, jitter: 50 } };
 
     /**
      * Loops that hold the lock together. Each loop acquires again as soon as it has released. The last holder waits until

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Redis } from 'ioredis';
 import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../lib/core/lock-mode.js';
 import type { WaiterId } from '../../lib/core/waiter-id.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
@@ -20,7 +20,7 @@ const MOST_ROUNDS = 20;
 
 const PERMITS: LockKind = { mode: 'permits', permits: 3 };
 
-const options: AcquireOptions = {
+const options: AcquireTerms = {
   ttl: LONG,
   retry: { timeout: LONG, attempts: Infinity, delay: LONG, jitter: 0 },
   renew: true,

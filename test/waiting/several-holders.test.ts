@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../lib/core/lease.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { HeldLock } from '../../lib/redlock/held-lock.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { acquireOn, extendOn } from '../support/ask-store.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
@@ -44,7 +44,7 @@ async function newProcess(owner: string): Promise<Redlock> {
   return redlock;
 }
 
-function permits(count: number): AcquireOptions {
+function permits(count: number): AcquireTerms {
   return {
     ttl: TTL,
     kind: { mode: 'permits', permits: count },

@@ -3,7 +3,7 @@ import { LockHeldError } from '../../lib/core/errors.js';
 import { EXCLUSIVE, SHARED } from '../../lib/core/lock-mode.js';
 import type { Store } from '../../lib/core/ports.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { PostgresStore } from '../../lib/stores/postgres/postgres-store.js';
 import { nodesTo, redlockOver } from '../support/core.js';
@@ -17,7 +17,7 @@ import { until } from '../support/until.js';
 /** More milliseconds than a test takes on a busy machine. */
 const LONG = 60_000;
 
-const options: AcquireOptions = {
+const options: AcquireTerms = {
   ttl: LONG,
   retry: { timeout: LONG, attempts: Infinity, delay: 200, jitter: 0 },
   renew: true,

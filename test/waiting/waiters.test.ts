@@ -8,7 +8,7 @@ import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import { LockHeldError } from '../../lib/core/errors.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, heldKeys, newFleet, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -25,7 +25,7 @@ const ROOM_MS = 4_000;
 
 const TTL = 30_000;
 
-const waiting: AcquireOptions = {
+const waiting: AcquireTerms = {
   ttl: TTL,
   retry: { timeout: 60_000, attempts: Infinity, delay: POLL_MS, jitter: 0 },
   renew: true,
@@ -153,7 +153,7 @@ test('calls of several processes acquire in order of arrival', async () => {
 });
 
 describe('a waiter that gives up', () => {
-  test.each<[string, (controller: AbortController) => AcquireOptions]>([
+  test.each<[string, (controller: AbortController) => AcquireTerms]>([
     ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 2_500 } })],
     [
       'after its last attempt',

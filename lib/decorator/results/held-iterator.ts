@@ -5,10 +5,10 @@ type Step = IteratorResult<unknown, unknown>;
 interface Reading {
   readonly iterator: AsyncIterator<unknown, unknown, unknown>;
   /**
-   * The run under the lock; `undefined` when the call was skipped. `iterator` then has the values that replace the
+   * The scope under the lock; `undefined` when the call was skipped. `iterator` then has the values that replace the
    * result.
    */
-  readonly run: LockScope | undefined;
+  readonly scope: LockScope | undefined;
 }
 
 /**
@@ -31,29 +31,29 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   ) {}
 
   async next(...sent: [] | [unknown]): Promise<Step> {
-    const { iterator, run } = await this.#open();
+    const { iterator, scope } = await this.#open();
     if (this.#ended) return { done: true, value: undefined };
-    return this.#step(run, () => iterator.next(...sent));
+    return this.#step(scope, () => iterator.next(...sent));
   }
 
   async return(value?: unknown): Promise<Step> {
     if (!this.isBegun) this.#reading ??= Promise.resolve(NOTHING_READ);
-    const { iterator, run } = await this.#open();
+    const { iterator, scope } = await this.#open();
     if (this.#ended) return { done: true, value };
     const step = await this.#orEnd(
-      run,
+      scope,
       async () => (await iterator.return?.(value)) ?? { done: true, value },
     );
     // The reader has stopped, so release the lock, although the source may still have values (S25).
     this.#ended = true;
-    await run?.end();
+    await scope?.end();
     return step;
   }
 
   async throw(error: unknown): Promise<Step> {
     if (!this.isBegun) this.#reading ??= Promise.resolve(NOTHING_READ);
-    const { iterator, run } = await this.#open();
-    return this.#step(run, () => {
+    const { iterator, scope } = await this.#open();
+    return this.#step(scope, () => {
       if (iterator.throw && !this.#ended) return iterator.throw(error);
       throw error;
     });
@@ -74,16 +74,16 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
 
   async #openNow(): Promise<Reading> {
     const begun = await this.begin();
-    if (!begun.run) return { run: undefined, iterator: values(begun.instead) };
-    const { run } = begun;
-    run.endWith(this);
+    if (!begun.scope) return { scope: undefined, iterator: values(begun.instead) };
+    const { scope } = begun;
+    scope.endWith(this);
     const iterable = (): AsyncIterable<unknown, unknown, unknown> =>
       this.source() as AsyncIterable<unknown, unknown, unknown>;
-    return { run, iterator: await this.#orEnd(run, async () => iterable()[Symbol.asyncIterator]()) };
+    return { scope, iterator: await this.#orEnd(scope, async () => iterable()[Symbol.asyncIterator]()) };
   }
 
-  async #step(run: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
-    const { step, done } = await this.#orEnd(run, async () => {
+  async #step(scope: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
+    const { step, done } = await this.#orEnd(scope, async () => {
       const result = await move();
       // Refuse a result that is no object. A reader that got it would throw without a call of `return`, and the lock
       // would stay held.
@@ -93,18 +93,18 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
     });
     if (done && !this.#ended) {
       this.#ended = true;
-      await run?.finish();
+      await scope?.finish();
     }
     return step;
   }
 
-  /** Ends the run when the iterator fails: a failed iterator has ended. */
-  async #orEnd<T>(run: LockScope | undefined, move: () => Promise<T>): Promise<T> {
+  /** Ends the scope when the iterator fails: a failed iterator has ended. */
+  async #orEnd<T>(scope: LockScope | undefined, move: () => Promise<T>): Promise<T> {
     try {
-      return await (run ? run.inside(move) : move());
+      return await (scope ? scope.inside(move) : move());
     } catch (error) {
       this.#ended = true;
-      await run?.end();
+      await scope?.end();
       throw error;
     }
   }
@@ -115,4 +115,4 @@ async function* values(of: readonly unknown[]): AsyncGenerator<unknown, unknown,
   return undefined;
 }
 
-const NOTHING_READ: Reading = { run: undefined, iterator: values([]) };
+const NOTHING_READ: Reading = { scope: undefined, iterator: values([]) };

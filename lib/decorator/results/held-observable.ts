@@ -7,22 +7,22 @@ import type { Begin, LockScope } from '../../service/lock-scope.js';
  */
 export function heldObservable(begin: Begin, source: () => unknown): Observable<unknown> {
   return new Observable((subscriber) => {
-    let run: LockScope | undefined;
+    let scope: LockScope | undefined;
     // Ends the source when the subscriber unsubscribes inside `subscribe`, before there is a subscription to end.
     const left = new Subject<void>();
     const waiting = new AbortController();
     const open = async (): Promise<void> => {
       const begun = await begin(waiting.signal);
-      if (!begun.run) {
+      if (!begun.scope) {
         for (const value of begun.instead) subscriber.next(value);
         subscriber.complete();
         return;
       }
-      run = begun.run;
-      const { finish, fail } = settling(run, subscriber);
+      scope = begun.scope;
+      const { finish, fail } = settling(scope, subscriber);
       // The subscriber unsubscribed while the lock was being acquired.
-      if (subscriber.closed) return run.end();
-      run.inside(() =>
+      if (subscriber.closed) return scope.end();
+      scope.inside(() =>
         // Use `from`, because the source may come from another copy of rxjs.
         from(source() as ObservableInput<unknown>)
           .pipe(takeUntil(left))
@@ -30,28 +30,28 @@ export function heldObservable(begin: Begin, source: () => unknown): Observable<
       );
     };
     open().catch(async (error: unknown) => {
-      await run?.end();
+      await scope?.end();
       if (!subscriber.closed) subscriber.error(error);
     });
     return () => {
       left.next();
       waiting.abort();
-      void run?.end();
+      void scope?.end();
     };
   });
 }
 
-/** Ends the run first, and then tells the subscriber that the source has ended. */
+/** Ends the scope first, and then tells the subscriber that the source has ended. */
 function settling(
-  run: LockScope,
+  scope: LockScope,
   subscriber: { error(error: unknown): void; complete(): void },
 ): { finish: () => void; fail: (error: unknown) => void } {
   return {
     finish: () =>
-      void run.finish().then(
+      void scope.finish().then(
         () => subscriber.complete(),
         (loss: unknown) => subscriber.error(loss),
       ),
-    fail: (error) => void run.end().then(() => subscriber.error(error)),
+    fail: (error) => void scope.end().then(() => subscriber.error(error)),
   };
 }

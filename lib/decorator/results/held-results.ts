@@ -23,19 +23,19 @@ import { standIn } from './stand-in.js';
  */
 export async function heldUntilEnd(
   result: unknown,
-  run: LockScope,
+  scope: LockScope,
   again: Begin,
   tellUnclear: (how: string) => void,
 ): Promise<unknown> {
   if (typeof result === 'object' && result !== null) {
     try {
-      const held = hold(result, new ResultUse(run, again, tellUnclear));
+      const held = hold(result, new ResultUse(scope, again, tellUnclear));
       if (held) return held;
     } catch {
       // The result throws when it is inspected, so its end cannot be known. Treat it as a plain value (S25).
     }
   }
-  await run.finish();
+  await scope.finish();
   return result;
 }
 
@@ -110,18 +110,18 @@ interface StreamState {
 
 type NodeStream = EventEmitter & StreamState;
 
-/** Ends the run when the stream has ended, by whatever way it is read; and after one ttl in which nobody reads it. */
-function holdUntilFinished(stream: NodeStream | ReadableStream<unknown>, run: LockScope): void {
+/** Ends the scope when the stream has ended, by whatever way it is read; and after one ttl in which nobody reads it. */
+function holdUntilFinished(stream: NodeStream | ReadableStream<unknown>, scope: LockScope): void {
   let unread: NodeJS.Timeout | undefined;
   // The callback ignores the stream's error: the stream reports it to its reader.
   finished(stream as unknown as Readable, () => {
     clearTimeout(unread);
-    void run.end();
+    void scope.end();
   });
-  run.endWith(stream);
+  scope.endWith(stream);
   unread = setTimeout(() => {
-    if (!(stream instanceof ReadableStream ? stream.locked : isInUse(stream))) void run.end();
-  }, run.lock.ttl).unref();
+    if (!(stream instanceof ReadableStream ? stream.locked : isInUse(stream))) void scope.end();
+  }, scope.lock.ttl).unref();
 }
 
 /** `true` if reading or writing has started, as far as the stream shows it. */

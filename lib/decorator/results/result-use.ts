@@ -33,12 +33,12 @@ export interface MethodCall {
 export type HoldPart = (part: object, use: ResultUse) => object | undefined;
 
 /**
- * The use of one result of a locked method. Ends the run when the result has ended, by whatever way it is read (S25).
+ * The use of one result of a locked method. Ends the scope when the result has ended, by whatever way it is read (S25).
  *
- * If the end cannot be known, the run ends when the result has not been used for one ttl.
+ * If the end cannot be known, the scope ends when the result has not been used for one ttl.
  */
 export class ResultUse {
-  /** `true` if an iterator or a stream reads the result, and will end the run. */
+  /** `true` if an iterator or a stream reads the result, and will end the scope. */
   #isTaken = false;
   #unsettled = 0;
   #unused: NodeJS.Timeout | undefined;
@@ -46,49 +46,49 @@ export class ResultUse {
   #unclear: PropertyKey | undefined;
 
   /**
-   * @param again - acquires the lock again, for a reader that comes after the end of the run
-   * @param tellUnclear - called with the name of a method, when the run ends because nobody has used the result for one
+   * @param again - acquires the lock again, for a reader that comes after the end of the scope
+   * @param tellUnclear - called with the name of a method, when the scope ends because nobody has used the result for one
    * ttl, and it cannot be known whether the result has ended
    */
   constructor(
-    readonly run: LockScope,
+    readonly scope: LockScope,
     private readonly again: Begin,
     private readonly tellUnclear: (how: string) => void,
   ) {}
 
-  /** Ends the run after one ttl without a use. A result that nobody reads must not hold its lock for ever. */
+  /** Ends the scope after one ttl without a use. A result that nobody reads must not hold its lock for ever. */
   awaitUse(): void {
     clearTimeout(this.#unused);
-    if (this.#isTaken || this.#unsettled > 0 || this.run.isOver) return;
+    if (this.#isTaken || this.#unsettled > 0 || this.scope.isOver) return;
     this.#unused = setTimeout(() => {
-      if (this.run.isOver) return;
+      if (this.scope.isOver) return;
       if (this.#unclear !== undefined) this.tellUnclear(String(this.#unclear));
-      void this.run.end();
-    }, this.run.lock.ttl).unref();
+      void this.scope.end();
+    }, this.scope.lock.ttl).unref();
   }
 
-  /** Leaves the end of the run to an iterator or a stream. */
+  /** Leaves the end of the scope to an iterator or a stream. */
   take(): LockScope {
     this.#isTaken = true;
     clearTimeout(this.#unused);
-    return this.run;
+    return this.scope;
   }
 
-  /** Gives the present run to the first reader, and begins a new run for each later reader. */
+  /** Gives the present scope to the first reader, and begins a new scope for each later reader. */
   readonly begin: Begin = (signal) => {
-    if (this.#isTaken || this.run.isOver) return this.again(signal);
-    return Promise.resolve({ run: this.take() });
+    if (this.#isTaken || this.scope.isOver) return this.again(signal);
+    return Promise.resolve({ scope: this.take() });
   };
 
   /** Calls a method of the result under the lock. */
   call({ name, object, self, args, method }: MethodCall, hold: HoldPart): unknown {
     const call = (): unknown => Reflect.apply(method, object, args);
-    if (this.run.isOver) return READS_ALL.has(name) ? this.#callAgain(call) : call();
+    if (this.scope.isOver) return READS_ALL.has(name) ? this.#callAgain(call) : call();
     this.#unsettled++;
     clearTimeout(this.#unused);
     let result: unknown;
     try {
-      result = this.run.inside(call);
+      result = this.scope.inside(call);
     } catch (error) {
       this.#settled();
       throw error;
@@ -97,7 +97,7 @@ export class ResultUse {
     if (isPromise(result) && result.constructor === Promise)
       return this.#follow(name, object, result, handOut);
     this.#settled();
-    if (ENDS.has(name)) void this.run.end();
+    if (ENDS.has(name)) void this.scope.end();
     else if (args.some((arg) => typeof arg === 'function')) this.#calledBack(name, object);
     return handOut(result);
   }
@@ -113,35 +113,26 @@ export class ResultUse {
       value = await result;
     } catch (error) {
       this.#settled();
-      if (READS_ALL.has(name) || ENDS.has(name)) await this.run.end();
+      if (READS_ALL.has(name) || ENDS.has(name)) await this.scope.end();
       throw error;
     }
     this.#settled();
     if (READS_ALL.has(name) || (READS_ONE.has(name) && isEnd(value)) || hasEnded(object))
-      await this.run.finish();
-    else if (ENDS.has(name)) await this.run.end();
+      await this.scope.finish();
+    else if (ENDS.has(name)) await this.scope.end();
     else this.#unclear = name;
     return handOut(value);
   }
 
-  /** Calls a method that reads the whole result, after the end of the run: under a new lock. */
+  /** Calls a method that reads the whole result, after the end of the scope: under a new lock. */
   async #callAgain(call: () => unknown): Promise<unknown> {
-    const { run, ...begun } = await this.again();
-    if (!run) return 'instead' in begun ? begun.instead[0] : undefined;
-    let value: unknown;
-    try {
-      value = await run.settle(call);
-    } catch (error) {
-      await run.end();
-      throw error;
-    }
-    await run.finish();
-    return value;
+    const begun = await this.again();
+    return begun.scope ? begun.scope.run(call) : begun.instead[0];
   }
 
   /** Wraps the value that a method of the result has returned, if the value is another way to read the result. */
   #part(name: PropertyKey, value: unknown, hold: HoldPart): unknown {
-    if (typeof value !== 'object' || value === null || this.run.isOver) return value;
+    if (typeof value !== 'object' || value === null || this.scope.isOver) return value;
     try {
       // A thenable that is no Promise, such as a query builder, keeps its members, so nothing shows when it settles.
       if ('then' in value) this.#unclear = name;
@@ -160,9 +151,9 @@ export class ResultUse {
       return;
     }
     if (this.#isTaken) return;
-    const run = this.take();
-    run.endWith(object);
-    for (const event of ['end', 'close']) object.once(event, () => void run.end());
+    const scope = this.take();
+    scope.endWith(object);
+    for (const event of ['end', 'close']) object.once(event, () => void scope.end());
   }
 
   #settled(): void {

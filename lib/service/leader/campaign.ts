@@ -186,7 +186,12 @@ export class Campaign {
       let failed = true;
       try {
         const origin = { label: leaderKey(name), method };
-        const lock = await this.runtime.acquire([leaderKey(name)], this.#options, origin, signal);
+        const lock = await this.runtime.acquire({
+          keys: [leaderKey(name)],
+          options: this.#options,
+          origin,
+          signal,
+        });
         const began = performance.now();
         failed = (await this.#lead(lock, attempts)) === 'threw';
         if (!failed || performance.now() - began > LONGEST_BACK_OFF_MS) backOff = FIRST_BACK_OFF_MS;

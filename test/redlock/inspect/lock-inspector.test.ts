@@ -4,12 +4,12 @@ import { LockUnavailableError } from '../../../lib/core/errors.js';
 import { LockInspector, type ListOptions } from '../../../lib/redlock/inspect/lock-inspector.js';
 import type { LockInfo } from '../../../lib/core/lock-info.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 import { until } from '../../support/until.js';
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 const away = new Error('connection refused');
 
 let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
@@ -202,8 +202,8 @@ describe('list', () => {
 });
 
 describe('a lock with several holders', () => {
-  const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
-  const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 3 } };
+  const shared: AcquireTerms = { ...once, kind: { mode: 'shared' } };
+  const permits: AcquireTerms = { ...once, kind: { mode: 'permits', permits: 3 } };
 
   test('`inspect` returns all holders of a lock with permits, and the vote of each node', async () => {
     const locks = [await redlock.acquire(['k'], permits), await redlock.acquire(['k'], permits)];

@@ -5,15 +5,15 @@ import { SHARED } from '../../../lib/core/lock-mode.js';
 import type { Store } from '../../../lib/core/ports.js';
 import { HeldLock } from '../../../lib/redlock/held-lock.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 
 // Waiting on nodes in memory, with fake timers. test/stores/redis/scripts.test.ts tests the scripts of Redis, and
 // test/waiting tests the waiting on real servers.
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 30_000, attempts: Infinity, delay: 200, jitter: 0 },
 };
@@ -208,7 +208,7 @@ describe('a store that throws synchronously instead of rejecting', () => {
 
 // `holdBack` asks a node to refuse later callers in favour of this waiter.
 describe('holdBack while the node refuses callers in favour of another waiter:', () => {
-  const shared: AcquireOptions = { ...once, kind: SHARED };
+  const shared: AcquireTerms = { ...once, kind: SHARED };
 
   /**
    * A node on which readers hold the lock. For `standsFor` milliseconds it answers `holdBack` with `false`, because it

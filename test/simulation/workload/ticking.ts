@@ -18,7 +18,7 @@ export async function runTicks(app: Application): Promise<void> {
     const tick = { schedule: 'x', at: EPOCH + number * EVERY_MS, life: LIFE_MS, from: 'release' as const };
     const options = app.runtime.resolve({ ttl, retry: false });
     try {
-      const lock = await app.runtime.acquire(['tick'], options, { label: 'tick' }, undefined, tick);
+      const lock = await app.runtime.acquire({ keys: ['tick'], options, origin: { label: 'tick' }, tick });
       judge.settled(call, `got ${lock.id.slice(0, 6)}`);
       const holding = judge.holds(call, lock);
       await app.process.sleep(random.scaled(1, 100));

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { UnfitStoreError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import type { EtcdOptions } from '../../../lib/stores/etcd/etcd.options.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { acquireOn, releaseOn } from '../../support/ask-store.js';
@@ -22,8 +22,8 @@ import { renewed } from '../lock-lifetime.js';
 
 // An etcd with TLS, or with users and passwords.
 
-const once: AcquireOptions = { ttl: 60_000, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: 60_000, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 5_000, jitter: 20 },
 };

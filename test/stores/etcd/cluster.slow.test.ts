@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { contend } from '../../faults/contend.js';
 import { redlockOver } from '../../support/core.js';
@@ -24,8 +24,8 @@ import { contentionFor, LEAST } from './contention.js';
 
 const LONG = process.env['FAULTS'] === 'long';
 
-const once: AcquireOptions = { ttl: 2_000, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: 2_000, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };

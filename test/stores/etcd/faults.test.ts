@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { LockLostError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
@@ -28,8 +28,8 @@ const TTL = 60_000;
 /** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = TTL / 2;
 
-const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };
@@ -199,7 +199,7 @@ async function startLateGateway(server: EtcdServer) {
     test('an etcd lease that another client revokes ends its lock with LockLostError, and the next lock gets a new lease', async () => {
       const redlock = await newProcess(server);
       const key = freshKey();
-      const options: AcquireOptions = { ...once, ttl: 6_000 };
+      const options: AcquireTerms = { ...once, ttl: 6_000 };
       const leaseOf = async (): Promise<string> =>
         (await server.keys()).find((each) => each.key.startsWith(`nestjs-redlock/lock/lock:${key}\0h\0`))!
           .lease;
@@ -220,7 +220,7 @@ async function startLateGateway(server: EtcdServer) {
     test('an etcd lease is shared by renewed locks with the same ttl, and by no other lock', async () => {
       const redlock = await newProcess(server);
       const keys = Array.from({ length: 6 }, freshKey);
-      const options: AcquireOptions[] = [
+      const options: AcquireTerms[] = [
         ...[once, once, once],
         ...[
           { ...once, renew: false },

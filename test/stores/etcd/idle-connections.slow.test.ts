@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { redlockOver } from '../../support/core.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../../support/etcd-server.js';
@@ -16,7 +16,7 @@ import { startForgetfulNetwork } from './forgetful-network.js';
 /** Milliseconds after which the network forgets a connection; long enough for a busy machine between two requests. */
 const FORGETS_AFTER = 2_500;
 
-const once: AcquireOptions = { ttl: 20_000, renew: true, signals: [], retry: NO_RETRY };
+const once: AcquireTerms = { ttl: 20_000, renew: true, signals: [], retry: NO_RETRY };
 
 (hasEtcd() ? describe : describe.skip)('an idle connection to etcd', () => {
   let server: EtcdServer;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { redlockOver } from '../../support/core.js';
 import { hasEtcd, startEtcd } from '../../support/etcd-server.js';
@@ -10,8 +10,8 @@ import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { until } from '../../support/until.js';
 
-const once: AcquireOptions = { ttl: 60_000, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: 60_000, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { UnfitStoreError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { redlockOver } from '../../support/core.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../../support/etcd-server.js';
@@ -11,7 +11,7 @@ import { newTerms } from '../../support/postgres-store.js';
 
 // Another program uses the same prefix in etcd.
 
-const waiting: AcquireOptions = {
+const waiting: AcquireTerms = {
   ttl: 60_000,
   renew: true,
   signals: [],

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { LockLostError } from '../../../lib/core/errors.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
@@ -17,8 +17,8 @@ import { contendOver, DURATION, LEAST, orphansOn } from './contention.js';
 // the present primary. In these tests a proxy has that address, because `pg` accepts one host only.
 
 const TTL = 60_000;
-const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const patiently: AcquireOptions = {
+const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
+const patiently: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };

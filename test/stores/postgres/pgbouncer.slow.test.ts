@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { Client } from 'pg';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import { inspectionContract } from '../../contract/inspection-contract.js';
 import { lockContract } from '../../contract/lock-contract.js';
@@ -42,7 +42,7 @@ function throughPgBouncer(): void {
   inspectionContract('PostgreSQL behind PgBouncer in transaction mode', backend, { queues: false });
 
   describe('PgBouncer in transaction mode', () => {
-    const waiting: AcquireOptions = {
+    const waiting: AcquireTerms = {
       ttl: 60_000,
       renew: true,
       signals: [],

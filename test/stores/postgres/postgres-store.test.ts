@@ -7,7 +7,7 @@ import { Lease } from '../../../lib/core/lease.js';
 import type { LockKind } from '../../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireReply } from '../../../lib/core/ports.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import type { PostgresOptions } from '../../../lib/stores/postgres/postgres.options.js';
 import { SCHEMA_VERSION, schemaSql } from '../../../lib/stores/postgres/schema.js';
@@ -378,7 +378,7 @@ async function holdersOf(store: PostgresStore, key: string): Promise<number> {
 }
 
 describe('waiters', () => {
-  const options: AcquireOptions = {
+  const options: AcquireTerms = {
     ttl: TTL,
     renew: true,
     signals: [],

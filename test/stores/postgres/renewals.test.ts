@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { HeldLock } from '../../../lib/redlock/held-lock.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
@@ -47,7 +47,7 @@ test.each([
     await store.connect();
     await slowDown(each);
     const redlock = redlockOver([store], PATIENT);
-    const terms: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
+    const terms: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
     const locks: HeldLock[] = [];
     while (locks.length < count) {
       const some = Array.from({ length: 20 }, (_, index) =>

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LockService } from '../../../lib/index.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { newFleet, redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { startApp } from '../../support/nest-app.js';
@@ -17,7 +17,7 @@ import { likeValkey } from '../../support/valkey-info.js';
 
 // A Cluster is one node with several servers: any of its masters can make the node unfit, or its locks weaker.
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 const EVICTING = [...DURABLE.args!, '--maxmemory-policy', 'allkeys-lru'];
 

@@ -5,7 +5,7 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { LockInspector } from '../../../lib/redlock/inspect/lock-inspector.js';
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../../support/core.js';
 import { freePort } from '../../support/free-port.js';
 import { PATIENT } from '../../support/patience.js';
@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from '../../support/redis-server.js';
 
 // A Cluster of one server that has all slots: the client works as with a Cluster of many servers.
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;

@@ -4,7 +4,7 @@ import { Redis as Redis6 } from 'ioredis-6';
 import { openClient } from '../../../lib/stores/redis/connection/connection.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { newFleet, redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
@@ -13,7 +13,7 @@ import { until } from '../../support/until.js';
 
 // A server that loads its data answers INFO. It answers other commands with an error.
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 /** Number of keys. The server takes over eight seconds to load them: longer than a connection of a store may be silent. */
 const KEYS = 8_000;

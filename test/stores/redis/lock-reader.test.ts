@@ -7,7 +7,7 @@ import type { LockInfo } from '../../../lib/core/lock-info.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { EXCLUSIVE, SHARED } from '../../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { PATIENT } from '../../support/patience.js';
@@ -16,7 +16,7 @@ import { until } from '../../support/until.js';
 import { READ } from '../../../lib/stores/redis/scripts/read.js';
 import { parseRecord } from '../../../lib/stores/redis/record.js';
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;

@@ -4,7 +4,7 @@ import { Cluster as Cluster6 } from 'ioredis-6';
 import { Cluster as ValkeyCluster } from 'iovalkey';
 import { SHARED } from '../../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { driverFor, type RedisClient } from '../../../lib/stores/redis/driver-for.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { nodeRedisCluster } from '../../support/clients.js';
@@ -18,8 +18,8 @@ import { until } from '../../support/until.js';
 // While a hash slot moves, a command on several of its keys needs all of them on one server. Otherwise the server
 // answers TRYAGAIN. A command on one key always works.
 
-const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
-const patient: AcquireOptions = {
+const once: AcquireTerms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const patient: AcquireTerms = {
   ...once,
   retry: { timeout: 60_000, attempts: Infinity, delay: 50, jitter: 0 },
 };

@@ -7,7 +7,7 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { LockHeldError, LockUnavailableError } from '../../../lib/core/errors.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { extendOn } from '../../support/ask-store.js';
 import { countLocks, newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
@@ -16,7 +16,7 @@ import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 
-const once: AcquireOptions = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 
 /** Milliseconds. Far below the ttl of 60 seconds, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;

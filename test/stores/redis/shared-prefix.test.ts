@@ -2,14 +2,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/g
 import type { Redis } from 'ioredis';
 import { ForeignValueError } from '../../../lib/core/errors.js';
 import type { KeyState } from '../../../lib/core/ports.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { newFleet, nodesTo, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 
 // Another program uses the same prefix in Redis.
 
-const waiting: AcquireOptions = {
+const waiting: AcquireTerms = {
   ttl: 60_000,
   renew: true,
   signals: [],

@@ -2,13 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
-const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 
 test('a store sends few requests to a server that hangs, and acquires locks again when the server answers again', async () => {
   const server = await startRedis();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../../lib/redlock/redlock.js';
 import { type CoreOptions, countLocks, newFleet, nodesTo, redlockOver } from '../../../support/core.js';
 import { PATIENT } from '../../../support/patience.js';
 import {
@@ -20,7 +20,7 @@ import { likeValkey, rewriteInfo } from '../../../support/valkey-info.js';
 /** Milliseconds; longer than a busy machine stands still. */
 const GUARD = 3_000;
 
-const once: AcquireOptions = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireTerms = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
 
 let servers: RedisServer[];
 let opened: RedisStore[];
