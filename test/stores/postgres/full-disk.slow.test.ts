@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from '@jest/globals';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
@@ -9,13 +9,13 @@ import { startPostgresServer } from '../../support/postgres-server.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { until } from '../../support/until.js';
 
-const waiting: AcquireOptions = {
+const waiting: AcquireTerms = {
   ttl: 60_000,
   renew: true,
   signals: [],
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };
-const once: AcquireOptions = { ...waiting, retry: NO_RETRY };
+const once: AcquireTerms = { ...waiting, retry: NO_RETRY };
 
 /** Name of the test that runs in place of the skipped test. */
 const NO_VOLUME = 'a full disk is not tested: only root can make a small volume';
