@@ -98,9 +98,10 @@ export class Connection {
     throw error;
   }
 
-  /** `true` if the next answer may need a new connection. */
+  /** `true` if the next answer may need a new connection. `false` if requests fail at once, because none is possible. */
   get isIdle(): boolean {
-    return this.#unanswered === 0 && (!this.#isReady || performance.now() - this.#since >= QUIET_MS);
+    if (!this.#isReady) return this.#replacing !== undefined;
+    return this.#unanswered === 0 && performance.now() - this.#since >= QUIET_MS;
   }
 
   /** `true` if the store can expect an answer. */
@@ -199,7 +200,7 @@ export class Connection {
     client.on('error', lose);
     client.on('end', () => lose(new Error('the connection was closed')));
     try {
-      await client.connect();
+      await own.connect();
       await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
       if (failure) throw failure;
       return own;

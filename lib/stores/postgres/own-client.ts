@@ -34,6 +34,8 @@ const AS_TEXT = { getTypeParser: () => (value: string | Buffer) => value.toStrin
 /** A client of `pg` that depends on no setting in `pg.defaults`, and whose end has a time limit. */
 export interface OwnClient {
   readonly client: Client;
+  /** Connects. Rejects also when {@link end} is called meanwhile. */
+  connect(): Promise<void>;
   /** Closes the connection. Never rejects. */
   end(): Promise<void>;
 }
@@ -50,6 +52,13 @@ export function newClient(config: ClientConfig): OwnClient {
   });
   return {
     client,
+    async connect() {
+      // `pg` never settles its Promise when the client is ended before it is connected (seen with 8.23).
+      const ended = new Promise<never>((_, reject) => {
+        client.once('end', () => reject(new Error('the connection was closed')));
+      });
+      await Promise.race([client.connect(), ended]);
+    },
     async end() {
       // `pg` waits for the server to close the connection. If the network is silent, that is a quarter of an hour.
       await withTimeout(client.end(), END_WITHIN_MS).catch(() => undefined);

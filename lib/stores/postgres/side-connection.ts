@@ -15,7 +15,9 @@ const ANSWER_WITHIN_MS = 30_000;
  * when it is needed.
  */
 export class SideConnection {
-  #own: Promise<OwnClient> | undefined;
+  #own: OwnClient | undefined;
+  /** Settles when {@link #own} is connected. */
+  #connected: Promise<unknown> = Promise.resolve();
   /** Settles when the connection has answered all statements so far. */
   #idle: Promise<unknown> = Promise.resolve();
   #closing: NodeJS.Timeout | undefined;
@@ -44,7 +46,8 @@ export class SideConnection {
     if (this.#isClosed) throw new Error('the store is closed');
     clearTimeout(this.#closing);
     try {
-      const { client } = await (this.#own ??= this.#open());
+      const { client } = (this.#own ??= this.#open());
+      await this.#connected;
       return await withTimeout(valueOf(client, text, values), ANSWER_WITHIN_MS);
     } catch (error) {
       // The next statement opens a new connection.
@@ -55,35 +58,22 @@ export class SideConnection {
     }
   }
 
-  async #open(): Promise<OwnClient> {
+  #open(): OwnClient {
     const own = newClient(this.config);
-    own.client.on('error', () => this.#lost(own));
-    own.client.on('end', () => this.#lost(own));
-    try {
-      await own.client.connect();
-      return own;
-    } catch (error) {
-      void own.end();
-      throw error;
-    }
+    const lost = (): void => {
+      if (own === this.#own) void this.#end();
+    };
+    own.client.on('error', lost);
+    own.client.on('end', lost);
+    this.#connected = own.connect();
+    return own;
   }
 
-  #lost(own: OwnClient): void {
-    void this.#own?.then(
-      (present) => {
-        if (present === own) void this.#end();
-      },
-      () => undefined,
-    );
-  }
-
+  /** Ends the connection, also while it is being opened. */
   async #end(): Promise<void> {
     clearTimeout(this.#closing);
     const own = this.#own;
     this.#own = undefined;
-    await own?.then(
-      ({ end }) => end(),
-      () => undefined,
-    );
+    await own?.end();
   }
 }
