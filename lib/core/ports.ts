@@ -236,7 +236,8 @@ export interface LockStore {
 
   /**
    * `true` if nobody has used the connection to the server for a while, so that a network may have forgotten it, and the
-   * next answer may need a new connection. The default time limit of that answer is then longer.
+   * next answer may need a new connection. The default time limit of that answer is then longer. `false` while requests
+   * fail without waiting, because the server is down.
    * @defaultValue false
    */
   readonly idle?: boolean;

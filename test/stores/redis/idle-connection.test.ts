@@ -111,6 +111,17 @@ describe('a store after the network forgot its idle connection', () => {
     await expect(looker.exists('lock:{k}')).resolves.toBe(0);
   });
 
+  test('a node that is down is idle no longer, so that other nodes get no more time to answer (S3)', async () => {
+    const store = await openStore();
+    await until(() => store.idle);
+    proxy.refuse();
+    proxy.cut();
+    await until(() => !store.idle);
+    expect(store.available).toBe(false);
+    await proxy.accept();
+    await until(() => store.available && store.idle);
+  });
+
   test('an acquisition fails at once when a busy connection is lost', async () => {
     const store = await openStore();
     await (await acquire(store, 'k')).release();

@@ -140,11 +140,12 @@ export class CommandChannel {
 
   /**
    * `true` if the connection has not been used for a while, or if it was lost in that state a short while ago. The first
-   * commands on it do not change that: a network may have forgotten the connection.
+   * commands on it do not change that: a network may have forgotten the connection. A server that is known to be down is
+   * not idle: no command waits for it, so other nodes need not get more time (S3).
    */
   get isIdle(): boolean {
-    const isUnused = this.quietFor >= IDLE_AFTER_MS && this.#silence.silentFor < IDLE_AFTER_MS;
-    return isUnused || this.#hasJustDied;
+    if (this.#hasJustDied) return true;
+    return this.quietFor >= IDLE_AFTER_MS && this.#silence.silentFor < IDLE_AFTER_MS && this.canSend;
   }
 
   /** Resets the state for a new connection. */
