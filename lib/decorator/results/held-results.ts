@@ -73,7 +73,10 @@ function hold(result: object, use: ResultUse): object | undefined {
 /** Makes a wrapper whose `members` are read under the lock, and whose other methods are followed. */
 function used(result: object, members: ReadonlyMap<PropertyKey, unknown>, use: ResultUse): object {
   use.awaitUse();
-  return standIn(result, members, (call) => use.call(call, holdPart));
+  return standIn(result, members, {
+    call: (call) => use.call(call, holdPart),
+    property: (value) => holdProperty(value, use),
+  });
 }
 
 /** Holds what a method of a result has returned, if it is another way to read the result. */
@@ -85,6 +88,29 @@ function holdPart(part: object, use: ResultUse): object | undefined {
     (name) => typeof (part as Readonly<Record<string, unknown>>)[name] === 'function',
   );
   return isReader && !isStream(part) ? used(part, new Map(), use) : undefined;
+}
+
+/**
+ * Follows the value of a property of a result, if it is another way to read the result. Unlike the call of a method, the
+ * look at a property shows no intention to read: so a stream does not take the scope until somebody reads it.
+ */
+function holdProperty(value: object, use: ResultUse): object {
+  try {
+    if (isStream(value) || value instanceof ReadableStream) {
+      if (isReadable(value as Readable)) watchStream(value, use);
+      return value;
+    }
+    return isAsyncIterable(value) ? use.once(value, () => hold(value, use)) : value;
+  } catch {
+    // The value throws when it is inspected, so nothing shows who reads it.
+    return value;
+  }
+}
+
+function watchStream(stream: NodeStream | ReadableStream<unknown>, use: ResultUse): void {
+  const ended = use.watch(stream, () => isInUse(stream));
+  // The callback ignores the stream's error: the stream reports it to its reader.
+  if (ended) finished(stream as unknown as Readable, ended);
 }
 
 /** Methods of an Observable that the wrapper replaces. */
@@ -120,12 +146,13 @@ function holdUntilFinished(stream: NodeStream | ReadableStream<unknown>, scope: 
   });
   scope.endWith(stream);
   unread = setTimeout(() => {
-    if (!(stream instanceof ReadableStream ? stream.locked : isInUse(stream))) void scope.end();
+    if (!isInUse(stream)) void scope.end();
   }, scope.lock.ttl).unref();
 }
 
 /** `true` if reading or writing has started, as far as the stream shows it. */
-function isInUse(stream: NodeStream): boolean {
+function isInUse(stream: NodeStream | ReadableStream<unknown>): boolean {
+  if (stream instanceof ReadableStream) return stream.locked;
   try {
     const { readableFlowing, writableEnded, headersSent, writableLength = 0, bytesWritten = 0 } = stream;
     // The value stays `null` until a reader asks for data.

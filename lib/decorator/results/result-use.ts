@@ -42,6 +42,10 @@ export class ResultUse {
   #isTaken = false;
   #unsettled = 0;
   #unused: NodeJS.Timeout | undefined;
+  /** Streams in properties of the result that have not ended, each with a function that tells if somebody reads it. */
+  readonly #streams = new Map<object, () => boolean>();
+  /** The objects that were handed out for the values of properties of the result. */
+  readonly #properties = new WeakMap<object, object>();
   /** The last method that read the result and whose end does not show whether the result has ended. */
   #unclear: PropertyKey | undefined;
 
@@ -62,9 +66,37 @@ export class ResultUse {
     if (this.#isTaken || this.#unsettled > 0 || this.scope.isOver) return;
     this.#unused = setTimeout(() => {
       if (this.scope.isOver) return;
+      if (this.#isStreaming) return this.awaitUse();
       if (this.#unclear !== undefined) this.tellUnclear(String(this.#unclear));
       void this.scope.end();
     }, this.scope.lock.ttl).unref();
+  }
+
+  get #isStreaming(): boolean {
+    return [...this.#streams.values()].some((isInUse) => isInUse());
+  }
+
+  /**
+   * Lets the scope go on while somebody reads the stream, which is in a property of the result.
+   *
+   * @returns the function to call when the stream has ended; `undefined` if the stream is known
+   */
+  watch(stream: object, isInUse: () => boolean): (() => void) | undefined {
+    if (this.scope.isOver || this.#streams.has(stream)) return undefined;
+    this.#streams.set(stream, isInUse);
+    this.awaitUse();
+    return () => {
+      this.#streams.delete(stream);
+      const isOther = this.#isTaken || this.#unsettled > 0 || this.#isStreaming;
+      if (isInUse() && !isOther) void this.scope.end();
+    };
+  }
+
+  /** Returns what `make` makes for a property of the result, and the same object each time. */
+  once(value: object, make: () => object | undefined): object {
+    const made = this.#properties.get(value) ?? make() ?? value;
+    this.#properties.set(value, made);
+    return made;
   }
 
   /** Leaves the end of the scope to an iterator or a stream. */

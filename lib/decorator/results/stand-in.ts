@@ -1,21 +1,29 @@
 import type { MethodCall } from './result-use.js';
 
+/** Follows the use of the object that {@link standIn} stands for. */
+export interface Followed {
+  /** Makes a call of a method that is not in `members`. */
+  readonly call: (call: MethodCall) => unknown;
+  /** Called with the value of each other property that is read, if it is an object; returns the value to hand out. */
+  readonly property: (value: object) => unknown;
+}
+
 /**
  * Makes a wrapper that looks like `object` to its users, but in which `members` replace the members of `object` with
  * the same names.
  *
- * @param call - makes each call of another method
  * @throws any error of the traps of `object`, if it is a Proxy
  */
 export function standIn(
   object: object,
   members: ReadonlyMap<PropertyKey, unknown>,
-  call: (call: MethodCall) => unknown,
+  { call, property: handOut }: Followed,
 ): object {
   const self: object = new Proxy(openCopyOf(object) ?? object, {
     get(_target, property) {
       if (members.has(property)) return members.get(property);
       const value: unknown = Reflect.get(object, property, object);
+      if (typeof value === 'object' && value !== null && value !== object) return handOut(value);
       if (typeof value !== 'function' || property === 'constructor') return value;
       const method = value as MethodCall['method'];
       // Methods of a class with private fields work only on the object itself.

@@ -309,6 +309,55 @@ test('an emitter with an async iterator holds the lock until it is closed', asyn
   expect(read).toEqual(['a', 'b']);
 });
 
+describe('a result with other ways to read it in its properties', () => {
+  /** As the handle of a child process: its own iterator reads `stdout`. */
+  class Output {
+    readonly stdout = new PassThrough();
+    readonly stderr = new PassThrough();
+    readonly web = Readable.toWeb(new PassThrough()) as unknown as ReadableStream<string>;
+    readonly lines = new Cursor(key);
+
+    [Symbol.asyncIterator](): AsyncIterator<unknown> {
+      return this.stdout[Symbol.asyncIterator]();
+    }
+  }
+
+  test('the lock is held while a stream in a property is read, until the stream has ended', async () => {
+    const output = await service.giveBriefly(key, () => new Output());
+    const { stdout, stderr } = output;
+    expect(stdout).toBe(output.stdout);
+    const began = performance.now();
+    const read = all(stdout);
+    stderr.end();
+    await until(() => performance.now() - began > 2 * SHORT_TTL);
+    await expect(isFree()).resolves.toBe(false);
+    stdout.end('a');
+    await expect(read).resolves.toEqual([Buffer.from('a')]);
+    await until(isFree);
+  });
+
+  test('a look at a property takes nothing from the iterator of the result', async () => {
+    const output = await service.give(key, () => new Output());
+    output.stderr.destroy();
+    expect(output.web.locked).toBe(false);
+    output.stdout.end('a');
+    for await (const chunk of output) {
+      expect(String(chunk)).toBe('a');
+      await expect(isFree()).resolves.toBe(false);
+    }
+    await expect(isFree()).resolves.toBe(true);
+  });
+
+  test('an async iterable in a property is read under the lock, until its end', async () => {
+    const output = await service.give(key, () => new Output());
+    const { lines: rows } = output;
+    expect(output.lines).toBe(rows);
+    await expect(rows.toArray()).resolves.toEqual([3, 2, 1]);
+    expect(rows.reads).toEqual([UNDER, UNDER, UNDER, UNDER]);
+    await expect(isFree()).resolves.toBe(true);
+  });
+});
+
 describe('a subclass of ReadableStream, or a stream with members of its own', () => {
   test.each<[string, (stream: ReadableStream<string>) => Promise<unknown>]>([
     ['for await', (stream) => all(stream as unknown as AsyncIterable<string>)],
