@@ -28,6 +28,8 @@ export function injectInterceptor(prototype: object, instance: string | undefine
     set(this: object, interceptor: LockInterceptor) {
       const hidden = { value: interceptor, writable: true, configurable: true };
       if (!Reflect.defineProperty(this, property, hidden)) ofFrozen.set(this, interceptor);
+      // A test may have overridden the interceptor.
+      if (interceptor instanceof LockInterceptor) interceptor.injectedInto(this);
     },
   });
   Inject(interceptorToken(instance))(prototype, property);

@@ -5,6 +5,7 @@ import { heldUntilEnd } from './results/held-results.js';
 import type { Begun, LockScope } from '../service/lock-scope.js';
 import { iterablePromise } from './results/iterable-promise.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
+import { nobodyLeads } from '../service/leader/leadership.js';
 import type { LateParts } from '../service/late-parts.js';
 import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
@@ -74,9 +75,23 @@ export class LockInterceptor {
     return call.kind === 'unknown' ? iterablePromise(settled) : settled;
   }
 
-  /** @internal `@OnlyLeader` calls this method. */
-  async onlyLeader(name: string, proceed: () => unknown): Promise<unknown> {
-    return this.parts.present?.leaders.of(name)?.ifLeader(proceed);
+  /**
+   * @param method - the name of the class and of the method
+   * @throws RedlockError with the code `NO_LEADER` when nobody has `@Leader` with the name: start-up checks only the
+   * objects of modules
+   * @internal `@OnlyLeader` calls this method.
+   */
+  async onlyLeader(name: string, method: string, proceed: () => unknown): Promise<unknown> {
+    const { leaders } = this.parts.present ?? {};
+    const campaign = leaders?.of(name);
+    if (!campaign && leaders?.hasStarted)
+      throw nobodyLeads(`@OnlyLeader(${quoted([name])}) of ${method}`, leaders);
+    return campaign?.ifLeader(proceed);
+  }
+
+  /** @internal Called with each object that gets the interceptor from Nest. */
+  injectedInto(object: object): void {
+    this.parts.injected(object);
   }
 
   /** @internal `true` if the application has shut down. */

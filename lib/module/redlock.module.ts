@@ -57,6 +57,8 @@ export class RedlockModule
   /** For objects that Nest has but did not create. */
   readonly #interceptor: LockInterceptor;
   #hasStarted = false;
+  /** The number of calls of `LazyModuleLoader` whose objects are not discovered yet. */
+  #loading = 0;
 
   /** @internal Nest creates the object. */
   constructor(
@@ -72,6 +74,10 @@ export class RedlockModule
     this.#ticks = new OncePerTickCheck(instance.name);
     this.#leaderCheck = new LeaderCheck(instance.name, leaders);
     this.#interceptor = new LockInterceptor(parts, new Ticks(modules));
+    parts.onInjected((object) => {
+      this.#leaderCheck.made(object);
+      this.#tellUnmanagedLeaders();
+    });
     parts.arrive({ runtime, leaders });
   }
 
@@ -161,11 +167,22 @@ export class RedlockModule
     const { lazyModules } = this;
     const load = lazyModules.load.bind(lazyModules);
     lazyModules.load = async (...args) => {
-      const loaded = await load(...args);
-      this.#discover();
-      if (this.#hasStarted) this.leaders.start();
-      return loaded;
+      this.#loading++;
+      try {
+        const loaded = await load(...args);
+        this.#discover();
+        if (this.#hasStarted) this.leaders.start();
+        return loaded;
+      } finally {
+        this.#loading--;
+        this.#tellUnmanagedLeaders();
+      }
     };
+  }
+
+  /** Warns when all objects that Nest lists are discovered. */
+  #tellUnmanagedLeaders(): void {
+    if (this.#hasStarted && this.#loading === 0) this.#leaderCheck.tellUnmanaged();
   }
 
   #refuseTwin(other: unknown): void {
@@ -198,6 +215,7 @@ export class RedlockModule
     }
     this.#hasStarted = true;
     this.leaders.start();
+    this.#tellUnmanagedLeaders();
   }
 
   /** All instances in the application. */

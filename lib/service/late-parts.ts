@@ -21,9 +21,24 @@ export class LateParts {
   #coming: Promise<Parts> | undefined;
   #arrived: ((parts: Parts) => void) | undefined;
   #stopWatching: (() => void) | undefined;
+  /** Objects that were made before {@link onInjected} was called. */
+  readonly #injected: object[] = [];
+  #tellInjected: ((object: object) => void) | undefined;
 
   get present(): Parts | undefined {
     return this.#present;
+  }
+
+  /** Called with each object into which Nest injects an interceptor of the module. */
+  injected(object: object): void {
+    if (this.#tellInjected) this.#tellInjected(object);
+    else this.#injected.push(object);
+  }
+
+  /** Sets the listener for the objects into which Nest injects an interceptor; some of them are in no list of Nest. */
+  onInjected(tell: (object: object) => void): void {
+    this.#tellInjected = tell;
+    for (const object of this.#injected.splice(0)) tell(object);
   }
 
   arrive(parts: Parts): void {

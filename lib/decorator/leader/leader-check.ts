@@ -1,3 +1,4 @@
+import { Logger } from '@nestjs/common';
 import type { LeaderTask } from '../../service/leader/campaign.js';
 import type { Leaders } from '../../service/leader/leaders.js';
 import { nobodyLeads } from '../../service/leader/leadership.js';
@@ -10,6 +11,8 @@ export class LeaderCheck {
   /** The checked objects: an object can be provided more than once. */
   readonly #seen = new Set<object>();
   readonly #needed: NeededLeader[] = [];
+  /** The leaders that objects declare which Nest has made since the last {@link tellUnmanaged}. */
+  readonly #made = new Map<string, string>();
 
   constructor(
     private readonly instance: string | undefined,
@@ -26,6 +29,7 @@ export class LeaderCheck {
     this.#seen.add(object);
     for (const { name, method, instance, ttl } of leadersOf(object)) {
       if (instance !== this.instance) continue;
+      this.#made.delete(name);
       const fullName = `${object.constructor.name}.${String(method)}`;
       if (!isStatic) {
         throw new Error(
@@ -37,6 +41,25 @@ export class LeaderCheck {
       this.leaders.add({ name, method: fullName, ttl, lead: (term) => lead.call(object, term) });
     }
     this.#needed.push(...neededLeadersOf(object).filter(({ instance }) => instance === this.instance));
+  }
+
+  /** Records an object that Nest has made: it is a provider of a module, or Nest does not list it. */
+  made(object: object): void {
+    for (const { name, method, instance } of leadersOf(object))
+      if (instance === this.instance) this.#made.set(name, `${object.constructor.name}.${String(method)}`);
+  }
+
+  /** Warns of the objects that Nest has made and does not list, so that nobody campaigns for them. */
+  tellUnmanaged(): void {
+    for (const [name, method] of this.#made) {
+      if (this.leaders.of(name)) continue;
+      new Logger('Leader').warn(
+        `@Leader(${quoted([name])}) of ${method} never leads: its object is not in the \`providers\` of a module. It was ` +
+          'made with `moduleRef.create()`, or for a decorator such as `@UseGuards`. Put the class into the `providers` of ' +
+          'one module.',
+      );
+    }
+    this.#made.clear();
   }
 
   /** @throws RedlockError with the code `NO_LEADER` when no method has `@Leader` with the name of an `@OnlyLeader` */

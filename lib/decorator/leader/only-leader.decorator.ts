@@ -76,7 +76,7 @@ export function OnlyLeader(
           const why = interceptor === undefined ? notInjected : mocked;
           return Promise.reject(why('@OnlyLeader', fullName));
         }
-        return interceptor.onlyLeader(name, () => Reflect.apply(method, self, args));
+        return interceptor.onlyLeader(name, fullName, () => Reflect.apply(method, self, args));
       },
     });
     keepMetadata(method, guarded);

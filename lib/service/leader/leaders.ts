@@ -10,6 +10,7 @@ export class Leaders {
   readonly #campaigns = new Map<string, Campaign>();
   /** Campaigns that {@link start} has not started yet. */
   readonly #new = new Set<Campaign>();
+  #hasStarted = false;
   /** Listeners that are called when this process begins or ceases to lead, and when the application shuts down. */
   readonly #listeners = new Set<() => void>();
 
@@ -42,8 +43,14 @@ export class Leaders {
     this.#new.add(campaign);
   }
 
+  /** `true` when all methods with `@Leader` are known. */
+  get hasStarted(): boolean {
+    return this.#hasStarted;
+  }
+
   /** Starts the campaigns that were added since the last call. */
   start(): void {
+    this.#hasStarted = true;
     for (const campaign of this.#new) campaign.start();
     this.#new.clear();
   }
