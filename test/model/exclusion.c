@@ -28,7 +28,7 @@ typedef struct {
 
 #include "search.h"
 
-enum { NODES, TTL, DRIFT, GAIN, GUARD, LOSSES, CRASHES, EXTENSIONS, PLANT, WAY, SETTINGS };
+enum { NODES, TTL, DRIFT, GAIN, GUARD, LOSSES, CRASHES, EXTENSIONS, HEALS, PLANT, WAY, SETTINGS };
 static Setting settings[SETTINGS] = {
   [NODES] = {"nodes", 3, "1 to 3"},
   [TTL] = {"ttl", 3, "ticks that a grant or an extension lasts"},
@@ -38,6 +38,7 @@ static Setting settings[SETTINGS] = {
   [LOSSES] = {"losses", 1, "1: a node may lose its data, again and again, never two within the guard"},
   [CRASHES] = {"crashes", 0, "1: a node may come back with the data that it had saved, likewise"},
   [EXTENSIONS] = {"extensions", 1, "1: holders extend"},
+  [HEALS] = {"heals", 0, "1: holders store their lease on nodes that lack it (S26)"},
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
@@ -54,6 +55,8 @@ enum {
   GRANT_WHAT_IS_HELD,
   EXTEND_WHAT_LAPSED,
   ONE_EXTENSION_IS_ENOUGH,
+  HEAL_YOUNG_NODE,
+  HEAL_WHAT_IS_HELD,
 };
 
 static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? SET(NODES) / 2 + !(SET(NODES) / 2) : SET(NODES) / 2 + 1; }
@@ -191,6 +194,15 @@ static void expand_messages(const State *from, int k, int n) {
         step(next, "claim %d acquires on node %d, and holds the lock", k, n);
       }
     }
+  }
+  // A healing request may come late, also after its claim has ended.
+  const int heals = SET(HEALS) && (claim->phase == HOLDS || claim->phase == ENDED) && !(own && node->left);
+  const int votes = !node->guard || SET(PLANT) == HEAL_YOUNG_NODE;
+  if (heals && votes && (!node->left || SET(PLANT) == HEAL_WHAT_IS_HELD)) {
+    next = *from;
+    next.nodes[n].owner = (byte)(CLAIM + k);
+    next.nodes[n].left = (byte)SET(TTL);
+    step(next, "claim %d heals on node %d", k, n);
   }
   // A node grants a duplicate of a held lock again, also under the guard, and does not prolong the lock.
   if (own && node->left && claim->phase == ASKING && !node->granted[k]) {

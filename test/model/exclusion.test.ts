@@ -34,6 +34,8 @@ describe('with the rules of the library,', () => {
       {},
       416_673,
     ],
+    // Healing adds no state: a late acquisition of a holder does the same.
+    ['three nodes as before, and locks that heal (S26)', { heals: 1 }, 416_673],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('the search finds no two holders within their validity (J1) with %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
@@ -52,6 +54,7 @@ describe('with a broken rule or condition,', () => {
     ['a quorum is half of the nodes', { plant: 7 }],
     ['a node grants a lock that another claim holds', { plant: 8 }],
     ['one node is enough for an extension', { plant: 10 }],
+    ['a lock heals on a node where another claim holds the lock', { heals: 1, plant: 12 }],
   ])('the search finds two holders (J1) when %s', (_what, given) => {
     expect(search({ drift: 0, gain: 0, losses: 0, ...given }).broken).toMatch(/^J1:/);
   });
@@ -59,6 +62,7 @@ describe('with a broken rule or condition,', () => {
   test.each<[string, SearchSettings]>([
     ['the validity is not shortened for fast clocks', { drift: 0, losses: 0 }],
     ['the guard is shorter than the ttl, and data is lost', { guard: 2 }],
+    ['a lock heals on a node before its guard has ended', { heals: 1, plant: 11 }],
     [
       'the guard is shorter than the ttl, and a node comes back with older data',
       { drift: 0, gain: 0, crashes: 1, losses: 0, guard: 2 },

@@ -28,10 +28,11 @@ typedef struct {
 
 #include "search.h"
 
-enum { NODES, AGREED, PLANT, WAY, SETTINGS };
+enum { NODES, AGREED, HEALS, PLANT, WAY, SETTINGS };
 static Setting settings[SETTINGS] = {
   [NODES] = {"nodes", 3, "1 to 5; five have not been searched to the end"},
   [AGREED] = {"agreed", 1, "1: a node that granted just the token need not be raised; 0: all are raised"},
+  [HEALS] = {"heals", 0, "1: a claim with a token stores it on any node, at any time (S26)"},
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
@@ -46,6 +47,7 @@ enum {
   ONE_NODE_IS_ENOUGH,
   HALF_IS_ENOUGH,
   SAME_TOKEN_AGAIN,
+  HEAL_LOWERS_TOKEN,
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }
@@ -196,6 +198,18 @@ static void expand_raise(const State *from, int k, int n) {
   step(next, "claim %d raises node %d to %d%s", k, n, from->token[k], next.phase[k] == RETURNED ? ", returns" : "");
 }
 
+/**
+ * A claim stores its lease on any node. So does a third claim, with any token: its healing request may come late. The answer
+ * has no token that counts. The node keeps a larger token.
+ */
+static void expand_healing(const State *from, int n, int token, int owner) {
+  State next = *from;
+  Node *node = &next.nodes[n];
+  node->owner = (byte)owner;
+  node->token = (byte)(SET(PLANT) == HEAL_LOWERS_TOKEN ? token : larger(node->token, token));
+  step(next, "a claim heals on node %d with %d", n, token);
+}
+
 static void expand(const State *from) {
   if (from->phase[0] == RETURNED && from->phase[1] == RETURNED) return;
   int above = 1;
@@ -207,8 +221,11 @@ static void expand(const State *from) {
       const int least = from->nodes[n].token + (SET(PLANT) == SAME_TOKEN_AGAIN ? 0 : 1);
       for (int token = least; token <= above; token++) expand_grant(from, k, n, token);
       if (from->phase[k] == RAISING) expand_raise(from, k, n);
+      if (from->phase[k] == RETURNED && SET(HEALS)) expand_healing(from, n, from->token[k], CLAIM + k);
     }
   }
+  for (int n = 0; n < SET(NODES) && SET(HEALS); n++)
+    for (int token = 0; token <= above; token++) expand_healing(from, n, token, NOBODY);
 }
 
 static void print_state(const State *state) {

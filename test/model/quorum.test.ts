@@ -18,6 +18,7 @@ describe('with the rules of the library,', () => {
     ['two nodes', { nodes: 2 }, 1_543],
     ['three nodes', { nodes: 3 }, 48_625],
     ['three nodes, with a raise on all of them', { nodes: 3, agreed: 0 }, 37_583],
+    ['three nodes, on which claims heal (S26)', { nodes: 3, heals: 1 }, 181_207],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('tokens are unique and increase in real-time order (J2, J3) over %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
@@ -37,5 +38,9 @@ describe('with a broken rule or condition,', () => {
     ['a grant may repeat the token of the earlier grant', 8],
   ])('the search finds a wrong token (J2 or J3) when %s', (_what, plant) => {
     for (const agreed of [0, 1]) expect(search({ plant, agreed }).broken).toMatch(/^J[23]:/);
+  });
+
+  test('the search finds a wrong token when a claim that heals lowers the token of a node', () => {
+    expect(search({ heals: 1, plant: 9 }).broken).toMatch(/^J3:/);
   });
 });
