@@ -225,7 +225,10 @@ export class GuardedNodeError extends Error {
    * @param votesIn - the milliseconds until the votes of the node count again
    * @param because - the origin of the data, if that is the reason
    */
-  constructor(votesIn: number, because?: YoungBecause) {
+  constructor(
+    readonly votesIn: number,
+    because?: YoungBecause,
+  ) {
     super(
       `started or lost its data a short while ago${because ? ` (${becauseOf(because)})` : ''} and may have forgotten locks; ` +
         `it votes again in ${votesIn} ms (restartGuard)`,

@@ -3,6 +3,8 @@ import { EXCLUSIVE, type LockKind } from './lock-mode.js';
 import { randomId } from './random-id.js';
 import type { Tick, TickMark } from './tick.js';
 
+const LOADED_AT = Date.now();
+
 /**
  * One attempt to lock some keys, in the form that the client asks every node to store. A store reads a lease and does
  * not change it.
@@ -32,6 +34,11 @@ export class Lease {
    */
   permitsSeen: number | undefined;
 
+  /**
+   * The wall-clock time of the attempt, counted from {@link LOADED_AT}: V8 stores a small integer in the object itself.
+   */
+  readonly #madeAt: number;
+
   /** The data that the release leaves on the nodes, if any. */
   #afterwards: Afterwards | undefined;
 
@@ -51,7 +58,16 @@ export class Lease {
     made = now(),
   ) {
     this.id = randomId(made);
+    this.#madeAt = made.wall - LOADED_AT;
     if (tick) this.#afterwards = { tick, minHold: 0, sent: undefined };
+  }
+
+  /**
+   * The time of the attempt, in milliseconds since 1970 by this machine's clock.
+   * @internal
+   */
+  get since(): number {
+    return this.#madeAt + LOADED_AT;
   }
 
   /** The tick of a schedule for which the lease was requested, if any. */

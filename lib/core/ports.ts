@@ -80,6 +80,15 @@ export interface AcquireRequest {
    */
   readonly guard: number;
   /**
+   * If `true`, a caller that holds the lock asks a node that does not store the lease to store it (S26). The node then
+   * stores the lease with `proposal`, which is its token, in the slots of `wish`, past the queue, marks and ticks. It
+   * also does so if its record of the lease has expired, but not after the release of the lease. A last token of the
+   * key that is larger stays the last token. Everything else is as for other requests: the time limit, the guard, and
+   * that no other lease may exclude this one. Only a store that is one of several nodes gets such a request.
+   * @defaultValue false
+   */
+  readonly heals?: boolean;
+  /**
    * The fencing token that the client proposes to all nodes, so that they grant the same token. A node grants a larger
    * token if the node's clock or the last token of a key is ahead of this token. 0 when there is only one node.
    */
@@ -365,7 +374,8 @@ export interface QueueDirectory {
 }
 
 /**
- * The methods that independent stores need to form a quorum. A store without this port, such as a store that replicates
+ * The methods that independent stores need to form a quorum. Such a store also gets requests that heal ({@link
+ * AcquireRequest.heals}). A store without this port, such as a store that replicates
  * itself, must be the only node of its module.
  */
 export interface QuorumStore {

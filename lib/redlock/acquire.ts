@@ -162,7 +162,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   get since(): number {
-    return this.sent.wall;
+    return this.lease.since;
   }
 
   get renewed(): boolean {

@@ -28,6 +28,11 @@ export interface Extensible {
   extended(verdict: Verdict, ttl: number, sent: Instant): void;
   /** Called when late answers complete a quorum after the verdict `unconfirmed`. */
   extendedLate?(ttl: number, sent: Instant): void;
+  /**
+   * Called when a quorum has extended the lease and these nodes do not store it. Called again when late answers name
+   * further nodes, but only once for each node.
+   */
+  missedBy?(nodes: NodeSet): void;
 }
 
 /** Asks all nodes to extend a lease. */
@@ -60,14 +65,23 @@ export class Extension extends Poll<boolean> {
     if (!verdict) return;
     this.settle();
     this.target.extended(verdict, this.ttl, this.sent);
+    if (verdict.kind === 'extended' && this.#missing !== 0) this.target.missedBy?.(this.#missing);
   }
 
   /** Counts the late answer of a slow node. A repeated request would not help: the node would answer it late, too. */
   protected override late(node: number, reply: boolean | Error): void {
-    const quorum = quorumOf(this.nodes.stores.length);
-    if (reply !== true || sizeOf(this.#extended) >= quorum) return;
-    this.#extended |= nodeSet(node);
-    if (sizeOf(this.#extended) >= quorum) this.target.extendedLate?.(this.ttl, this.sent);
+    if (reply instanceof Error) return;
+    const wasExtended = this.#isExtended;
+    if (reply) this.#extended |= nodeSet(node);
+    else this.#missing |= nodeSet(node);
+    if (!this.#isExtended) return;
+    if (!wasExtended) this.target.extendedLate?.(this.ttl, this.sent);
+    const missing = wasExtended ? this.#missing & nodeSet(node) : this.#missing;
+    if (missing !== 0) this.target.missedBy?.(missing);
+  }
+
+  get #isExtended(): boolean {
+    return sizeOf(this.#extended) >= quorumOf(this.nodes.stores.length);
   }
 
   /** Returns the verdict; `undefined` while missing answers can still change it. */

@@ -19,6 +19,8 @@ import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.
 import type { Store } from '../core/ports.js';
 import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
+import { type Healed, Healing } from './healing.js';
+import type { NodeSet } from './node-set.js';
 import { release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
 import { showAs } from '../core/shown-as.js';
@@ -26,7 +28,7 @@ import { NO_SLOT } from '../core/slot-list.js';
 import { checkTtl } from './store-limits.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { ClockWatch } from './clock-watch.js';
-import type { Batch, Renewable, Watchdog } from './watchdog.js';
+import { type Batch, EARLY, type Renewable, type Watchdog } from './watchdog.js';
 
 /** Settings of all locks of one {@link Redlock}. */
 export interface RedlockSettings {
@@ -93,7 +95,7 @@ const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
  * only: it has no timer, no promise and no function. A field that few locks need is not `#private`, and is set only
  * when needed: V8 reserves space in each object for every `#private` name.
  */
-export class HeldLock implements LockHandle, Renewable, Extensible {
+export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   /**
    * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful renewal. A lost
    * lock has the error of the loss as its state. A lost or released lock is never held again.
@@ -473,6 +475,25 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (!this.#alive() || this.#waiting) return;
     this.#leaveBatch();
     this.#plan(this.#untilRenewal(sent));
+  }
+
+  /** Heals the lock on these nodes (S26). A method of {@link Extensible}. */
+  missedBy(asked: NodeSet): void {
+    if (!this.#alive()) return;
+    const { nodes, settings } = this.#context;
+    new Healing(nodes, this, settings.guard.duration, nodeTimeLimit(this.ttl, settings.nodeTimeout), asked);
+  }
+
+  /**
+   * Renews the lock after so many milliseconds, when a node begins to vote again and can be healed, unless the planned
+   * renewal comes sooner. A method of {@link Healed}.
+   */
+  healsIn(milliseconds: number): void {
+    // The watchdog may renew the lock a little sooner than planned.
+    const delay = milliseconds + EARLY * this.ttl;
+    if (!this.#batch?.renews || this.#batch.due - performance.now() <= delay) return;
+    this.#leaveBatch();
+    this.#plan(delay);
   }
 
   /**

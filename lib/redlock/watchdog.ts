@@ -9,6 +9,9 @@ import { nodeTimeLimit } from './validity.js';
  */
 const SLACK = 1 / 30;
 
+/** The fraction of its ttl by which a lock may be renewed early in all. */
+export const EARLY = 2 * SLACK;
+
 /**
  * Largest number of locks that are extended at a time. The next locks follow after the answers, so that each lock has
  * the full time limit of a node, and other requests are sent in between. Without this limit, PostgreSQL on a busy

@@ -146,6 +146,31 @@ const WRONG_EXCLUSION: readonly WrongStore[] = [
   },
 ];
 
+const WRONG_HEALING: readonly WrongStore[] = [
+  {
+    mistake: 'does not know requests that heal',
+    rejectedBy: 'stores the lease of a lock that heals again after its end',
+    make: memory((right) => ({
+      acquire: (requests, ordered, tell) =>
+        right.acquire(
+          requests.map((request) => ({ ...request, heals: false })),
+          ordered,
+          tell,
+        ),
+    })),
+  },
+  {
+    mistake: 'heals a lock that another lease excludes',
+    rejectedBy: 'does not heal a lock on a node where another lease excludes it',
+    make: memory((right) => ({
+      acquire: answering(async (request, ordered) => {
+        if (request.heals) await removeHolders(right, request.lease.keys);
+        return acquireOn(right, request.lease, { ...request, ordered });
+      }),
+    })),
+  },
+];
+
 const WRONG_ENDS: readonly WrongStore[] = [
   {
     mistake: "counts the ttl from the time of the caller's clock",
@@ -554,6 +579,7 @@ const WRONG_QUEUES: readonly WrongStore[] = [
 /** Stores that differ from a right store in one rule each. */
 export const WRONG_STORES: readonly WrongStore[] = [
   ...WRONG_EXCLUSION,
+  ...WRONG_HEALING,
   ...WRONG_ENDS,
   ...WRONG_TICKS,
   ...WRONG_ANSWERS,

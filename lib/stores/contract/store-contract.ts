@@ -15,6 +15,7 @@ import {
   TTL,
   until,
 } from './store-asker.js';
+import { healingContract } from './store-contract.healing.js';
 import { keysContract } from './store-contract.keys.js';
 import { permitsContract } from './store-contract.permits.js';
 import { queueContract } from './store-contract.queue.js';
@@ -88,7 +89,12 @@ export function storeContract(
       const { read } = store();
       assert.ok(read, 'the contract reads held locks: the store must have `read`, `scan` and `forceRelease`');
     });
-    for (const mode of modes) describe(`in the mode '${mode}'`, () => modeContract(contract, mode));
+    for (const mode of modes) {
+      describe(`in the mode '${mode}'`, () => {
+        modeContract(contract, mode);
+        healingContract(contract, mode);
+      });
+    }
     if (modes.includes('exclusive')) describe('ticks', () => ticksContract(contract));
     describe('between modes', () => betweenModes(contract));
     describe('simultaneous requests', () => racesContract(contract));

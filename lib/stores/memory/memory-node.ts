@@ -43,7 +43,8 @@ export class MemoryNode {
   acquire(request: AcquireRequest, ordered: boolean): AcquireReply | Error {
     const { lease, position } = request;
     if (request.limit <= 0) return new Error('the request came after its time limit');
-    const ran = this.#ticks.ranBy(lease);
+    const heals = request.heals === true;
+    const ran = heals ? undefined : this.#ticks.ranBy(lease);
     if (ran) return { granted: false, ran: true, holder: ran };
     const again = this.#again(request);
     if (again) return again;
@@ -53,8 +54,9 @@ export class MemoryNode {
       if (ordered && position) this.#queues.wait(key, position);
       return { granted: false, ...refusal };
     }
-    // A late copy of a request must not acquire the lock again after its release or its end.
-    if (lease.keys.some((key) => this.#find(key)?.hasEnded(lease)))
+    // A late copy of a request must not acquire the lock again after its release or its end. A lock that is held heals
+    // after the end of its lease on this node, but not after its release.
+    if (lease.keys.some((key) => this.#find(key)?.hasEnded(lease, heals)))
       return new Error('this lock was stored before, and has ended');
     for (const key of ordered ? lease.keys : []) {
       const holder = this.#ahead(request, key);
@@ -160,9 +162,13 @@ export class MemoryNode {
     );
   }
 
-  #refusal({ lease, wish, position }: AcquireRequest, key: string, index: number): Refusal | undefined {
+  #refusal(
+    { lease, wish, position, heals }: AcquireRequest,
+    key: string,
+    index: number,
+  ): Refusal | undefined {
     const refusal = this.#find(key)?.refusal(lease, wish, index);
-    if (refusal) return refusal;
+    if (refusal || heals === true) return refusal;
     const mark = this.#marks.against(key, lease.kind.mode, position);
     return mark && { holder: holderOf(mark.waiter, mark.remaining) };
   }
@@ -175,7 +181,7 @@ export class MemoryNode {
     return ahead && holderOf(ahead.waiter, ahead.remaining ?? record?.remaining ?? 0);
   }
 
-  #grant({ lease, since, proposal, wish }: AcquireRequest): AcquireReply {
+  #grant({ lease, since, proposal, wish, heals }: AcquireRequest): AcquireReply {
     const { keys, kind } = lease;
     if (this.#records.size >= this.#sweepAt) this.#sweep();
     const records = keys.map((key) => this.#find(key) ?? new MemoryRecord());
@@ -184,7 +190,7 @@ export class MemoryNode {
     );
     // A reader that joins other readers gets their token.
     const joins = records.every((record) => record.joinsReaders(kind.mode));
-    const least = joins ? 0 : Math.max(tokenAt(Date.now()), proposal);
+    const least = joins ? 0 : heals === true ? proposal : Math.max(tokenAt(Date.now()), proposal);
     const token = Math.max(
       least,
       ...records.map((record, index) => record.leastToken(kind.mode, slots[index])),

@@ -96,9 +96,14 @@ export class MemoryRecord {
     return this.#held(id);
   }
 
-  /** `true` if the lease was granted before and no longer holds the key. */
-  hasEnded({ id }: Lease): boolean {
-    return this.#released === id || (this.#holds.has(id) && !this.#held(id));
+  /**
+   * `true` if the lease was granted before and no longer holds the key.
+   *
+   * @param mayLapse - `true` if a lease that was not released counts as new after its end
+   */
+  hasEnded({ id }: Lease, mayLapse: boolean): boolean {
+    const hold = this.#holds.get(id);
+    return this.#released === id || (hold !== undefined && !this.#held(id) && (hold.kept || !mayLapse));
   }
 
   /** The reason why the lease cannot get the key; `undefined` if it can. */

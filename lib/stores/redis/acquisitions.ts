@@ -72,8 +72,9 @@ export class Acquisitions {
     if (!this.node.opened) this.#unanswered.set(lease, undefined);
   }
 
-  answered(lease: Lease, reply: AcquireReply | Error): (() => void) | undefined {
-    this.#unfitSince = reply instanceof Error ? now() : undefined;
+  answered({ lease, heals }: AcquireRequest, reply: AcquireReply | Error): (() => void) | undefined {
+    // A node that refuses to store a held lease again may still be fit to keep the queue.
+    if (heals !== true) this.#unfitSince = reply instanceof Error ? now() : undefined;
     if (this.node.opened) return undefined;
     const afterwards = this.#unanswered.get(lease);
     this.#unanswered.delete(lease);
@@ -323,7 +324,7 @@ class AcquireBatch {
   }
 
   #answered(index: number, reply: AcquireReply | Error): void {
-    const afterwards = this.acquisitions.answered(this.#at(index).lease, reply);
+    const afterwards = this.acquisitions.answered(this.#at(index), reply);
     this.tell(index, reply instanceof Error && isForeign(reply) ? foreignValue(reply) : reply);
     afterwards?.();
   }
@@ -350,6 +351,7 @@ function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolea
     a.lease.ttl === b.lease.ttl &&
     a.limit === b.limit &&
     a.guard === b.guard &&
+    (a.heals ?? false) === (b.heals ?? false) &&
     nodeScripts.acquire.isPlain(a, ordered) === nodeScripts.acquire.isPlain(b, ordered)
   );
 }

@@ -174,7 +174,7 @@ export class SimulatedNode {
       ordered && request.position
         ? { ...request.position, waiter: this.#known(request.position.waiter) }
         : undefined;
-    const proposal = this.#least(request.proposal);
+    const proposal = request.heals === true ? request.proposal : this.#least(request.proposal);
     const reply = this.#memory.acquire({ ...request, position, proposal }, ordered);
     if (reply instanceof Error) return refusal(`ERR ${reply.message}`);
     if (!reply.granted) return { reply, waiting: ordered };

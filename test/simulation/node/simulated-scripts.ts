@@ -25,9 +25,9 @@ const acquire: ModeScripts['acquire'] = {
   pack: (requests, { ordered, marker, identity, deadline, guard, wall }: AcquireCommand) =>
     pack({
       name: 'acquire',
-      requests: requests.map(({ lease, since, proposal, position, wish, limit, guard: least }) => ({
+      requests: requests.map(({ lease, since, proposal, position, wish, limit, guard: least, heals }) => ({
         lease: copied(lease),
-        ...{ since, proposal, position, wish, limit, guard: least },
+        ...{ since, proposal, position, wish, limit, guard: least, heals },
       })),
       ...{ ordered, marked: marker !== undefined, deadline, guard },
       wall: identity === undefined ? undefined : wall,

@@ -9,7 +9,7 @@ import { openClient } from '../../../lib/stores/redis/connection/connection.js';
 import type { RedisClient } from '../../../lib/stores/redis/driver-for.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { LINGER_MS } from '../../../lib/stores/redis/record.js';
-import { acquireOn, releaseOn } from '../../support/ask-store.js';
+import { acquireOn, type AcquireTerms, releaseOn } from '../../support/ask-store.js';
 import { CLIENTS, nodeRedisCluster, nodeRedisSentinel, storeOver } from '../../support/clients.js';
 import { heldKeys, newFleet } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
@@ -88,12 +88,17 @@ async function warmUp(way: Way, kind: LockKind, key: string): Promise<void> {
  * Cuts the connection under an acquire, releases the lease over the next connection, and then delivers the acquire.
  * Tells whether the server has then stored the lease, and whether the lock ended before its ttl.
  */
-async function deliverAfterRelease(way: Way, kind: LockKind, key: string): Promise<object> {
+async function deliverAfterRelease(
+  way: Way,
+  kind: LockKind,
+  key: string,
+  terms: AcquireTerms = {},
+): Promise<object> {
   const { proxy, store } = way;
   await warmUp(way, kind, key);
   const lease = leaseOn(key, kind);
   proxy.holdRequests();
-  const acquiring = acquireOn(store, lease, { limit: LIMIT }).catch(() => undefined);
+  const acquiring = acquireOn(store, lease, { limit: LIMIT, ...terms }).catch(() => undefined);
   await until(() => proxy.holdsRequests);
   proxy.cutWithLateRequests();
   await acquiring;
@@ -156,6 +161,8 @@ describe('a lock does not stay stored by an acquire that arrives after its confi
       exclusive: late(own, EXCLUSIVE),
       shared: late(own, SHARED),
       permits: late(own, PERMITS),
+      'a lock that heals (S26)': async (key) =>
+        deliverAfterRelease(await wayTo(own), EXCLUSIVE, key, { heals: true, proposal: 1_000 }),
       'node-redis 5': late(
         over(({ url }) => CLIENTS['node-redis 5'](url)),
         EXCLUSIVE,

@@ -11,7 +11,9 @@ import { CODE_FIRST, digitsOf, REFUSE_FOREIGN_MARK, tokenOf } from './lua.js';
  * KEYS     the node's marker, if it has one; its identity key, if it has one; then the KEYS of the leases
  * ARGV[1]  three characters, each a letter or `-`:
  *          - `p` when every lease is plain: it has one key and no further details, and so only one argument
- *          - `o` at the node that keeps the queue
+ *          - `o` at the node that keeps the queue; `h` when the leases heal (S26): they are held, and this node does not store
+ *            them. No lease is plain then, and none has a waiter; in the place of the milliseconds that its waiter has waited
+ *            is its token
  *          - `m` when KEYS begins with the marker; `g` when it begins with the marker and the identity key; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
  * ARGV[2]  the life of the records in milliseconds: ttl plus LINGER_MS
  * ARGV[3]  the deadline: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the
@@ -62,6 +64,7 @@ local seconds, micros = time[1] + 0, time[2] + 0
 local now = seconds * 1000 + micros / 1000
 local clock = seconds * ${STEPS_PER_SECOND} + math.floor(micros * ${STEPS_PER_SECOND / 1_000_000})
 local plain, ordered = byte(ARGV[1], 1) == ${codeOf('p')}, byte(ARGV[1], 2) == ${codeOf('o')}
+local heals = byte(ARGV[1], 2) == ${codeOf('h')}
 local life, late, base = ARGV[2], now - ARGV[3], ARGV[4]
 local least, ahead, young, header, key = clock, clock + ${LEAD}, 0, ${HEADER}, 0
 local proposal, why, shape, marker, born, high = 0, '-', byte(ARGV[1], 3)
@@ -140,7 +143,7 @@ local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
 -- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, for example because the
 -- user may not run EXISTS: then each GET reports its own error.
-local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
+local marked = not heals and (key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0)
 `;
 
 /**
@@ -228,7 +231,8 @@ export function packBegin(
   const proposal = requests.reduce((most, request) => Math.max(most, request.proposal), 0);
   const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
   const shape = shapeOf(marker, identity, proposal);
-  const begin = [`${plain ? 'p' : '-'}${ordered ? 'o' : '-'}${shape}`, life, deadline, base];
+  const node = ordered ? 'o' : requests[0]?.heals === true ? 'h' : '-';
+  const begin = [`${plain ? 'p' : '-'}${node}${shape}`, life, deadline, base];
   if (shape === '-') return begin;
   begin.push(guard, proposal);
   if (shape === 'g') begin.push(wall);

@@ -4,7 +4,7 @@ import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
-import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER, waitedOf } from './acquire.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
@@ -71,7 +71,7 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *          - its part of the record, from its id on, see {@link LEASE}
  *          - n
  *          - the name of its waiter in the queue; empty for none
- *          - milliseconds that this waiter has waited; empty for none
+ *          - milliseconds that this waiter has waited
  *          - milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
  *            empty for none
  *          - 1 for exactly the slots that follow; 0 for the next free slot of each key, counted from the slots that follow; empty
@@ -106,18 +106,19 @@ local numbers = {}
 local at = first
 while ARGV[at] do
   local lease, n, waiter, came, next, exactly, wishes = ARGV[at], 1, nil, now
-  local answer, refused, freed
+  local answer, refused, freed, waited
   if plain then
     at = at + 1
   else
     n, waiter, next, exactly = tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 4]), ARGV[at + 5]
-    came = now - (tonumber(ARGV[at + 3]) or 0)
+    waited = tonumber(ARGV[at + 3]) or 0
+    came = now - waited
     waiter = waiter ~= '' and waiter or nil
     wishes = exactly ~= '' and at + 5
     exactly = exactly == '1'
     at = at + 6 + (wishes and n or 0)
   end
-  local id, token, mine, waits = sub(lease, 1, ${ID_LENGTH}), least, 0
+  local id, token, mine, waits = sub(lease, 1, ${ID_LENGTH}), heals and waited or least, 0
   local queues = key + 3 * n
 
 ${GIVE_UP_SLOTS}
@@ -161,7 +162,9 @@ ${GIVE_UP_SLOTS}
       held = 0
     end
 
-    if record and not several and not freed and sub(record, ${RECORD.id.join(', ')}) == id then
+    -- The lease that heals may have expired here before.
+    local lapsed = heals and state == ${RECORD.permits} and not shares and byte(record, ${PERMITS.kind}) ~= ${PERMITS.kept}
+    if record and not several and not freed and not lapsed and sub(record, ${RECORD.id.join(', ')}) == id then
       if kind == ${PERMITS.alone} then
         mine, token, slots[i] = mine + 1, last, tonumber(sub(record, ${PERMITS.slot.join(', ')}))
       else
@@ -298,7 +301,8 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
   const kind = requests[0]?.lease.kind;
   const permits = kind?.mode === 'permits' ? kind.permits : 1;
   const plain = requests.every(
-    ({ lease, position, wish }) => lease.keys.length === 1 && !position && (!wish || isPlain(wish, permits)),
+    ({ lease, position, wish, heals }) =>
+      lease.keys.length === 1 && !position && heals !== true && (!wish || isPlain(wish, permits)),
   );
   const packed: [number, ...(string | number)[]] = [0];
   packed.push(...nodeKeys(command));
@@ -312,7 +316,7 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
     packed.push(`${leasePart(request, `${inDigits(slot)}${count}1:`)}:`);
     if (plain) continue;
     packed.push(lease.keys.length, ordered && position ? waiterName(position.waiter) : '');
-    packed.push(position?.waited.toFixed(3) ?? '', ordered ? (position?.next?.toFixed(3) ?? '') : '');
+    packed.push(waitedOf(request), ordered ? (position?.next?.toFixed(3) ?? '') : '');
     if (wish) packed.push(wish.exactly ? 1 : 0, ...wish.slots);
     else packed.push('');
   }

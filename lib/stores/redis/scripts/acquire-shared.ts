@@ -4,7 +4,7 @@ import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
-import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER, waitedOf } from './acquire.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
@@ -82,6 +82,8 @@ for at = first, #ARGV, plain and 1 or 4 do
   end
   local holders, details, queues = key + n, key + 2 * n, key + 3 * n
   local id, came = sub(lease, 1, ${ID_LENGTH}), now - waited
+  -- A lease that heals has its token in the place of the time that its waiter has waited.
+  local least = heals and waited or least
   local token, mine, answer, refused, waits = 0, 0
   for i = 1, n do
     if answer then
@@ -116,9 +118,14 @@ for at = first, #ARGV, plain and 1 or 4 do
         own = type(set) == 'table' and set or type(hash) == 'table' and hash
         old = own or set + hash > 0
       end
+      local lapsed = false
+      if heals and state == ${RECORD.shared} and not (own and own.err) then
+        local ends = shared and own and not named and pcall('ZSCORE', KEYS[holders + i], id)
+        lapsed = left <= 0 or ends and not ends.err and tonumber(ends) <= now
+      end
       if own and own.err then
         answer = own
-      elseif own or named then
+      elseif (own or named) and not lapsed then
         local ends = shared and own and pcall('ZSCORE', KEYS[holders + i], id)
         if ends and ends.err then
           answer = ends
@@ -260,7 +267,9 @@ return answers
 /** The number of keys, the keys and the arguments of {@link ACQUIRE_SHARED}, for leases with the same ttl. */
 export function packAcquireShared(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
   const { keyPrefix, ordered } = command;
-  const plain = requests.every(({ lease, position }) => lease.keys.length === 1 && !position);
+  const plain = requests.every(
+    ({ lease, position, heals }) => lease.keys.length === 1 && !position && heals !== true,
+  );
   const packed: [number, ...(string | number)[]] = [0];
   packed.push(...nodeKeys(command));
   packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
@@ -271,7 +280,7 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
     if (plain) continue;
     const { lease, position } = request;
     packed.push(lease.keys.length, ordered && position ? waiterName(position.waiter) : '');
-    packed.push(position?.waited.toFixed(3) ?? 0);
+    packed.push(waitedOf(request));
   }
   return packed;
 }

@@ -1,5 +1,6 @@
 import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
+import type { Tick } from '../../../core/tick.js';
 import { NoTimeError, type YoungBecause } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
@@ -82,7 +83,7 @@ for at = first, #ARGV, plain and 1 or 6 do
   local marks = queues + n
   local ticks = not ordered and queues or plain and marks or marks + n
   local id = sub(lease, 1, ${ID_LENGTH})
-  local token, mine, answer, refused, waits = least, 0
+  local token, mine, answer, refused, waits = heals and tonumber(ARGV[at + 4]) or least, 0
 
   if tick then
     local ran = pcall('GET', KEYS[ticks + 1])
@@ -109,7 +110,7 @@ for at = first, #ARGV, plain and 1 or 6 do
           left = call('PTTL', KEYS[key + i])
           left = left < 0 and math.huge or left - ${LINGER_MS}
         end
-        if sub(record, ${RECORD.id.join(', ')}) == id then
+        if sub(record, ${RECORD.id.join(', ')}) == id and not (heals and state == ${RECORD.held} and left <= 0) then
           if state == ${RECORD.held} and left > 0 then
             mine, token = mine + 1, last
           else
@@ -184,9 +185,12 @@ answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
-/** `true` if the request has one key, no tick and no position in the queue, so that the lease is its only argument. */
-export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): boolean {
-  return lease.keys.length === 1 && !lease.tick && !(ordered && position);
+/**
+ * `true` if the request has one key, no tick, no position in the queue and no token of its own, so that the lease is its
+ * only argument.
+ */
+export function isPlain({ lease, position, heals }: AcquireRequest, ordered: boolean): boolean {
+  return lease.keys.length === 1 && !lease.tick && !(ordered && position) && heals !== true;
 }
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE}, for leases with the same ttl. */
@@ -195,11 +199,13 @@ export function packAcquire(requests: readonly AcquireRequest[], command: Acquir
   const plain = requests.every((request) => isPlain(request, ordered));
   const packed: [number, ...(string | number)[]] = [0];
   packed.push(...nodeKeys(command));
-  for (const { lease } of requests) {
+  for (const request of requests) {
+    const { lease } = request;
     for (const key of lease.keys) packed.push(recordKey(keyPrefix, key));
     if (ordered) for (const key of lease.keys) packed.push(queueKey(keyPrefix, key));
     if (ordered && !plain) for (const key of lease.keys) packed.push(markKey(keyPrefix, key));
-    if (lease.tick) packed.push(tickKey(keyPrefix, lease.keys, lease.tick));
+    const tick = tickOf(request);
+    if (tick) packed.push(tickKey(keyPrefix, lease.keys, tick));
   }
   packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain));
@@ -207,12 +213,22 @@ export function packAcquire(requests: readonly AcquireRequest[], command: Acquir
     packed.push(leasePart(request));
     if (plain) continue;
     const { lease, position } = request;
-    packed.push(lease.keys.length, lease.tick?.at ?? '');
+    packed.push(lease.keys.length, tickOf(request)?.at ?? '');
     if (ordered && position)
       packed.push(waiterName(position.waiter), position.waited.toFixed(3), position.next?.toFixed(3) ?? '');
-    else packed.push('', 0, '');
+    else packed.push('', waitedOf(request), '');
   }
   return packed;
+}
+
+/** The tick that must not have run before; a lease that heals runs its tick already. */
+function tickOf({ lease, heals }: AcquireRequest): Tick | undefined {
+  return heals === true ? undefined : lease.tick;
+}
+
+/** The argument with the time that the waiter has waited; for a lease that heals, its token. */
+export function waitedOf({ position, heals, proposal }: AcquireRequest): string | number {
+  return heals === true ? proposal : (position?.waited.toFixed(3) ?? 0);
 }
 
 /**

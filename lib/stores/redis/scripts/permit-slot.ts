@@ -39,7 +39,7 @@ export const CHOOSE_SLOT = `      local cleared = false
           break
         end
         row = told[2]
-        if told[1] or slot and (cleared or not (queued and ordered)) then
+        if told[1] and not heals or slot and (cleared or not (queued and ordered)) then
           break
         end
         local gone = pcall('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})

@@ -1,0 +1,193 @@
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { GuardedNodeError } from '../../lib/core/errors.js';
+import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
+import type { HeldKey } from '../../lib/core/ports.js';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import type { AcquireTerms } from '../../lib/redlock/redlock.js';
+import { redlockOver } from '../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
+
+// A ttl of 1000 ms has a validity of 988 ms, a renewal every 333 ms, and a time limit of 50 ms for each node.
+const TTL = 1_000;
+const ERROR = new Error('away');
+
+let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  nodes = scriptedNodes(3) as [ScriptedNode, ScriptedNode, ScriptedNode];
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+function acquire(options: Partial<AcquireTerms> = {}): Promise<HeldLock> {
+  const request = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [], ...options };
+  return redlockOver(nodes).acquire(['k'], request);
+}
+
+/** Acquires the lock while the last node is away; then that node is back. */
+async function acquireWithoutLast(options?: Partial<AcquireTerms>): Promise<HeldLock> {
+  const [, , last] = nodes;
+  last.fate = { acquire: ERROR };
+  const lock = await acquire(options);
+  expect(await holdersAt(last)).toEqual([]);
+  last.fate = {};
+  last.requests.length = 0;
+  return lock;
+}
+
+async function holdersAt(node: ScriptedNode): Promise<HeldKey['holders']> {
+  const [state] = (await node.memory.read(['k'])) as (HeldKey | undefined)[];
+  return state?.holders ?? [];
+}
+
+const KINDS: [string, LockKind][] = [
+  ['an exclusive lock', EXCLUSIVE],
+  ['a shared lock', SHARED],
+  ['a permit', { mode: 'permits', permits: 3 }],
+];
+
+test.each(KINDS)(
+  '%s is stored on a node that missed its acquisition, with the same token, slot and start, and then survives the failure of another node',
+  async (_, kind) => {
+    const [first, second, last] = nodes;
+    const lock = await acquireWithoutLast({ kind });
+    await jest.advanceTimersByTimeAsync(340);
+    const [[there], [here]] = [await holdersAt(first), await holdersAt(last)];
+    expect(here).toEqual({ ...there, remaining: expect.any(Number) });
+    expect(here?.fencingToken).toBe(lock.fencingToken);
+    second.fate = { extend: ERROR };
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect([lock.isHeld(), lock.state]).toEqual([true, 'held']);
+    expect(last.count('acquire')).toBe(1);
+    await lock.release();
+    expect(await holdersAt(last)).toEqual([]);
+  },
+);
+
+test('a lock is stored again on a node that was away until the lease had expired there', async () => {
+  const [, second, last] = nodes;
+  const lock = await acquire();
+  const extend = last.extend.bind(last);
+  last.extend = (leases, _, tell) => leases.forEach((__, index) => tell(index, ERROR));
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(await holdersAt(last)).toEqual([]);
+  last.extend = extend;
+  await jest.advanceTimersByTimeAsync(340);
+  second.fate = { extend: ERROR };
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(lock.state).toBe('held');
+  await lock.release();
+});
+
+test('a slow node that answers after the quorum is healed, too', async () => {
+  const [, , last] = nodes;
+  const lock = await acquireWithoutLast();
+  last.fate = { extend: 40 };
+  await jest.advanceTimersByTimeAsync(340);
+  expect(last.count('acquire')).toBe(0);
+  await jest.advanceTimersByTimeAsync(40);
+  expect(await holdersAt(last)).toHaveLength(1);
+  await lock.release();
+});
+
+test('no node is asked to heal while all of them confirm the renewals, and none for a lock without renewal', async () => {
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect(nodes.map((node) => node.count('acquire'))).toEqual([1, 1, 1]);
+  await lock.release();
+  const fixed = await acquireWithoutLast({ renew: false });
+  await fixed.extend();
+  await jest.advanceTimersByTimeAsync(TTL / 2);
+  expect(nodes[2].requests).toEqual(['extend']);
+  await fixed.release();
+});
+
+test('no node is asked to heal before a quorum has confirmed the renewal', async () => {
+  const [, second, last] = nodes;
+  const lock = await acquireWithoutLast();
+  second.fate = { extend: ERROR };
+  await jest.advanceTimersByTimeAsync(400);
+  expect([lock.state, last.count('acquire')]).toEqual(['unconfirmed', 0]);
+  second.fate = {};
+  await jest.advanceTimersByTimeAsync(110);
+  expect([lock.state, last.count('acquire')]).toEqual(['held', 1]);
+  await lock.release();
+});
+
+test('a node where another lease holds the lock is asked once for each renewal, and stores nothing', async () => {
+  const [, , last] = nodes;
+  const other = await redlockOver([last]).acquire(['k'], {
+    ttl: 1.5 * TTL,
+    retry: NO_RETRY,
+    renew: false,
+    signals: [],
+  });
+  const lock = await acquire();
+  last.requests.length = 0;
+  await jest.advanceTimersByTimeAsync(1_340);
+  expect(last.requests).toEqual([
+    'extend',
+    'acquire',
+    'extend',
+    'acquire',
+    'extend',
+    'acquire',
+    'extend',
+    'acquire',
+  ]);
+  expect((await holdersAt(last)).map(({ id }) => id)).toEqual([other.id]);
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect((await holdersAt(last)).map(({ id }) => id)).toEqual([lock.id]);
+  await lock.release();
+});
+
+test('a node that a restart guard keeps from voting is asked again when the guard ends', async () => {
+  const [, , last] = nodes;
+  const lock = await acquireWithoutLast({ ttl: 3 * TTL });
+  const ends = performance.now() + 1_100;
+  const right = last.acquire.bind(last);
+  last.acquire = (requests, ordered, tell) => {
+    const left = ends - performance.now();
+    if (left <= 0) return right(requests, ordered, tell);
+    requests.forEach((_, index) => tell(index, new GuardedNodeError(left)));
+  };
+  await jest.advanceTimersByTimeAsync(1_090);
+  expect([last.count('extend'), await holdersAt(last)]).toEqual([1, []]);
+  // The watchdog renews a lock with a ttl of 3 s up to 200 ms early, and the next renewal is due after 2 s.
+  await jest.advanceTimersByTimeAsync(220);
+  expect([last.count('extend'), (await holdersAt(last)).length]).toEqual([2, 1]);
+  await lock.release();
+});
+
+test('no node stores a lock that is released or lost while it is asked to heal', async () => {
+  const [first, second, last] = nodes;
+  const released = await acquireWithoutLast();
+  released.missedBy(0b100);
+  await released.release();
+  const lost = await acquireWithoutLast();
+  lost.lose('a test');
+  lost.missedBy(0b100);
+  await jest.advanceTimersByTimeAsync(10);
+  expect([last.count('acquire'), await holdersAt(last)]).toEqual([0, []]);
+  await lost.release();
+  for (const node of [first, second]) expect(await holdersAt(node)).toEqual([]);
+});
+
+test('a node that was healed keeps the lock for `minHold` and remembers its tick', async () => {
+  const [, , last] = nodes;
+  const tick = { schedule: 's', at: 1_000, life: 60_000, from: 'acquisition' } as const;
+  const lock = await acquireWithoutLast({ minHold: 2 * TTL, tick });
+  await jest.advanceTimersByTimeAsync(340);
+  await lock.release();
+  const [kept] = await holdersAt(last);
+  expect([kept?.id, Math.round((kept?.remaining ?? 0) / 100)]).toEqual([lock.id, 17]);
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  await expect(
+    redlockOver([last]).acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew: true, signals: [], tick }),
+  ).rejects.toMatchObject({
+    ranTick: 1_000,
+  });
+});
