@@ -89,6 +89,13 @@ export const NODE_ERROR_CHANNEL = 'nestjs-redlock:node-error';
 
 export const nodeErrors = channel(NODE_ERROR_CHANNEL);
 
+/** Publishes that a node gave no usable answer to a request. */
+export function tellNodeError(node: string, error: Error): void {
+  if (!nodeErrors.hasSubscribers) return;
+  const event: NodeErrorEvent = { node, error };
+  nodeErrors.publish(event);
+}
+
 /** `true` if the channel has subscribers. `TracingChannel.hasSubscribers` exists only in later versions of Node. */
 export function isWatched({ start, end, asyncStart, asyncEnd, error }: Watchable): boolean {
   // Every lock calls this function, so it allocates nothing.

@@ -1,5 +1,5 @@
 import { earlier, elapsedSince, type Instant, now } from '../core/clock.js';
-import { LockHeldError, type LockUnavailableError } from '../core/errors.js';
+import { LockHeldError, LockUnavailableError } from '../core/errors.js';
 import { proposedToken } from '../core/fencing-token.js';
 import { Lease } from '../core/lease.js';
 import type { LockKind } from '../core/lock-mode.js';
@@ -9,10 +9,12 @@ import type { Tick } from '../core/tick.js';
 import { fanOut } from './fan-out.js';
 import { HeldLock, type HoldTerms, type LeaseContext } from './held-lock.js';
 import { firstNodes, hasNode, nodeSet, type NodeSet } from './node-set.js';
+import { MOST_BEGINNINGS, seePermits, SlotAgreement } from './permit-slots.js';
 import { Poll } from './poll.js';
 import { Release } from './release.js';
-import { isSame, Tally } from './tally.js';
+import { isFinal, isRuledOut, Tally } from './tally.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
+import type { AttemptCaller, AttemptPlan, AttemptResult } from './wait/attempt.js';
 
 /** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
@@ -29,47 +31,13 @@ export interface LockRequest extends HoldTerms {
   readonly signals: readonly AbortSignal[];
 }
 
-/** The settings of one attempt. */
-export interface AttemptPlan {
-  /** Milliseconds within which the attempt must end. */
-  readonly left: number;
-  /** The index of the node that keeps the queue of waiters. */
-  readonly queueNode: number;
-  readonly position?: QueuePosition | undefined;
-  /**
-   * If `true`, the attempt first asks only the queue node, and asks the other nodes after the queue node has granted.
-   * While other callers wait, requests to all nodes cost more and split the votes.
-   */
-  readonly queueNodeFirst: boolean;
-}
-
 /**
  * The phases of an attempt. `'queue-node'`: it waits for the queue node alone. `'all'`: it waits for all nodes.
  * `'pausing'`: it waits before it asks some nodes again. `'agreeing'`: it waits until the nodes agree on one token.
  */
 type Phase = 'queue-node' | 'all' | 'pausing' | 'agreeing';
 
-export type Outcome = HeldLock | LockHeldError | LockUnavailableError;
-
-/** The outcome of an attempt. */
-export interface AttemptResult {
-  readonly outcome: Outcome;
-  /**
-   * The queue node's vote. `'granted'`: it has also removed the waiter from its queue. `'refused'`: it has also added
-   * the waiter to its queue, if the request had a `position`. `'pending'`: other nodes decided the attempt before the
-   * queue node's vote arrived.
-   */
-  readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** `true` if the votes show no caller with a quorum, so that the next attempt should follow soon. */
-  readonly split: boolean;
-  /**
-   * `true` if the attempt had less time than a node may take for its answer: a missing answer then does not show that
-   * the node is down.
-   */
-  readonly cutShort: boolean;
-  /** `true` if the lock was granted, and the next waiter of this process is the first of the queue. */
-  readonly nextIsFirst: boolean;
-}
+type Outcome = HeldLock | LockHeldError | LockUnavailableError;
 
 /**
  * Largest number of further rounds of an attempt that the queue node has granted. Each round asks again the nodes that
@@ -79,34 +47,14 @@ export interface AttemptResult {
 const MOST_ROUNDS = 4;
 
 /**
- * Largest number of restarts of an attempt for permits: it begins again when the nodes could not agree on one slot
- * (S20). Without restarts 34 % of the attempts were refused. On a single node, which needs no restarts, 19 % were
- * refused (`npm run bench -- permits`; 10 permits, 9.5 wanted on average).
- */
-const MOST_BEGINNINGS = 4;
-
-/**
- * Largest number of requests to nodes that lack the slot of an acquired lock. The slot looks free on such a node, so
- * the votes of later callers would split.
- */
-const MOST_COMPLETIONS = 6;
-
-/**
  * Milliseconds that the release of a failed attempt makes the first waiter wait. After a split vote the next attempt may
  * succeed at once, but not while others hold the lock or too few nodes vote.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HOPELESS_MS = 200;
 
-/** Receives the result of an attempt. The attempt calls exactly one of these methods, and calls it once. */
-export interface AttemptCaller {
-  attempted(result: AttemptResult): void;
-  /** Called when a signal ended the attempt, with the reason of the signal. */
-  aborted(reason: unknown): void;
-}
-
 /** Objects that all attempts of one {@link Redlock} share. */
-export interface AcquireContext extends LeaseContext {
+export interface AttemptContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
   /** Registers work that must end before the nodes are closed; returns the function to call when the work has ended. */
@@ -122,8 +70,6 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   readonly lease: Lease;
   readonly guard: number;
   readonly proposal: number;
-  /** The slots requested from the nodes; only with permits. */
-  wish: SlotWish | undefined;
   readonly #tally: Tally;
   /** The moment of the first request (S2). */
   readonly sent: Instant = now();
@@ -131,18 +77,18 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
-  #hasAskedForSlots = false;
-  #completions = 0;
   #cutShort = false;
   readonly #nodeLimit: number;
   #watch: AbortWatch | undefined;
+  /** Only with permits on several nodes. */
+  readonly #slots: SlotAgreement | undefined;
 
   constructor(
     keys: readonly string[],
     private readonly request: LockRequest,
     readonly plan: AttemptPlan,
-    private readonly context: AcquireContext,
-    private readonly caller: AttemptCaller,
+    private readonly context: AttemptContext,
+    private readonly caller: AttemptCaller<HeldLock>,
     /** The number of earlier beginnings of this attempt, each with another lease. */
     private readonly beginnings = 0,
   ) {
@@ -150,7 +96,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const { ttl, tick, kind, signals } = request;
     super(nodes);
     this.lease = new Lease(keys, settings.owner, ttl, tick, kind, this.sent);
-    if (kind?.mode === 'permits' && nodes.stores.length > 1) this.wish = anySlots(keys.length, kind.permits);
+    if (kind?.mode === 'permits' && nodes.stores.length > 1)
+      this.#slots = new SlotAgreement(this.lease, kind.permits, this);
     this.guard = settings.guard.duration;
     // A single node has no other node to agree with.
     this.proposal = nodes.stores.length === 1 ? 0 : proposedToken(nodes.latestTime());
@@ -175,16 +122,21 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     return this.isSettled ? undefined : this.plan.position;
   }
 
+  get wish(): SlotWish | undefined {
+    return this.#slots?.wish;
+  }
+
   get #all(): NodeSet {
     return firstNodes(this.context.nodes.stores.length);
   }
 
   #ask(asked: NodeSet, left = this.#left): void {
     this.wait(asked, this.#limit(left));
-    this.#send(asked);
+    this.send(asked);
   }
 
-  #send(asked: NodeSet): void {
+  /** Sends the request to these nodes. */
+  send(asked: NodeSet): void {
     const { plan, context } = this;
     const { outboxes } = context.nodes;
     for (let node = 0; node < outboxes.length; node++) {
@@ -206,17 +158,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     return Math.max(1, Math.ceil(Math.min(this.#nodeLimit, left)));
   }
 
-  /**
-   * Takes the answer of a node. If the answer comes after the acquisition and shows that the node does not store the
-   * slot of the lock, asks the node for that slot.
-   */
-  override answered(node: number, reply: AcquireReply | Error): void {
-    const isLate = this.isSettled;
-    super.answered(node, reply);
-    const { slots } = this.lease;
-    if (!isLate || !slots || reply instanceof Error) return;
-    if (!reply.granted) this.#completeLater(nodeSet(node), slots);
-    else if (reply.slots && !isSame(slots, reply.slots)) this.#complete(nodeSet(node), slots);
+  protected override late(node: number, reply: AcquireReply | Error): void {
+    this.#slots?.answeredLate(node, reply);
   }
 
   protected count(node: number, reply: AcquireReply | Error): void {
@@ -224,7 +167,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     tally.count(node, reply);
     if (!(reply instanceof Error)) {
       if (reply.granted && reply.validFrom) this.#validFrom = earlier(this.#validFrom, reply.validFrom);
-      this.#seePermits(reply);
+      if (this.lease.kind.mode === 'permits') seePermits(this.lease, this.lease.kind, reply);
     }
     switch (this.#phase) {
       case 'queue-node':
@@ -239,28 +182,12 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     }
   }
 
-  /**
-   * Records that other callers recently asked for the lock with a larger number of permits. A refusal may lack that
-   * number, but names slots of holders: a holder in slot `n` asked with at least `n` + 1 permits.
-   */
-  #seePermits(reply: AcquireReply): void {
-    const { kind } = this.lease;
-    if (kind.mode !== 'permits') return;
-    let seen = reply.permits ?? 0;
-    if (!reply.granted) {
-      const { holder, others = [] } = reply;
-      const named = 'mode' in holder ? [holder, ...others] : others;
-      for (const { slot = -1 } of named) seen = Math.max(seen, slot + 1);
-    }
-    if (seen > kind.permits) this.lease.seePermits(seen);
-  }
-
   /** Continues after the answer of the queue node, which was asked first. */
   #open(): void {
     const { granted, slots } = this.#tally;
     if (granted === 0) return this.#undo();
     // The slots of the queue node are most likely free on the other nodes, too.
-    if (slots) this.wish = { slots, exactly: false };
+    if (slots) this.#slots?.prefer(slots);
     this.#phase = 'all';
     this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
   }
@@ -277,35 +204,15 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   #decide(): void {
     const tally = this.#tally;
-    if (tally.isSplitInSlots && !tally.ran && !this.#hasAskedForSlots) return this.#agreeOnSlots();
+    if (tally.isSplitInSlots && !tally.ran && this.#slots?.hasAsked === false) {
+      this.stopWaiting();
+      return this.#ask(this.#slots.askExactly(tally));
+    }
     if (this.#mayAskAgain()) return this.#askAgain();
     if (!tally.isWon || tally.ran) return this.#undo();
     if (tally.slots) this.lease.slots = tally.slots;
     if (!tally.isAgreed) return this.#agree();
     this.#handOver(tally.token);
-  }
-
-  /**
-   * Asks the nodes that granted other slots for the slots of the majority. That costs one more round trip, so it
-   * happens only once (S20).
-   */
-  #agreeOnSlots(): void {
-    const { granted, together } = this.#tally;
-    this.#hasAskedForSlots = true;
-    this.stopWaiting();
-    this.#askExactly(granted & ~together);
-  }
-
-  /**
-   * Asks nodes that granted other slots to store the slots that most nodes granted, and no others. A node frees the
-   * other slots of the lease even if it refuses the requested slots.
-   */
-  #askExactly(asked: NodeSet): void {
-    const { slots = [] } = this.#tally;
-    this.wish = { slots, exactly: true };
-    this.#tally.fixSlots();
-    this.#tally.forget(asked);
-    this.#ask(asked);
   }
 
   /**
@@ -382,7 +289,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       return this.#undo(reason);
     }
     this.#end();
-    this.#completeAll();
+    this.#slots?.completeAll(this.#tally);
     lease.acquired(this.sent.monotonic, request.minHold ?? 0);
     const lock = new HeldLock(lease, token, context, validFrom, taken, request);
     context.began(lock);
@@ -419,13 +326,13 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
    * of these slots, so its refusal does not show that all permits are taken.
    */
   get #isHeld(): boolean {
-    return !this.#hasAskedForSlots && this.#tally.isHeld;
+    return !this.#slots?.hasAsked && this.#tally.isHeld;
   }
 
   /** `true` if the attempt may begin again, because another caller took the slot first and another slot may be free. */
   #mayStartOver(): boolean {
     return (
-      this.#hasAskedForSlots &&
+      this.#slots?.hasAsked === true &&
       this.beginnings < MOST_BEGINNINGS &&
       elapsedSince(this.sent) < Math.min(this.plan.left, this.#nodeLimit)
     );
@@ -443,35 +350,6 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#end();
     this.#giveBack();
     this.caller.aborted(reason);
-  }
-
-  /**
-   * Asks the nodes that refused, or that granted other slots, to store the slots of the acquired lock. A node that
-   * stores another slot for the lock would refuse that slot to other callers without need.
-   */
-  #completeAll(): void {
-    const { slots, granted, refused, together } = this.#tally;
-    if (!slots) return;
-    const others = granted & ~together;
-    if (others !== 0) this.#complete(others, slots);
-    if (refused !== 0) this.#completeLater(refused, slots);
-  }
-
-  /** Asks nodes to store the slots of an acquired lock. No caller waits for their answers. */
-  #complete(asked: NodeSet, slots: readonly number[]): void {
-    if (this.lease.ended || this.#completions++ >= MOST_COMPLETIONS) return;
-    this.wish = { slots, exactly: true };
-    this.#send(asked);
-  }
-
-  /**
-   * Asks nodes to store the slots of an acquired lock, after a pause. By then a node has usually processed the release
-   * of the slot's earlier holder, or a failed attempt has freed the slot.
-   */
-  #completeLater(asked: NodeSet, slots: readonly number[]): void {
-    if (this.lease.ended || this.#completions >= MOST_COMPLETIONS) return;
-    const delay = 2 ** this.#completions * (0.5 + Math.random() / 2);
-    setTimeout(() => this.#complete(asked, slots), delay).unref();
   }
 
   #giveBack(): void {
@@ -494,7 +372,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#watch?.stop();
   }
 
-  #result(outcome: Outcome, split: boolean): AttemptResult {
+  #result(outcome: Outcome, split: boolean): AttemptResult<HeldLock> {
     const { granted, refused, failed, nextIsFirst } = this.#tally;
     const { queueNode } = this.plan;
     const atQueueNode = hasNode(granted, queueNode)
@@ -504,12 +382,15 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
         : hasNode(failed, queueNode)
           ? 'failed'
           : 'pending';
-    return { outcome, atQueueNode, split, cutShort: this.#cutShort, nextIsFirst };
+    const isRefusal = !(outcome instanceof HeldLock);
+    return {
+      outcome,
+      atQueueNode,
+      split,
+      cutShort: this.#cutShort,
+      nextIsFirst,
+      isFinal: isRefusal && isFinal(outcome),
+      isRuledOut: outcome instanceof LockUnavailableError && isRuledOut(outcome),
+    };
   }
-}
-
-/** Random slots, so that callers that ask at the same time ask for different slots. */
-function anySlots(keyCount: number, permits: number): SlotWish {
-  const any = (): number => Math.floor(Math.random() * permits);
-  return { slots: keyCount === 1 ? [any()] : Array.from({ length: keyCount }, any), exactly: false };
 }

@@ -1,4 +1,4 @@
-import { type NodeErrorEvent, nodeErrors } from '../core/lock-events.js';
+import { nodeErrors, tellNodeError } from '../core/lock-events.js';
 import type { Store } from '../core/ports.js';
 import { nextTick } from '../core/next-tick.js';
 import { Outbox } from './outbox.js';
@@ -42,8 +42,7 @@ export class Nodes {
   tellError(node: number, error: Error): void {
     if (!nodeErrors.hasSubscribers || this.#lastErrors[node] === error) return;
     this.#lastErrors[node] = error;
-    const event: NodeErrorEvent = { node: this.stores[node]?.name ?? '', error };
-    nodeErrors.publish(event);
+    tellNodeError(this.stores[node]?.name ?? '', error);
   }
 
   /** Sends the collected requests now. */

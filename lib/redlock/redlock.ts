@@ -1,19 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { now } from '../core/clock.js';
+import { askStore } from '../core/ask-store.js';
+import { type Instant, now } from '../core/clock.js';
 import { asError } from '../core/errors.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
 import { neutrally, tellNeutrally } from '../core/neutral.js';
 import type { Store } from '../core/ports.js';
-import {
-  type AcquireContext,
-  Attempt,
-  type AttemptCaller,
-  type AttemptResult,
-  type LockRequest,
-} from './acquire.js';
-import { begun } from './fan-out.js';
+import { Attempt, type AttemptContext, type LockRequest } from './acquire.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
 import { ShortLivedMap } from './short-lived-map.js';
@@ -25,7 +19,8 @@ import { ClockWatch } from './clock-watch.js';
 import { nodeTimeLimit } from './validity.js';
 import { UnstoredReleases } from './unstored-releases.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
-import { isFinal, type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
+import type { AttemptCaller, AttemptResult } from './wait/attempt.js';
+import { type MadeAttempt, type Wait, WaitingCall } from './wait/waiting-call.js';
 import { Watchdog } from './watchdog.js';
 
 /**
@@ -51,7 +46,7 @@ export interface AcquireTerms extends LockRequest {
 export class Redlock {
   /** The locks held at present. */
   readonly held = new SlotList<'heldSlot', HeldLock>('heldSlot');
-  readonly #context: AcquireContext;
+  readonly #context: AttemptContext;
   readonly #keyRule: KeyRule;
   /** The queues of this process, by the name of the requested lock. */
   readonly #queues = new Map<string, LocalQueue>();
@@ -181,7 +176,7 @@ export class Redlock {
     // With a limit of attempts the call joins the queue first, because an attempt outside the queue is less likely to
     // succeed.
     const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
-    if (waits) return this.#wait(call, undefined);
+    if (waits) return this.#wait(call, now());
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
     // A lock that is not exclusive can have several holders, so later calls need not wait for this call.
@@ -220,19 +215,19 @@ export class Redlock {
 
   async #closeStore(store: Store): Promise<void> {
     try {
-      await withTimeout(Promise.resolve(begun((each) => each.close(), store)), STORES_CLOSE_MS);
+      await withTimeout(Promise.resolve(askStore((each) => each.close(), store)), STORES_CLOSE_MS);
     } catch (error) {
       this.settings.unclosed?.(store, asError(error));
     }
   }
 
-  #attempted(call: Call, result: AttemptResult): void {
+  #attempted(call: Call, result: AttemptResult<HeldLock>): void {
     const { outcome } = result;
-    const isLast = outcome instanceof HeldLock || call.options.retry.attempts === 1 || isFinal(outcome);
+    const isLast = outcome instanceof HeldLock || call.options.retry.attempts === 1 || result.isFinal;
     if (!isLast) {
       this.#asking.delete(call.name);
       const { plan, sent } = call.attempt as Attempt;
-      return this.#wait(call, { plan, result, since: sent, waiter: call.waiter });
+      return this.#wait(call, sent, { plan, result, waiter: call.waiter });
     }
     this.#ended(call, result);
     if (outcome instanceof HeldLock) call.resolve(outcome);
@@ -245,7 +240,7 @@ export class Redlock {
   }
 
   /** Ends a call that did not have to wait; the calls that queued behind it continue. */
-  #ended({ name, attempt, waiter }: Call, result?: AttemptResult): void {
+  #ended({ name, attempt, waiter }: Call, result?: AttemptResult<HeldLock>): void {
     this.#asking.delete(name);
     const queue = this.#queues.get(name);
     if (!waiter || !queue) return;
@@ -259,28 +254,27 @@ export class Redlock {
     return this.stores[queueNode]?.contended?.(keys) === true;
   }
 
-  #wait(call: Call, made: MadeAttempt | undefined): void {
-    this.#waitInQueue(call, made).then(call.resolve, (error: unknown) => call.fail(error));
-  }
-
-  async #waitInQueue({ name, keys, kind, options }: Call, made: MadeAttempt | undefined): Promise<HeldLock> {
+  /** @param made - the attempt that the call has already made outside of the queue */
+  #wait(call: Call, since: Instant, made?: MadeAttempt<HeldLock>): void {
+    const { name, keys, kind, options } = call;
     const { retry, ttl, signals } = options;
     const queue = this.#queues.get(name) ?? this.#newQueue(name, keys, kind);
-    try {
-      return await waitForLock(queue, {
-        signals,
-        retry,
-        nodeLimit: nodeTimeLimit(ttl, this.settings.nodeTimeout),
-        since: made?.since ?? now(),
-        made,
-        attempt: (plan) =>
-          new Promise((attempted, aborted) => {
-            new Attempt(keys, options, plan, this.#context, { attempted, aborted });
-          }),
-      });
-    } finally {
-      this.#endIfEmpty(name, queue);
-    }
+    const wait: Wait<HeldLock> = {
+      signals,
+      retry,
+      since,
+      nodeLimit: nodeTimeLimit(ttl, this.settings.nodeTimeout),
+      attempt: (plan, caller) => new Attempt(keys, options, plan, this.#context, caller),
+      acquired: (lock) => {
+        this.#endIfEmpty(name, queue);
+        call.resolve(lock);
+      },
+      failed: (error) => {
+        this.#endIfEmpty(name, queue);
+        call.fail(error);
+      },
+    };
+    new WaitingCall(queue, wait, made);
   }
 
   #newQueue(name: string, keys: readonly string[], kind: LockKind): LocalQueue {
@@ -313,12 +307,12 @@ export class Redlock {
 
 /** Receives the results of first attempts. */
 interface FirstAttempts {
-  readonly attempted: (call: Call, result: AttemptResult) => void;
+  readonly attempted: (call: Call, result: AttemptResult<HeldLock>) => void;
   readonly aborted: (call: Call, reason: unknown) => void;
 }
 
 /** One call of {@link Redlock.acquire}, during its first attempt. */
-class Call implements AttemptCaller {
+class Call implements AttemptCaller<HeldLock> {
   /** The name of the requested lock, which is the name of its queue. */
   readonly name: string;
   readonly kind: LockKind;
@@ -337,7 +331,7 @@ class Call implements AttemptCaller {
     this.name = queueName(keys, this.kind);
   }
 
-  attempted(result: AttemptResult): void {
+  attempted(result: AttemptResult<HeldLock>): void {
     this.firstAttempts.attempted(this, result);
   }
 

@@ -1,5 +1,11 @@
 import type { LockStore } from '../core/ports.js';
-import { LockHeldError, LockUnavailableError, type NodeVote } from '../core/errors.js';
+import {
+  ForeignValueError,
+  LockHeldError,
+  LockUnavailableError,
+  type NodeVote,
+  NoTimeError,
+} from '../core/errors.js';
 import type { Lease } from '../core/lease.js';
 import { asHolder, type LockHolder } from '../core/lock-info.js';
 import type { AcquireReply, Holder, KeyHolder } from '../core/ports.js';
@@ -262,4 +268,24 @@ const NO_GRANT: Grant = { slots: [], token: 0 };
 
 export function isSame(some: readonly number[], others: readonly number[]): boolean {
   return some.every((slot, index) => slot === others[index]);
+}
+
+/**
+ * `true` if another attempt would be useless: the tick has already run, or so many nodes have the value of another
+ * program under the key that the other nodes are too few for a quorum.
+ */
+export function isFinal(refusal: LockHeldError | LockUnavailableError): boolean {
+  if (refusal instanceof LockHeldError) return refusal.ranTick !== undefined;
+  const { votes } = refusal;
+  const usable = votes.filter(({ error }) => !(error instanceof ForeignValueError)).length;
+  return votes.length > 0 && usable < quorumOf(votes.length);
+}
+
+/**
+ * `true` if so many nodes answered with errors that the other nodes are too few for a quorum. More time for the other
+ * nodes is then useless.
+ */
+export function isRuledOut({ votes }: LockUnavailableError): boolean {
+  const errors = votes.filter(({ error }) => error && !(error instanceof NoTimeError)).length;
+  return votes.length - errors < quorumOf(votes.length);
 }

@@ -143,9 +143,9 @@ export const BREAKS: readonly Break[] = [
     seed: 1,
     patches: [
       patch(
-        'redlock/wait/wait-for-lock.ts',
-        'const timeLeft = (): number => retry.timeout - elapsedSince(waiter.since);',
-        'const timeLeft = (): number => Math.max(1_000, retry.timeout - elapsedSince(waiter.since));',
+        'redlock/wait/waiting-call.ts',
+        'return this.wait.retry.timeout - elapsedSince(this.#waiter.since);',
+        'return Math.max(1_000, this.wait.retry.timeout - elapsedSince(this.#waiter.since));',
       ),
     ],
   },

@@ -1,33 +1,17 @@
+import { askStore } from '../../core/ask-store.js';
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { LockHeldError, LockUnavailableError } from '../../core/errors.js';
-import type { LockHolder } from '../../core/lock-info.js';
+import { LockHeldError, type LockUnavailableError } from '../../core/errors.js';
 import type { ResolvedRetry } from '../../core/lock-options.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../../core/lock-mode.js';
 import type { Store, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import type { AttemptPlan, AttemptResult } from '../acquire.js';
-import { begun } from '../fan-out.js';
-import { HeldLock } from '../held-lock.js';
+import type { AcquiredLock, AttemptPlan, AttemptResult } from './attempt.js';
+import { HoldBack } from './hold-back.js';
+import { LastAnswer } from './last-answer.js';
 import { WakeableSleep } from './wakeable-sleep.js';
 
 /** Milliseconds for which a node that gave no vote is not used as the queue node. */
 const FAILED_FOR_MS = 1_000;
-
-/**
- * `holdBack` sets the mark of a waiter in a store, and the store then refuses later callers (S22). A store may keep
- * only the mark of the earliest waiter. A later waiter then calls `holdBack` again after this many milliseconds.
- */
-const MARK_AGAIN_MS = 50;
-
-/** The holders of the lock in the last answers of the nodes, at the moment `at`. */
-interface Holding {
-  readonly owner: string;
-  /** Milliseconds, counted from `at`. */
-  readonly retryAfter: number;
-  readonly holders: readonly LockHolder[];
-  readonly permitsSeen?: number | undefined;
-  readonly at: Instant;
-}
 
 /** One call that waits for a lock. */
 export class Waiter {
@@ -46,6 +30,18 @@ export class Waiter {
 }
 
 /**
+ * Where the calls of this process stand, as far as the process knows:
+ *
+ * - `polls`: no node has an entry of these calls, so that the first call asks from time to time
+ * - `queued`: the queue of a node has their entry, and a message tells the first call when to ask
+ * - `inherits`: the same, and the entry is kept from the call that got the lock: the next call need not ask for it
+ */
+type Standing =
+  { readonly state: 'polls' } | { readonly state: 'queued' | 'inherits'; readonly node: number };
+
+const POLLS: Standing = { state: 'polls' };
+
+/**
  * The calls of this process that wait for the same keys, in the order of their arrival. Only the first call asks the
  * nodes, and represents all calls in the queue of the queue node. The queue node is the first node that answers, in the
  * order of the nodes.
@@ -56,23 +52,18 @@ export class LocalQueue {
   readonly #subscriptions = new Map<number, Subscription>();
   /** The nodes whose queues may have the entry of these calls. */
   readonly #queuedAt = new Set<number>();
-  /** The node whose queue has the entry of these calls, as far as this process knows. */
-  #queuedIn: number | undefined;
-  /** `true` if it is the turn of this process, as far as this process knows. */
-  #turn = false;
+  #standing: Standing = POLLS;
+  /** `true` if a message has told that it is the turn of this process, and the first call has not asked since. */
+  #isTurn = false;
   /**
    * The time at which the first waiter must ask, by the monotonic clock: the last message with a delay has set it. It
    * stays valid when another waiter becomes the first or asks earlier, because the node still expects a request at this
    * time.
    */
   #askAt = Infinity;
-  /**
-   * The result of the last request. A refusal because of a holder is kept without an error object, because an error is
-   * expensive to make.
-   */
-  #refusal: LockUnavailableError | Holding | undefined;
-  /** `true` if the previous grant kept the position in the queue for the next waiter. */
-  #inherited = false;
+  readonly #answer: LastAnswer;
+  /** Made when a holder could starve these calls. */
+  #holdBack: HoldBack | undefined;
   /**
    * The id of the last lock that one of these calls acquired; `#before` is the id of the lock that was acquired before
    * that lock. A message about the release of the lock `#before` is out of date, unless both locks can be held at the
@@ -82,21 +73,14 @@ export class LocalQueue {
   #before: string | undefined;
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
-  #holdsBack = false;
-  /** `true` while the process tries again to set the mark of `holdBack` in the stores that do not have the mark. */
-  #marks = false;
-  /**
-   * Stores that keep the mark of another waiter. That waiter can stop waiting at any time, so the process tries these
-   * stores again.
-   */
-  readonly #unmarked = new Set<Store>();
-  #markTimer: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly stores: readonly Store[],
     private readonly id: WaiterId,
     private readonly kind: LockKind = EXCLUSIVE,
-  ) {}
+  ) {
+    this.#answer = new LastAnswer(id, kind);
+  }
 
   get isEmpty(): boolean {
     return this.#waiters.length === 0;
@@ -107,7 +91,7 @@ export class LocalQueue {
    * the waiter (S22).
    */
   get holdsBack(): boolean {
-    return this.#holdsBack;
+    return this.#holdBack?.isOn === true;
   }
 
   /** The waiter that asks the nodes. */
@@ -153,11 +137,11 @@ export class LocalQueue {
 
   /** Ends the subscriptions, and leaves the queues of the nodes. */
   end(): readonly Promise<unknown>[] {
-    const passing = this.#letPass();
-    const stopping = [...this.#subscriptions.values()].map((each) => begun(stop, each));
+    const passing = this.#holdBack?.end() ?? [];
+    const stopping = [...this.#subscriptions.values()].map((each) => askStore(stop, each));
     this.#subscriptions.clear();
     const leaving = [...this.#queuedAt].map((node) =>
-      begun((store) => store?.leave?.(this.id), this.stores[node]),
+      askStore((store) => store?.leave?.(this.id), this.stores[node]),
     );
     return [...passing, ...stopping, ...leaving].filter((promise) => promise !== undefined);
   }
@@ -170,13 +154,14 @@ export class LocalQueue {
    * position was not kept, or when it is this waiter's turn
    */
   takeOver(): number | undefined {
-    const inherited = this.#inherited;
-    this.#inherited = false;
-    // With permits, `#turn` is `true` here if a message about another free permit came before the reply that granted
-    // the previous waiter its permit. So the first waiter asks at once.
-    if (this.#turn && this.kind.mode === 'permits') return undefined;
+    const standing = this.#standing;
+    const inherits = standing.state === 'inherits';
+    if (inherits) this.#standing = { state: 'queued', node: standing.node };
+    // With permits it is the turn of this process here if a message about another free permit came before the reply that
+    // granted the previous waiter its permit. So the first waiter asks at once.
+    if (this.#isTurn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
-    return inherited ? this.lastHeld()?.retryAfter : undefined;
+    return inherits ? this.lastHeld()?.retryAfter : undefined;
   }
 
   /**
@@ -191,8 +176,8 @@ export class LocalQueue {
     const contended = again || this.#waiters.length > 1 || store?.contended?.(this.id.keys) === true;
     const ready =
       (contended || store?.subscribed === true) && this.#subscriptionAt(queueNode)?.ready === true;
-    const turn = this.#turn;
-    this.#turn = false;
+    const isTurn = this.#isTurn;
+    this.#isTurn = false;
     waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     if (ready) this.#queuedAt.add(queueNode);
@@ -205,7 +190,7 @@ export class LocalQueue {
       position: ready
         ? { waiter: this.id, waited: elapsedSince(waiter.since), next: next && elapsedSince(next.since) }
         : undefined,
-      queueNodeFirst: contended && !turn && !asksAll && this.stores.length > 1,
+      queueNodeFirst: contended && !isTurn && !asksAll && this.stores.length > 1,
     };
   }
 
@@ -213,57 +198,47 @@ export class LocalQueue {
   note({ queueNode, position }: AttemptPlan, { outcome, atQueueNode, nextIsFirst }: AttemptResult): void {
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
-    this.#queuedIn = isQueued ? queueNode : undefined;
+    const acquired = !(outcome instanceof Error);
+    const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
+    this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
     if (atQueueNode === 'granted' && !isQueued) this.#queuedAt.delete(queueNode);
-    const held = outcome instanceof HeldLock;
-    if (held) {
-      this.#before = this.#last;
-      this.#last = outcome.id;
-      // The request of the next call follows the release on the same connections, which takes one round trip. A message
-      // would take two.
-      if (nextIsFirst) {
-        outcome.follower = () => {
-          this.#turn = true;
-          this.first?.sleep.cutTo(0);
-        };
-      }
-    } else this.first?.sleep.cutTo(this.#askAt - performance.now());
-    this.#inherited = held && this.isQueued();
-    // The refusal because of a tick concerns only calls for that tick.
-    if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
-    if (outcome instanceof LockUnavailableError) {
-      this.#refusal = outcome;
-    } else if (held) {
-      const holders = [...this.#others(), this.#holderOf(outcome)];
-      const retryAfter = Math.min(outcome.ttl, ...holders.map(({ remaining }) => remaining));
-      this.#refusal = { owner: this.id.owner, retryAfter, holders, at: now() };
-      for (const passing of this.#letPass()) passing?.catch(() => undefined);
-    } else {
-      const { owner, retryAfter, holders, permitsSeen } = outcome;
-      this.#refusal = { owner, retryAfter, holders, permitsSeen, at: now() };
-      // A waiter for several keys keeps its marks until its wait ends, also while a lock that cannot starve it holds
-      // another of the keys. Otherwise readers of the one key and of the other in turn could exclude it for ever.
-      const keepsMarks = this.#holdsBack && this.id.keys.length > 1 && holders.length > 0;
-      if (keepsMarks || holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
-      else if (holders.length > 0) this.#stopMarking();
+    if (acquired) this.#noteLock(outcome, nextIsFirst);
+    else {
+      this.first?.sleep.cutTo(this.#askAt - performance.now());
+      this.#answer.refused(outcome);
+      if (outcome instanceof LockHeldError && outcome.ranTick === undefined) this.#noteHolders(outcome);
     }
   }
 
-  /** Describes a holder of this process that no node has named yet. */
-  #holderOf({ id, ttl, fencingToken, mode, slot }: HeldLock): LockHolder {
-    const { owner } = this.id;
-    const holder = { id, owner, since: new Date(), remaining: ttl, fencingToken, mode };
-    return slot === undefined ? holder : { ...holder, slot };
+  #noteLock(lock: AcquiredLock, nextIsFirst: boolean): void {
+    this.#before = this.#last;
+    this.#last = lock.id;
+    // The request of the next call follows the release on the same connections, which takes one round trip. A message
+    // would take two.
+    if (nextIsFirst) {
+      lock.follower = () => {
+        this.#isTurn = true;
+        this.first?.sleep.cutTo(0);
+      };
+    }
+    this.#answer.acquired(lock);
+    for (const passing of this.#holdBack?.end() ?? []) passing?.catch(() => undefined);
   }
 
-  /** The holders of other permits in the last refusal. */
-  #others(): readonly LockHolder[] {
-    const refusal = this.#refusal;
-    if (this.kind.mode !== 'permits' || !refusal || refusal instanceof LockUnavailableError) return [];
-    const since = elapsedSince(refusal.at);
-    const left = refusal.holders.map((holder) => ({ ...holder, remaining: holder.remaining - since }));
-    return left.filter(({ mode, remaining }) => mode === 'permits' && remaining > 0);
+  /** Holds later callers back if the holders could starve the first waiter (S22). */
+  #noteHolders({ holders }: LockHeldError): void {
+    // A waiter for several keys holds callers back until its wait ends, also while a lock that cannot starve it holds
+    // another of the keys. Otherwise readers of the one key and of the other in turn could exclude it for ever.
+    const goesOn = this.holdsBack && this.id.keys.length > 1 && holders.length > 0;
+    if (goesOn || holders.some(({ mode }) => this.#couldStarve(mode))) {
+      this.#holdBack ??= new HoldBack(
+        this.stores,
+        this.id,
+        () => this.first && elapsedSince(this.first.since),
+      );
+      this.#holdBack.begin();
+    } else if (holders.length > 0) this.#holdBack?.keep();
   }
 
   /**
@@ -274,51 +249,10 @@ export class LocalQueue {
     return mode !== 'exclusive' && mode !== this.kind.mode;
   }
 
-  /** Asks every node to refuse later callers, because later callers could get a quorum without the queue node. */
-  #holdBack(): void {
-    this.#holdsBack = true;
-    this.#marks = true;
-    for (const store of this.stores) void this.#mark(store);
-  }
-
-  async #mark(store: Store): Promise<void> {
-    const waiter = this.first;
-    if (!waiter) return;
-    try {
-      const stands = await store.holdBack?.(this.id, elapsedSince(waiter.since));
-      if (stands === false && this.#marks) this.#markAgain(store);
-    } catch {
-      // Ignore a failure: the mark is only a hint for the node, and is set again after a second.
-    }
-  }
-
-  #markAgain(store: Store): void {
-    this.#unmarked.add(store);
-    this.#markTimer ??= setTimeout(() => {
-      const stores = [...this.#unmarked];
-      this.#markTimer = undefined;
-      this.#unmarked.clear();
-      for (const each of stores) void this.#mark(each);
-    }, MARK_AGAIN_MS).unref();
-  }
-
-  #stopMarking(): void {
-    this.#marks = false;
-    clearTimeout(this.#markTimer);
-    this.#markTimer = undefined;
-    this.#unmarked.clear();
-  }
-
-  #letPass(): (Promise<void> | undefined)[] {
-    this.#stopMarking();
-    if (!this.#holdsBack) return [];
-    this.#holdsBack = false;
-    return this.stores.map((store) => begun(() => store.letPass?.(this.id), store));
-  }
-
   /** `true` if the waiter is in the queue, so that a message will come. */
   isQueued(): boolean {
-    return this.#queuedIn !== undefined && this.#subscriptions.get(this.#queuedIn)?.ready === true;
+    const standing = this.#standing;
+    return standing.state !== 'polls' && this.#subscriptions.get(standing.node)?.ready === true;
   }
 
   /** `true` if another request now would add the waiter to the queue. */
@@ -328,24 +262,12 @@ export class LocalQueue {
 
   /** The error for a waiter that gives up now. */
   refusal(): LockHeldError | LockUnavailableError {
-    const refusal = this.#refusal;
-    if (!refusal)
-      return new LockUnavailableError(
-        this.id.keys,
-        'no node has answered the earlier calls of this process for the lock',
-      );
-    return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
+    return this.#answer.error;
   }
 
   /** The error with the holder, if a holder was the reason of the last refusal. */
   lastHeld(): LockHeldError | undefined {
-    const refusal = this.#refusal;
-    return refusal && !(refusal instanceof LockUnavailableError) ? this.#heldError(refusal) : undefined;
-  }
-
-  #heldError({ owner, retryAfter, holders, permitsSeen, at }: Holding): LockHeldError {
-    const left = Math.max(0, retryAfter - elapsedSince(at));
-    return new LockHeldError(this.id.keys, owner, left, { holders, permitsSeen, kind: this.kind });
+    return this.#answer.held;
   }
 
   #queueNode(): number {
@@ -360,7 +282,7 @@ export class LocalQueue {
     if (!subscription) {
       subscription = this.stores[node]?.listen?.(this.id, (after, turn, released) => {
         if (this.kind.mode === 'exclusive' && turn && released && released === this.#before) return;
-        this.#turn ||= turn;
+        this.#isTurn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;
         this.first?.sleep.cutTo(after);
       });

@@ -175,18 +175,21 @@ export class StoreAsker {
   }
 
   /** Makes a waiter for the keys. It gets messages, and it came noticeably later than all earlier waiters. */
-  async waiter(mode: LockMode, ...locked: string[]): Promise<Waiter> {
+  async waiter(mode: LockMode, ...locked: string[]): Promise<QueuedCaller> {
     await sleep(APART);
     const number = ++waiters;
     const process = number.toString(16).padStart(16, '0');
-    const waiter = new Waiter({ keys: locked, mode, process, number, owner: `waiter ${number}` }, this.store);
+    const waiter = new QueuedCaller(
+      { keys: locked, mode, process, number, owner: `waiter ${number}` },
+      this.store,
+    );
     await until(() => waiter.isReady);
     waiter.forget();
     return waiter;
   }
 
   /** Makes a waiter that was refused and is in the queue. */
-  async queued(kind: LockKind, ...locked: string[]): Promise<Waiter> {
+  async queued(kind: LockKind, ...locked: string[]): Promise<QueuedCaller> {
     const waiter = await this.waiter(kind.mode, ...locked);
     await this.refused(leaseOf(kind, locked), waiter.terms);
     return waiter;
@@ -206,7 +209,7 @@ function requestFor(lease: Lease, terms: Omit<Terms, 'ordered'> = {}): AcquireRe
 }
 
 /** A waiter in the queue. */
-export class Waiter {
+export class QueuedCaller {
   /** The delays in the messages that the waiter has received, in milliseconds. */
   readonly told: number[] = [];
   /** The earliest moment at which a message lets the waiter try, by the monotonic clock. */

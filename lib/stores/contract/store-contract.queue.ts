@@ -12,7 +12,7 @@ import {
   type StoreAsker,
   TTL,
   until,
-  type Waiter,
+  type QueuedCaller,
 } from './store-asker.js';
 
 /** The contract of the queue, for a store that has one. */
@@ -20,7 +20,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
   /** Makes a waiter that was refused and is in the queue. */
-  function inQueue(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
+  function inQueue(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<QueuedCaller> {
     return ask.queued(kindOf(mode, count), key);
   }
 
@@ -214,7 +214,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       const key = freshKey();
       const holder = leaseOf(EXCLUSIVE, key);
       await ask.granted(holder, { ordered: true });
-      const together: Waiter[] = [];
+      const together: QueuedCaller[] = [];
       for (let count = 0; count < 4; count++) together.push(await inQueue(ask, 'shared', key));
       const writer = await inQueue(ask, 'exclusive', key);
       const behind = await inQueue(ask, 'shared', key);
@@ -353,10 +353,10 @@ export function queueContract({ test, open, modes }: Contract): void {
       const kind = kindOf('permits', 3);
       const holders = [1, 2, 3].map(() => leaseOf(kind, key));
       for (const holder of holders) await ask.granted(holder, { ordered: true });
-      const waiters: Waiter[] = [];
+      const waiters: QueuedCaller[] = [];
       for (let count = 0; count < 4; count++) waiters.push(await inQueue(ask, 'permits', key));
       for (const holder of holders) await ask.release(holder);
-      const [last] = waiters.splice(3) as [Waiter];
+      const [last] = waiters.splice(3) as [QueuedCaller];
       for (const waiter of waiters) {
         await waiter.toldAtOnce();
         await ask.granted(leaseOf(kind, key), waiter.terms);

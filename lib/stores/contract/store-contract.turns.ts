@@ -8,7 +8,7 @@ import {
   kindOf,
   leaseOf,
   TTL,
-  type Waiter,
+  type QueuedCaller,
 } from './store-asker.js';
 
 /** Milliseconds for which a released lock stays held, or its waiters wait, in these tests. */
@@ -46,7 +46,7 @@ export function turnsContract({ test, open, modes }: Contract): void {
       const keys = [freshKey(), freshKey(), freshKey()];
       const holder = leaseOf(blocking, keys);
       holder.slots = (await ask.granted(holder, { ordered: true })).slots;
-      const waiters: Waiter[] = [];
+      const waiters: QueuedCaller[] = [];
       for (const key of keys) waiters.push(await ask.queued(kind, key));
       await ask.release(holder);
       for (const waiter of waiters) {
@@ -119,7 +119,7 @@ export function turnsContract({ test, open, modes }: Contract): void {
       const key = freshKey();
       let held: Lease = leaseOf(kind, key);
       await ask.granted(held, { ordered: true });
-      const waiters: Waiter[] = [];
+      const waiters: QueuedCaller[] = [];
       for (let count = 0; count < MANY; count++) waiters.push(await ask.queued(kind, key));
       for (const waiter of waiters) {
         await ask.release(held);
@@ -157,7 +157,7 @@ export function turnsContract({ test, open, modes }: Contract): void {
           await ask.release(lease);
           if (!nextIsFirst) await front.toldAtOnce();
           const own = { ...second.terms, position: { ...second.terms.position!, waiter: granted.id } };
-          const termsOf = (waiter: Waiter): typeof own =>
+          const termsOf = (waiter: QueuedCaller): typeof own =>
             waiter === granted ? own : (other.terms as typeof own);
           await ask.refused(leaseOf(kind, key), termsOf(back));
           const taken = leaseOf(kind, key);

@@ -24,7 +24,7 @@ const MOST_ROUNDS = 16;
  */
 const QUEUE_SECONDS = 60;
 
-export interface AcquireContext extends RefusalContext {
+export interface AcquisitionContext extends RefusalContext {
   /** The etcd leases of queue entries, separate from the etcd leases of locks. */
   readonly queueLeases: EtcdLeases;
   readonly names: Names;
@@ -41,7 +41,7 @@ export interface AcquireContext extends RefusalContext {
 export class Acquisitions {
   readonly #refusals: Refusals;
 
-  constructor(private readonly context: AcquireContext) {
+  constructor(private readonly context: AcquisitionContext) {
     this.#refusals = new Refusals(context);
   }
 

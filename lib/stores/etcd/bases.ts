@@ -2,7 +2,7 @@ import { ForeignValueError } from '../../core/errors.js';
 import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
 import { foreignKey } from './names.js';
 import { entriesAt, type Entry, get, modifiedAt, put, revisionOf } from './protocol.js';
-import type { Transactions } from './transactions.js';
+import type { TxnRunner } from './txn-runner.js';
 
 /**
  * A base that was written less than this many milliseconds ago is not raised again: when many processes start together,
@@ -32,7 +32,7 @@ export interface Base {
 }
 
 /**
- * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
+ * WaiterTurns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
  * stores are large, because they follow the clock. Without the base, a resource that has seen tokens of another store
  * would refuse the tokens of etcd.
  *
@@ -54,7 +54,7 @@ export class Bases {
   #wentBackFrom: number | undefined;
 
   constructor(
-    private readonly transactions: Transactions,
+    private readonly transactions: TxnRunner,
     private readonly name: string,
   ) {
     transactions.onWentBack = () => void this.get(RAISE_LIMIT_MS).catch(() => undefined);

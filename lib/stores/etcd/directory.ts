@@ -4,7 +4,7 @@ import { type KeyView, viewOf } from './key-view.js';
 import { holdersOf, type Names, parseEntryName, queueOf } from './names.js';
 import { deletedAt, entriesAt, get, remove } from './protocol.js';
 import { asKeyHolder } from './refusals.js';
-import type { Transactions } from './transactions.js';
+import type { TxnRunner } from './txn-runner.js';
 
 /** The number of keys in one transaction. */
 const PAGE = 100;
@@ -18,7 +18,7 @@ const MOST_OF_QUEUE = 100;
 const LIMIT_MS = 10_000;
 
 export interface DirectoryContext {
-  readonly transactions: Transactions;
+  readonly transactions: TxnRunner;
   readonly leases: EtcdLeases;
   readonly names: Names;
 }

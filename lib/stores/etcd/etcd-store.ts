@@ -35,8 +35,8 @@ import { QueueEntries } from './queue-entries.js';
 import { get, remove } from './protocol.js';
 import { Releases } from './releases.js';
 import { SlotHints } from './slot-hints.js';
-import { Transactions } from './transactions.js';
-import { Turns } from './turns.js';
+import { TxnRunner } from './txn-runner.js';
+import { WaiterTurns } from './waiter-turns.js';
 import { Watches } from './watches.js';
 
 /** Time limit in milliseconds for leaving a queue, and for revoking leases when the store is closed. */
@@ -68,7 +68,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
   readonly #gateway: Gateway;
   readonly #leases: EtcdLeases;
   readonly #queueLeases: EtcdLeases;
-  readonly #transactions: Transactions;
+  readonly #transactions: TxnRunner;
   readonly #bases: Bases;
   readonly #hints = new SlotHints();
   readonly #holds = new Holds(this.#hints);
@@ -99,7 +99,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
     this.#looksOnly = terms.looksOnly ?? false;
     this.#warnOnce = terms.warnOnce;
     const holds = this.#holds;
-    const transactions = new Transactions(gateway);
+    const transactions = new TxnRunner(gateway);
     const bases = new Bases(transactions, names.base);
     const leases = new EtcdLeases(gateway, names);
     const queueLeases = new EtcdLeases(gateway, names);
@@ -111,7 +111,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
     this.#queueLeases = queueLeases;
     this.#releases = releases;
     this.#extensions = new Extensions({ transactions, leases, holds, releases });
-    const turns = new Turns();
+    const turns = new WaiterTurns();
     this.#acquisitions = new Acquisitions({
       ...{ transactions, leases, queueLeases, names, holds, releases, bases, turns },
       ...{ queueEntries: this.#queueEntries, waiters: this.#waiters, hints: this.#hints },

@@ -6,13 +6,13 @@ import { didNothing } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
 import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
-import type { Transactions } from './transactions.js';
+import type { TxnRunner } from './txn-runner.js';
 
 /** A lock with a shared etcd lease counts as expired this many milliseconds after the end of its ttl. */
 const MARGIN_MS = 1_000;
 
 export interface ExtensionContext {
-  readonly transactions: Transactions;
+  readonly transactions: TxnRunner;
   readonly leases: EtcdLeases;
   readonly holds: Holds;
   readonly releases: Releases;

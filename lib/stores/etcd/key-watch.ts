@@ -2,7 +2,7 @@ import type { Gateway, OpenStream } from './gateway.js';
 import { type FoundWaiter, inTheWay, ahead, type KeyView, viewOf } from './key-view.js';
 import { parseHolderName, viewRange } from './names.js';
 import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
-import type { Transactions } from './transactions.js';
+import type { TxnRunner } from './txn-runner.js';
 
 /** Milliseconds after which the second waiter may try, because the process of the first waiter may be dead. */
 const STANDBY_MS = 200;
@@ -45,7 +45,7 @@ export class KeyWatch {
   constructor(
     private readonly key: string,
     private readonly gateway: Gateway,
-    private readonly transactions: Transactions,
+    private readonly transactions: TxnRunner,
   ) {
     void this.#open();
   }

@@ -20,8 +20,8 @@ import {
 import { tickOf, waiterName, wellFormed } from './names.js';
 import type { QueueEntries } from './queue-entries.js';
 import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js';
-import type { Transactions } from './transactions.js';
-import type { Turns } from './turns.js';
+import type { TxnRunner } from './txn-runner.js';
+import type { WaiterTurns } from './waiter-turns.js';
 
 /** Largest number of holders that a refusal names when no permit of the key is free. */
 const MOST_NAMED = 10;
@@ -33,11 +33,11 @@ const MOST_NAMED = 10;
 export type Refusal = AcquireReply | { readonly again: true; readonly slots?: readonly number[] };
 
 export interface RefusalContext {
-  readonly transactions: Transactions;
+  readonly transactions: TxnRunner;
   readonly leases: EtcdLeases;
   readonly bases: Bases;
   readonly queueEntries: QueueEntries;
-  readonly turns: Turns;
+  readonly turns: WaiterTurns;
   readonly waiters: RecentKeys;
 }
 

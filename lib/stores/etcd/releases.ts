@@ -6,7 +6,7 @@ import type { Hold, Holds } from './holds.js';
 import { type FoundHolder, holderValue, tickValue, viewOf } from './key-view.js';
 import { holdersOf, keptName, type Names, tickName, wellFormed } from './names.js';
 import { entriesAt, get, present, put, remove, revisionOf } from './protocol.js';
-import type { Transactions } from './transactions.js';
+import type { TxnRunner } from './txn-runner.js';
 
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
@@ -23,7 +23,7 @@ interface Remains {
 }
 
 export interface ReleaseContext {
-  readonly transactions: Transactions;
+  readonly transactions: TxnRunner;
   readonly leases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;

@@ -3,7 +3,7 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import type { Gateway } from './gateway.js';
 import { KeyWatch, type Watcher } from './key-watch.js';
 import { type Names, waiterName } from './names.js';
-import type { Transactions } from './transactions.js';
+import type { TxnRunner } from './txn-runner.js';
 
 /**
  * Largest number of keys that a process watches at a time. Each watch takes a connection, so waiters for further keys
@@ -25,7 +25,7 @@ export class Watches {
 
   constructor(
     private readonly gateway: Gateway,
-    private readonly transactions: Transactions,
+    private readonly transactions: TxnRunner,
     private readonly names: Names,
   ) {}
 

@@ -5,7 +5,7 @@ import { holderValue, waiterValue } from '../../../lib/stores/etcd/key-view.js';
 import { KeyWatch, type Watcher } from '../../../lib/stores/etcd/key-watch.js';
 import { holderName } from '../../../lib/stores/etcd/names.js';
 import { base64 } from '../../../lib/stores/etcd/protocol.js';
-import type { Transactions } from '../../../lib/stores/etcd/transactions.js';
+import type { TxnRunner } from '../../../lib/stores/etcd/txn-runner.js';
 import { until } from '../../support/until.js';
 
 const KEY = 'lock/key';
@@ -24,7 +24,7 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   } as unknown as Gateway;
   const transactions = {
     run: () => Promise.resolve({ header: { revision: '1' } }),
-  } as unknown as Transactions;
+  } as unknown as TxnRunner;
   const told: (string | undefined)[] = [];
   const watcher: Watcher = {
     waiter: WAITER,

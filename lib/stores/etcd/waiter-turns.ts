@@ -13,7 +13,7 @@ interface Turn {
 }
 
 /** The start of the first waiter's turn at each free key, as this process has seen it. */
-export class Turns {
+export class WaiterTurns {
   readonly #turns = new Map<string, Turn>();
 
   /** Milliseconds that the waiter has left to take the free key. */

@@ -12,7 +12,7 @@ export class RevisionWentBackError extends Error {
 }
 
 /** Runs transactions. All of them are linearizable, even if they only read. */
-export class Transactions {
+export class TxnRunner {
   /** The largest revision of the cluster that this process has seen. */
   #latest = 0;
   /**
