@@ -8,7 +8,8 @@ import type { EntryPoint } from './sql-function.js';
 const KEPT_FOR = '1 minute';
 
 /**
- * Gives one process at a time the turn to remove rows. A process that has the turn keeps it with each call.
+ * Gives one process at a time the turn to remove rows. A process that has the turn keeps it with each call. A turn that
+ * would last longer than `lasts` was given before the server's clock was set back, and does not count.
  *
  * who      the process
  * lasts    milliseconds until another process gets the turn, if this process does not call again
@@ -20,12 +21,13 @@ const TAKE_TURN: EntryPoint = {
   body: `
 declare
   at constant timestamptz := clock_timestamp();
+  ends constant timestamptz := at + lasts * interval '1 ms';
 begin
-  perform from sweeping where process = who or until <= at for update skip locked;
+  perform from sweeping where process = who or until <= at or until > ends for update skip locked;
   if not found then
     return false;
   end if;
-  update sweeping set process = who, until = at + lasts * interval '1 ms';
+  update sweeping set process = who, until = ends;
   return true;
 end`,
 };
