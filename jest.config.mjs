@@ -9,6 +9,9 @@ export default {
   maxWorkers: 5,
   // Number of tests of a file that run side by side (`test.concurrent`). They mostly wait for the end of a lock.
   maxConcurrency: 10,
+  // A worker with a large heap needs more than Jest's 500 ms to end on a busy machine, although nothing is open any more.
+  // After this limit in milliseconds Jest says that something is: a timer, a server.
+  workerGracefulExitTimeout: 10_000,
   // Limit for a test that hangs. It is long, because a busy machine can make every test slow.
   testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
