@@ -364,6 +364,20 @@ export const BREAKS: readonly Break[] = [
     ],
   },
   {
+    name: 'no-healing',
+    safety: 'S26',
+    expected: ['long-lost'],
+    budget: 100,
+    seed: 16,
+    patches: [
+      patch(
+        HELD,
+        'missedBy(asked: NodeSet): void {\n    if (!this.#alive()) return;',
+        'missedBy(asked: NodeSet): void {\n    if (asked !== 0) return;',
+      ),
+    ],
+  },
+  {
     name: 'tick-not-remembered',
     safety: 'ticks',
     expected: ['tick-twice'],

@@ -2,13 +2,16 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import { tokenAt } from '../../../lib/core/fencing-token.js';
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import type { AcquireReply } from '../../../lib/core/ports.js';
 import type { Redlock } from '../../../lib/redlock/redlock.js';
 import { identityKey, markerKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 import type { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { acquireOn } from '../../support/ask-store.js';
 import { newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
@@ -84,6 +87,15 @@ test('processes of the former version and of this one exclude each other, and th
   await expect(acquireAsFormer('ours')).resolves.toBeUndefined();
   await lock.release();
   await expect(acquireAsFormer('ours')).resolves.toBeGreaterThan(lock.fencingToken);
+});
+
+test('a lock that heals is held for the former version, too, and does not end its locks (S26)', async () => {
+  const heal = (key: string): Promise<AcquireReply> =>
+    acquireOn(node, new Lease([key], 'me', TTL), { heals: true, proposal: tokenAt(Date.now()) });
+  await acquireAsFormer('held by them');
+  await expect(heal('held by them')).resolves.toMatchObject({ granted: false });
+  await expect(heal('healed')).resolves.toMatchObject({ granted: true });
+  await expect(acquireAsFormer('healed')).resolves.toBeUndefined();
 });
 
 test('a process of the former version that votes and replaces the marker does not end the guard (S28)', async () => {
