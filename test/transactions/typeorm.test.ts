@@ -1,5 +1,5 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { type INestApplication, Injectable } from '@nestjs/common';
+import { expect, test } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
 import { DataSource, EntitySchema } from 'typeorm';
 import {
   addTransactionalDataSource,
@@ -13,11 +13,10 @@ import {
   Transactional,
 } from 'typeorm-transactional';
 import { LockService, type RedlockModuleOptions, WithLock } from '../../lib/index.js';
-import { LogLines } from '../support/log-lines.js';
-import { startApp } from '../support/nest-app.js';
 import { Step } from '../support/transactions.js';
 import { until } from '../support/until.js';
-import { CURED, KEY, LOST, ShopDatabase } from './lost-update.js';
+import { KEY, type ShopDatabase } from './lost-update.js';
+import { ormContract, type Read } from './orm-contract.js';
 
 interface Stock {
   id: number;
@@ -29,21 +28,7 @@ const stocks = new EntitySchema<Stock>({
   columns: { id: { type: 'int', primary: true }, left: { type: 'int', name: 'left_over' } },
 });
 
-type Read = (left: number) => void;
-
-let database: ShopDatabase;
 let dataSource: DataSource;
-beforeAll(async () => {
-  database = await ShopDatabase.start();
-  initializeTransactionalContext({ storageDriver: StorageDriver.ASYNC_LOCAL_STORAGE });
-  dataSource = new DataSource({ type: 'postgres', url: database.server.url, entities: [stocks] });
-  addTransactionalDataSource(await dataSource.initialize());
-});
-afterAll(async () => {
-  deleteDataSourceByName('default');
-  await dataSource.destroy();
-  await database.server.stop();
-});
 
 @Injectable()
 class Shop {
@@ -84,92 +69,29 @@ const hooks = (): Pick<RedlockModuleOptions, 'inTransaction' | 'afterTransaction
   afterTransaction: runOnTransactionComplete,
 });
 
-let app: INestApplication;
-let shop: Shop;
-let locks: LockService;
-let lines: LogLines;
-beforeEach(async () => {
-  lines = new LogLines();
-  app = await startApp({ providers: [Shop] }, { nodes: 'memory', ...hooks() }, { logger: lines });
-  shop = app.get(Shop);
-  locks = app.get(LockService);
-});
-afterEach(() => app.close());
-
-const warnings = (): string[] => lines.of('warn').filter((line) => line.includes('transaction'));
-const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
-
-describe('with typeorm-transactional and two concurrent sales', () => {
-  test('with @Transactional() above @WithLock, one of two concurrent sales is lost, and one warning is logged', async () => {
-    await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
-    expect(warnings()).toEqual([
-      expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
-    ]);
-  });
-
-  test.each([
-    ['@WithLock above @Transactional()', 'lockAbove'],
-    ["release: 'afterCommit'", 'kept'],
-    ['withLock around the transaction', 'around'],
-  ] as const)('no update of two concurrent sales is lost with %s', async (_, way) => {
-    await expect(database.sellTwice((read) => shop[way](read), isFree)).resolves.toEqual(CURED);
-    expect(warnings()).toEqual([]);
-    await until(isFree);
-  });
-});
-
-describe("release: 'afterCommit'", () => {
-  test("`release: 'afterCommit'` keeps the lock until the transaction is rolled back", async () => {
-    await database.stockUp();
-    const rolledBack = runInTransaction(async () => {
-      await shop.kept(() => undefined);
-      expect(await isFree()).toBe(false);
-      throw new Error('rolled back');
-    });
-    await expect(rolledBack).rejects.toThrow('rolled back');
-    await until(isFree);
-    await expect(database.left()).resolves.toBe(10);
-  });
-
-  test("`release: 'afterCommit'` keeps the lock until the outermost transaction has committed", async () => {
-    await runInTransaction(async () => {
-      await runInTransaction(() => shop.kept(() => undefined));
-      expect(await isFree()).toBe(false);
-    });
-    await until(isFree);
-  });
-
-  test("`release: 'afterCommit'` keeps the lock of an independent inner transaction only until that transaction has committed", async () => {
-    const options = { propagation: Propagation.REQUIRES_NEW };
-    await runInTransaction(async () => {
-      await runInTransaction(() => shop.kept(() => undefined), options);
-      await expect(until(isFree)).resolves.toBeUndefined();
-    });
-  });
-
-  test("`release: 'afterCommit'` keeps the lock only until its task ends, if the task runs outside of the transaction", async () => {
-    const options = { propagation: Propagation.NOT_SUPPORTED };
-    await runInTransaction(() =>
-      runInTransaction(async () => {
-        await locks.withLock(KEY, { release: 'afterCommit' }, () => undefined);
-        expect(await isFree()).toBe(true);
-      }, options),
-    );
-  });
-
-  test("with `release: 'afterCommit'`, later reentrant calls in the same transaction join the lock", async () => {
-    const options = { release: 'afterCommit', reentrant: true } as const;
-    await runInTransaction(async () => {
-      const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
-      const token = await take();
-      await expect(take()).resolves.toBe(token);
-      expect(await isFree()).toBe(false);
-    });
-    await until(isFree);
-  });
+const scene = ormContract('typeorm-transactional', {
+  async connect({ server }: ShopDatabase) {
+    initializeTransactionalContext({ storageDriver: StorageDriver.ASYNC_LOCAL_STORAGE });
+    dataSource = new DataSource({ type: 'postgres', url: server.url, entities: [stocks] });
+    addTransactionalDataSource(await dataSource.initialize());
+  },
+  async close() {
+    deleteDataSourceByName('default');
+    await dataSource.destroy();
+  },
+  shop: Shop,
+  hooks,
+  run: (task, inner) =>
+    runInTransaction(
+      task,
+      inner && {
+        propagation: { independent: Propagation.REQUIRES_NEW, none: Propagation.NOT_SUPPORTED }[inner],
+      },
+    ),
 });
 
 test('a transaction whose snapshot is older than its lock reads old data', async () => {
+  const { database, shop, isFree } = scene;
   await database.stockUp();
   const [looked, sold] = [new Step(), new Step()];
   const read: number[] = [];
