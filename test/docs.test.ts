@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect, test } from '@jest/globals';
-import ts from 'typescript';
 import { runCommand } from './consumers/run-command.js';
 
 const root = resolve(import.meta.dirname, '..');
@@ -156,34 +155,6 @@ test('docs/errors.md has a section for every error code', () => {
   const codes = [...union.matchAll(/'(\w+)'/g)].map(([, code]) => (code ?? '').toLowerCase());
   expect(codes.length).toBeGreaterThan(4);
   expect(anchorsOf(join(root, 'docs/errors.md'))).toEqual(expect.arrayContaining(codes));
-});
-
-test('docs/observability.md lists every channel and every field of its events', () => {
-  const page = textOf(join(root, 'docs/observability.md'));
-  const documented = new Map(
-    [...page.matchAll(/^- `((?:Lock|Node|Leader|Force)\w*Event)`: (.*(?:\n .*)*)$/gm)].map(
-      ([, name = '', fields]) => [
-        name,
-        [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),
-      ],
-    ),
-  );
-  const program = ts.createProgram([join(root, 'lib/index.ts')], {
-    module: ts.ModuleKind.NodeNext,
-    strict: true,
-    noEmit: true,
-  });
-  const checker = program.getTypeChecker();
-  const source = program.getSourceFile(join(root, 'lib/index.ts'));
-  const exported = checker.getExportsOfModule(checker.getSymbolAtLocation(source!)!);
-  const channels = exported.filter(({ name }) => name.endsWith('_CHANNEL')).map(({ name }) => name);
-  expect(channels).toHaveLength(documented.size);
-  for (const [name, fields] of documented) {
-    expect(page).toMatch(new RegExp(`^\\| \`nestjs-redlock:[\\w-]+\` .*\`${name}\``, 'm'));
-    const type = exported.find((each) => each.name === name)!;
-    const properties = checker.getDeclaredTypeOfSymbol(checker.getAliasedSymbol(type)).getProperties();
-    expect([name, properties.map((property) => property.name).toSorted()]).toEqual([name, fields]);
-  }
 });
 
 test('docs/README.md lists the versions in package.json, and a test application installs each version', async () => {

@@ -1,20 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import { describe, expect, test } from '@jest/globals';
 import assert from 'node:assert/strict';
 import { NoTimeError } from '../../../lib/core/errors.js';
 import { tokenAt } from '../../../lib/core/fencing-token.js';
 import { Lease } from '../../../lib/core/lease.js';
 import type { AcquireReply, AcquireRequest, SlotWish } from '../../../lib/core/ports.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
-import {
-  channelBase,
-  detailsKey,
-  holdersKey,
-  markerKey,
-  markKey,
-  queueKey,
-  recordKey,
-} from '../../../lib/stores/redis/lock-key.js';
+import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, waiterName } from '../../../lib/stores/redis/record.js';
 import {
   ACQUIRE_PERMITS,
@@ -33,40 +24,35 @@ import { EXTEND_PERMITS, packExtendPermits } from '../../../lib/stores/redis/scr
 import { packRaisePermits, RAISE_PERMITS } from '../../../lib/stores/redis/scripts/raise-permits.js';
 import { packReleasePermits, RELEASE_PERMITS } from '../../../lib/stores/redis/scripts/release-permits.js';
 import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
-import type { Script } from '../../../lib/stores/redis/scripts/script.js';
-import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import {
+  type Answer,
+  answersTo,
+  BASE,
+  commandFor,
+  ENDED,
+  expectAbout,
+  FOREIGN,
+  listen,
+  MARKER,
+  PATIENCE,
+  PREFIX,
+  queue,
+  recordOf,
+  redis,
+  requestFor,
+  run,
+  server,
+  stateOf,
+  type Terms,
+  together,
+  tokenAhead,
+  tokenOf,
+  toldTo,
+  TTL,
+  waiterIn,
+  withoutMemory,
+} from './script-bench.js';
 import { until } from '../../support/until.js';
-
-const PREFIX = 'lock:';
-const BASE = channelBase(PREFIX);
-/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
-const MARKER = markerKey(PREFIX);
-
-/** Milliseconds; longer than a test takes on a busy machine. */
-const TTL = 60_000;
-
-/** Longest time that a test takes between two commands, in milliseconds. */
-const PATIENCE = 30_000;
-
-const FOREIGN = 'the key has a value that is not a lock of this package';
-const ENDED = 'this lock was stored before, and has ended';
-
-let server: RedisServer;
-let redis: Redis;
-
-beforeAll(async () => {
-  server = await startRedis();
-  redis = server.client();
-});
-afterAll(() => server.stop());
-beforeEach(() => redis.flushall());
-
-type Packed = readonly (string | number)[];
-type Answer = string | number | readonly unknown[] | Error;
-
-function run({ lua }: Script, [count, ...rest]: Packed, client = redis): Promise<unknown> {
-  return client.eval(lua, count as number, ...rest);
-}
 
 interface LeaseTerms {
   readonly owner?: string;
@@ -82,54 +68,9 @@ function leaseFor(
   return new Lease(typeof keys === 'string' ? [keys] : keys, owner, ttl, undefined, kind);
 }
 
-interface Terms {
-  /** Milliseconds from now. */
-  readonly deadline?: number;
-  readonly guard?: number;
-  readonly proposal?: number;
-  /** `true` if the node has a marker; a node with a restart guard always has a marker. */
-  readonly marked?: boolean;
-  readonly ordered?: boolean;
-  readonly waiter?: WaiterId;
-  /**
-   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times so far apart that the
-   * delays of a busy machine do not change the order.
-   */
-  readonly waited?: number;
-  /** Seconds that the next waiter of the process has waited. */
-  readonly next?: number;
-  readonly wish?: SlotWish;
-}
-
-function requestFor(
-  lease: Lease,
-  { guard = 0, proposal = 0, waiter, waited = 0, next, wish }: Terms = {},
-): AcquireRequest {
-  const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
-  return { lease, since: Date.now(), limit: 1_000, guard, proposal, position, wish };
-}
-
-function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
-  const { deadline = PATIENCE, guard = 0, marked = guard > 0 } = terms;
-  return {
-    keyPrefix: PREFIX,
-    base: BASE,
-    ordered: terms.ordered ?? requests.some(({ position }) => position),
-    marker: marked ? MARKER : undefined,
-    identity: undefined,
-    wall: Date.now(),
-    deadline: Date.now() + deadline,
-    guard,
-  };
-}
-
-/** Runs ACQUIRE_PERMITS once for these requests; returns the answers, without the time on the server's clock. */
-async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
-  const packed = packAcquirePermits(requests, commandFor(requests, terms));
-  const answers = [...acquireAnswers(await run(ACQUIRE_PERMITS, packed), requests)] as Answer[];
-  expect(answers).toHaveLength(requests.length + 1);
-  expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
-  return answers;
+/** Runs ACQUIRE_PERMITS once for these requests. */
+function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
+  return answersTo(requests, ACQUIRE_PERMITS, packAcquirePermits(requests, commandFor(requests, terms)));
 }
 
 /** The answer of ACQUIRE_PERMITS for this lease alone, as the script gives it. */
@@ -213,18 +154,6 @@ async function tokenAlone(key = 'k'): Promise<number> {
   return (reply as { token: number }).token;
 }
 
-function recordOf(key = 'k'): Promise<string | null> {
-  return redis.get(recordKey(PREFIX, key));
-}
-
-async function tokenOf(key = 'k'): Promise<number> {
-  return Number((await recordOf(key))!.slice(2, 18));
-}
-
-async function stateOf(key = 'k'): Promise<string | undefined> {
-  return (await recordOf(key))?.slice(0, 2);
-}
-
 /** A digit for each slot in a record of permits: 1 if the slot is taken, else 0. */
 async function takenOf(key = 'k'): Promise<string> {
   const record = (await recordOf(key))!;
@@ -253,9 +182,7 @@ function lifeOf(redisKey: string): Promise<number> {
 
 /** Expects a key to expire in `life` milliseconds, or a little sooner. */
 async function expectLife(redisKey: string, life: number): Promise<void> {
-  const left = await lifeOf(redisKey);
-  expect(left).toBeLessThanOrEqual(life);
-  expect(left).toBeGreaterThan(life - PATIENCE);
+  expectAbout(await lifeOf(redisKey), life);
 }
 
 async function remainingOf(lease: Lease, key = 'k'): Promise<number> {
@@ -273,37 +200,12 @@ async function expectNothingAfterLinger(): Promise<void> {
   }
 }
 
-/** Runs `body` while the server is out of memory. */
-async function withoutMemory(body: () => Promise<void>): Promise<void> {
-  await redis.config('SET', 'maxmemory', '1');
-  try {
-    await body();
-  } finally {
-    await redis.config('SET', 'maxmemory', '0');
-  }
-}
-
-/** The token that the clock will give after this time; the default is longer than a test takes. */
-function tokenAhead(milliseconds = 3_600_000): number {
-  return tokenAt(Date.now() + milliseconds);
-}
-
 function from(...slots: readonly number[]): Terms {
   return { wish: { slots, exactly: false } };
 }
 
 function exactly(...slots: readonly number[]): Terms {
   return { wish: { slots, exactly: true } };
-}
-
-/** Sends commands in one write. */
-function together<T extends readonly unknown[] | []>(send: () => T) {
-  redis.stream.cork();
-  try {
-    return Promise.all(send());
-  } finally {
-    redis.stream.uncork();
-  }
 }
 
 test.each(Object.entries({ ACQUIRE_PERMITS, RAISE_PERMITS, EXTEND_PERMITS, RELEASE_PERMITS }))(
@@ -677,19 +579,14 @@ describe('the ACQUIRE_PERMITS script', () => {
   });
 
   test('`ACQUIRE_PERMITS` fails as a whole with READONLY on a replica, so that the client can reconnect', async () => {
-    const replica = await startRedis();
-    const client = replica.client();
-    const shared = redis;
-    redis = client;
+    const leases = [leaseFor(), leaseFor()];
+    for (const lease of leases) await granted(lease);
+    await redis.replicaof('127.0.0.1', 1);
     try {
-      const leases = [leaseFor(), leaseFor()];
-      for (const lease of leases) await granted(lease);
-      await client.replicaof('127.0.0.1', 1);
       await expect(askAll(['a', 'k'].map((key) => requestFor(leaseFor(key))))).rejects.toThrow(/^READONLY/);
       await expect(releaseAll(leases)).rejects.toThrow(/READONLY/);
     } finally {
-      redis = shared;
-      await replica.stop();
+      await redis.replicaof('NO', 'ONE');
     }
   });
 });
@@ -1234,43 +1131,16 @@ describe('the scripts for permits', () => {
 
 /** A waiter of a process whose random name consists of this letter. */
 function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): WaiterId {
-  const modes = { x: 'exclusive', s: 'shared', p: 'permits' } as const;
-  return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
+  return waiterIn(({ x: 'exclusive', s: 'shared', p: 'permits' } as const)[mode], letter, key);
 }
 
 // A mark is a Redis key with the name of a waiter. It makes the node refuse later readers and later callers for a
 // permit, unless they have the waiter's mode (S22).
 describe('the queue of a key with permits', () => {
-  interface Listener {
-    readonly channel: string;
-    readonly waiter: WaiterId;
-    readonly name: string;
-    readonly told: string[];
-  }
-
-  async function listener(letter: string, mode: 'x' | 's' | 'p' = 'p'): Promise<Listener> {
-    const waiter = waiterOf(letter, mode);
-    const told: string[] = [];
-    const client = server.client();
-    const channel = `${BASE}${waiter.process}`;
-    await client.subscribe(channel);
-    client.on('message', (_channel, text) => told.push(text));
-    return { channel, waiter, name: waiterName(waiter), told };
-  }
-
-  /** For each listener, its messages since the last call. */
-  async function toldTo(all: readonly Listener[]): Promise<string[][]> {
-    for (const { channel } of all) await redis.publish(channel, 'that is all');
-    await until(() => all.every(({ told }) => told.includes('that is all')));
-    return all.map(({ told }) => told.splice(0).slice(0, -1));
-  }
+  const listener = (letter: string, mode?: 'x' | 's' | 'p') => listen(waiterOf(letter, mode));
 
   function isTurn(messages: readonly string[]): boolean {
     return messages.some((text) => text.startsWith('0 '));
-  }
-
-  function queue(key = 'k'): Promise<string[]> {
-    return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
   }
 
   function wait(waiter: WaiterId, waited: number, lease = leaseFor(waiter.keys)): Promise<Answer> {

@@ -1,21 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import { describe, expect, test } from '@jest/globals';
 import { LEAD_MS, tokenAt } from '../../../lib/core/fencing-token.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../../lib/core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, HeldKey, KeyHolder } from '../../../lib/core/ports.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
-import {
-  channelBase,
-  detailsKey,
-  holdersKey,
-  markerKey,
-  markKey,
-  queueKey,
-  recordKey,
-} from '../../../lib/stores/redis/lock-key.js';
+import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
-import { acquireAnswers, tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
+import { tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
 import { releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import { ACQUIRE_SHARED } from '../../../lib/stores/redis/scripts/acquire-shared.js';
 import { EXTEND_SHARED } from '../../../lib/stores/redis/scripts/extend-shared.js';
@@ -28,42 +19,34 @@ import { RAISE_SHARED } from '../../../lib/stores/redis/scripts/raise-shared.js'
 import { packRead, READ, readPage } from '../../../lib/stores/redis/scripts/read.js';
 import { ROUND_MS } from '../../../lib/stores/redis/scripts/readers.js';
 import { RELEASE_SHARED } from '../../../lib/stores/redis/scripts/release-shared.js';
-import type { Script } from '../../../lib/stores/redis/scripts/script.js';
-import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import {
+  answersTo,
+  BASE,
+  commandFor,
+  ENDED,
+  expectAbout,
+  FOREIGN,
+  listen,
+  type Listener,
+  MARKER,
+  PATIENCE,
+  PREFIX,
+  recordOf,
+  redis,
+  requestFor,
+  run,
+  server,
+  snapshot,
+  type Terms,
+  toldTo,
+  TTL,
+  waiterIn,
+  withoutMemory,
+} from './script-bench.js';
 import { until } from '../../support/until.js';
-
-const PREFIX = 'lock:';
-const BASE = channelBase(PREFIX);
-/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
-const MARKER = markerKey(PREFIX);
-
-/** Milliseconds; longer than a test takes on a busy machine. */
-const TTL = 60_000;
 
 /** Milliseconds; shorter than `TTL`, and still longer than a test takes. */
 const SHORT = 40_000;
-
-/** Longest time that a test takes between two commands, in milliseconds. */
-const PATIENCE = 30_000;
-
-const ENDED = 'this lock was stored before, and has ended';
-const FOREIGN = 'the key has a value that is not a lock of this package';
-
-let server: RedisServer;
-let redis: Redis;
-
-beforeAll(async () => {
-  server = await startRedis();
-  redis = server.client();
-});
-afterAll(() => server.stop());
-beforeEach(() => redis.flushall());
-
-type Packed = readonly (string | number)[];
-
-function run({ lua }: Script, [count, ...rest]: Packed): Promise<unknown> {
-  return redis.eval(lua, count as number, ...rest);
-}
 
 interface LeaseTerms {
   readonly owner?: string;
@@ -82,50 +65,22 @@ function writer(keys: string | readonly string[] = 'k', terms: LeaseTerms = {}):
   return reader(keys, { ...terms, kind: EXCLUSIVE });
 }
 
-interface Terms {
-  /** Milliseconds from now. */
-  readonly deadline?: number;
-  readonly guard?: number;
-  readonly proposal?: number;
-  readonly marked?: boolean;
-  readonly ordered?: boolean;
-  readonly waiter?: WaiterId;
-  /**
-   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times so far apart that the
-   * delays of a busy machine do not change the order.
-   */
-  readonly waited?: number;
+interface ReaderTerms extends Terms {
   /** The leases that have no waiter. */
   readonly newcomers?: readonly Lease[];
 }
 
 /** Runs the acquire script for the mode of these leases; returns the answer for each lease. */
-async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(AcquireReply | Error)[]> {
-  const { deadline = PATIENCE, guard = 0, proposal = 0, marked = guard > 0, waiter, waited = 0 } = terms;
-  const { newcomers = [] } = terms;
+async function ask(
+  leases: readonly Lease[],
+  { newcomers = [], ...terms }: ReaderTerms = {},
+): Promise<(AcquireReply | Error)[]> {
   const requests = leases.map((lease): AcquireRequest => ({
-    lease,
+    ...requestFor(lease, newcomers.includes(lease) ? { ...terms, waiter: undefined } : terms),
     since: 1_700_000_000_000,
-    limit: 1_000,
-    guard,
-    proposal,
-    position:
-      waiter && !newcomers.includes(lease) ? { waiter, waited: waited * 1_000, next: undefined } : undefined,
   }));
   const { script, pack, read: readReply } = scriptsFor(leases[0]!).acquire;
-  const packed = pack(requests, {
-    keyPrefix: PREFIX,
-    base: BASE,
-    ordered: terms.ordered ?? waiter !== undefined,
-    marker: marked ? MARKER : undefined,
-    identity: undefined,
-    wall: Date.now(),
-    deadline: Date.now() + deadline,
-    guard,
-  });
-  const answers = [...acquireAnswers(await run(script, packed), requests)];
-  expect(answers).toHaveLength(leases.length + 1);
-  expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+  const answers = await answersTo(requests, script, pack(requests, commandFor(requests, terms)));
   return answers.map((answer) => {
     const young = tooYoungFor(answer);
     return young === undefined ? readReply(answer) : new Error(`too young for ${young} ms`);
@@ -216,29 +171,11 @@ function leave(waiter: WaiterId): Promise<unknown> {
   return run(LEAVE, packLeave(waiter, PREFIX, BASE));
 }
 
-async function recordOf(key = 'k'): Promise<string> {
-  return (await redis.get(recordKey(PREFIX, key)))!;
-}
-
 /** Makes a lease look as if its ttl had passed. Another lease of each key must last longer. */
 async function lapse({ id, keys }: Lease): Promise<void> {
   for (const key of keys) {
     await expect(redis.zadd(holdersKey(PREFIX, key), 'XX', 'CH', Date.now() - 1_000, id)).resolves.toBe(1);
   }
-}
-
-/** All keys in Redis, with their values and the times at which they expire. */
-async function snapshot(): Promise<unknown> {
-  const keys = (await redis.keys('*')).toSorted();
-  return Promise.all(
-    keys.map(async (key) => [key, await redis.dump(key), await redis.call('PEXPIRETIME', key)]),
-  );
-}
-
-/** Expects a duration to be `expected` milliseconds, or a little less. */
-function expectAbout(actual: number, expected: number): void {
-  expect(actual).toBeLessThanOrEqual(expected);
-  expect(actual).toBeGreaterThan(expected - PATIENCE);
 }
 
 /**
@@ -255,25 +192,8 @@ async function expectToOutlive(key: string, life: number): Promise<void> {
   }
 }
 
-/** Runs `body` while the server is out of memory. */
-async function withoutMemory(body: () => Promise<void>): Promise<void> {
-  await redis.config('SET', 'maxmemory', '1');
-  try {
-    await body();
-  } finally {
-    await redis.config('SET', 'maxmemory', '0');
-  }
-}
-
-function waiterOf(letter: string, mode: LockMode, ...keys: readonly string[]): WaiterId {
-  return {
-    keys: keys.length > 0 ? keys : ['k'],
-    mode,
-    process: letter.repeat(16),
-    number: 1,
-    owner: `host:${letter}`,
-  };
-}
+const waiterOf = (letter: string, mode: LockMode, ...keys: readonly string[]) =>
+  waiterIn(mode, letter, ...keys);
 
 test.each(
   Object.entries({ ACQUIRE_SHARED, EXTEND_SHARED, RELEASE_SHARED, RAISE_SHARED, HOLD_BACK, LET_PASS }),
@@ -410,9 +330,9 @@ describe('readers', () => {
     const joined = await granted(b, { proposal: tokenAt(Date.now() + LEAD_MS) });
     const token = await granted(reader(['a', 'b', 'c'], { ttl: 1_000 }));
     expect(token).toBe(joined);
-    for (const key of ['a', 'b', 'c']) expect(parseRecord(await recordOf(key)).fencingToken).toBe(token);
+    for (const key of ['a', 'b', 'c']) expect(parseRecord((await recordOf(key))!).fencingToken).toBe(token);
     // The record still names the reader that expires last.
-    expect(parseRecord(await recordOf('a')).id).toBe(a.id);
+    expect(parseRecord((await recordOf('a'))!).id).toBe(a.id);
   });
 
   test('the request of a reader fails after its deadline, and while the data in Redis is younger than the restart guard (S12, S16)', async () => {
@@ -631,7 +551,7 @@ describe('the expiry of a reader', () => {
     });
     const { holders } = (await read())!;
     expect(holders.map(({ id }) => id)).toEqual([other.id]);
-    expect(parseRecord(await recordOf())).toMatchObject({ id: other.id, owner: 'other' });
+    expect(parseRecord((await recordOf())!)).toMatchObject({ id: other.id, owner: 'other' });
     expectAbout(await redis.pttl('lock:{k}'), 2 * TTL + LINGER_MS);
     await withoutMemory(async () => {
       await release(other);
@@ -702,7 +622,7 @@ describe('the release of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
     expect(await recordOf()).toMatch(/^F-/);
-    expect(parseRecord(await recordOf()).fencingToken).toBe(token);
+    expect(parseRecord((await recordOf())!).fencingToken).toBe(token);
     expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
 
@@ -748,7 +668,7 @@ describe('the token of a reader', () => {
     await granted(other);
     await expect(raise(one, token + 10)).resolves.toBe(1);
     await expect(raise(other, token + 5)).resolves.toBe(1);
-    expect(parseRecord(await recordOf()).fencingToken).toBe(token + 10);
+    expect(parseRecord((await recordOf())!).fencingToken).toBe(token + 10);
     const { holders } = (await read())!;
     const tokens = Object.fromEntries(holders.map(({ id, fencingToken }) => [id, fencingToken]));
     expect(tokens).toEqual({ [one.id]: token + 10, [other.id]: token + 5 });
@@ -774,7 +694,7 @@ describe('the token of a reader', () => {
     await expect(raise(lease, ahead)).resolves.toBe(0);
     await expect(raise(lease, ahead, MARKER)).resolves.toBe(1);
     expect(Number((await redis.get(MARKER))!.slice(17))).toBe(ahead);
-    expect(parseRecord(await recordOf()).fencingToken).toBe(ahead);
+    expect(parseRecord((await recordOf())!).fencingToken).toBe(ahead);
   });
 });
 
@@ -881,21 +801,8 @@ describe('the mark of a waiter', () => {
 });
 
 describe('the queue of a key with readers', () => {
-  interface Listener {
-    readonly channel: string;
-    readonly waiter: WaiterId;
-    readonly told: string[];
-    readonly stop: () => void;
-  }
-
-  async function listener(letter: string, mode: LockMode, ...keys: readonly string[]): Promise<Listener> {
-    const waiter = waiterOf(letter, mode, ...keys);
-    const told: string[] = [];
-    const client = server.client();
-    const channel = `${BASE}${waiter.process}`;
-    await client.subscribe(channel);
-    client.on('message', (_channel, text) => told.push(text));
-    return { channel, waiter, told, stop: () => client.disconnect() };
+  function listener(letter: string, mode: LockMode, ...keys: readonly string[]): Promise<Listener> {
+    return listen(waiterOf(letter, mode, ...keys));
   }
 
   async function listeners(modes: readonly LockMode[]): Promise<Listener[]> {
@@ -904,9 +811,7 @@ describe('the queue of a key with readers', () => {
 
   /** For each listener, the delays in its messages since the last call, in milliseconds. */
   async function delaysOf(all: readonly Listener[]): Promise<number[][]> {
-    for (const { channel } of all) await redis.publish(channel, 'that is all');
-    await until(() => all.every(({ told }) => told.includes('that is all')));
-    return all.map(({ told }) => told.splice(0).slice(0, -1).map(Number.parseFloat));
+    return (await toldTo(all)).map((told) => told.map(Number.parseFloat));
   }
 
   function leaseOf({ waiter }: Listener): Lease {
