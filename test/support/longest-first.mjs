@@ -25,6 +25,7 @@ const LONG = [
   'faults/scenarios.essential',
   'stores/redis/health/server-probe.slow',
   'cli/postgres.slow',
+  'valkey.slow',
   'stores/postgres/faults',
   'stores/postgres/contention.slow',
   'store/wrong-stores.slow',

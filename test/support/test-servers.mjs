@@ -35,7 +35,8 @@ if (unknown.length > 0) {
   process.exit(1);
 }
 const paths = (values.quick ? QUICK : ALL).map((path) => `test/${path}`);
-const which = values.quick ? ['-t', '^(?!the restart guard)'] : [];
+// A quick run takes place beside other tests: see test/valkey.slow.test.ts.
+const which = values.quick ? ['-t', '^(?!the restart guard)', '--maxWorkers', '2'] : [];
 const folder = mkdtempSync(join(tmpdir(), 'test-servers-'));
 const summary = [];
 for (const name of names) {
