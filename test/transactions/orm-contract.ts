@@ -21,7 +21,7 @@ export interface Shop {
   around(read: Read): Promise<void>;
 }
 
-/** How the transaction that `run` begins relates to a transaction around it; by default it joins that transaction. */
+/** An inner transaction that is independent of the outer one, or no transaction; by default `run` joins the outer one. */
 export type Inner = 'independent' | 'none';
 
 export interface Orm {
