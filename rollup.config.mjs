@@ -39,8 +39,11 @@ const SHARED = {
   // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
-  // The SQL statements: the entry point `postgres` runs them, and the command-line program prints them.
+  // What the stores in databases have in common.
+  database: /^stores\/database\//,
+  // The SQL statements: the entry points `postgres` and `mysql` run them, and the command-line program prints them.
   sql: /^stores\/postgres\/(sql\/|schema)/,
+  mysqlSql: /^stores\/mysql\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
   // The web page that shows the locks. The entry point `board` and the command-line program serve it.
   live: /^board\/live\//,

@@ -35,16 +35,18 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
 /** Reads the patterns of the allowed imports: `!../core/**`, `!../../core/**` in inner folders, or `!rxjs`. */
 function namesIn(group: readonly string[], from: string): string[] {
   const names = group.flatMap((pattern) => {
-    const [, relative, path] = /^!((?:\.{1,2}\/)*)(.*?)(?:\/\*\*)?$/.exec(pattern) ?? [];
-    const isOwn =
-      path === undefined || /^\*|^node:/.test(path) || (relative && from !== '.' && isIn(from, path));
-    return isOwn ? [] : [path];
+    const [, relative = '', path = '*'] = /^!((?:\.{1,2}\/)*)(.*?)(?:\/\*\*)?$/.exec(pattern) ?? [];
+    if (/^\*|^node:/.test(path)) return [];
+    const name = relative === '' ? path : folderAt(from, relative, path);
+    return from !== '.' && name.startsWith(`${from}/`) ? [] : [name];
   });
   return [...new Set(names)];
 }
 
-function isIn(folder: string, name: string): boolean {
-  return existsSync(join('lib', folder, name));
+/** The folder of `lib` to which a relative path leads from a folder, or else from a folder in it. */
+function folderAt(from: string, relative: string, path: string): string {
+  const paths = [relative, relative.slice('../'.length)].map((each) => posix.join(from, each, path));
+  return paths.find((each) => existsSync(join('lib', each)) && !each.startsWith('..')) ?? path;
 }
 
 const NODE = ['node:crypto', 'node:timers/promises'];

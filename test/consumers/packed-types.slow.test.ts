@@ -6,7 +6,18 @@ import { assertBuilt } from './packed-package.js';
 import { runCommand } from './run-command.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
-const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing', 'postgres', 'store', 'etcd'];
+const ENTRIES = [
+  'index',
+  'fencing',
+  'testing',
+  'health',
+  'metrics',
+  'tracing',
+  'postgres',
+  'mysql',
+  'store',
+  'etcd',
+];
 const sourceOf = (entry: string): string => join(ROOT, 'lib', entry === 'index' ? '' : entry, 'index.ts');
 const typesOf = (entry: string, format = 'esm'): string => join(ROOT, 'dist', format, `${entry}.d.ts`);
 

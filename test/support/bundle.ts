@@ -42,8 +42,8 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
     format: 'esm',
     // The library puts names of errors, and Nest puts names of classes, into messages.
     keepNames: true,
-    // The library loads `pg` only when locks are kept in PostgreSQL.
-    external: [...OPTIONAL, 'pg'],
+    // The library loads `pg` and `mysql2` only when locks are kept in a database.
+    external: [...OPTIONAL, 'pg', 'mysql2'],
     // CommonJS packages call `require`, which an ES module does not have.
     banner: {
       js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",

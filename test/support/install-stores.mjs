@@ -14,6 +14,7 @@ const SERVERS = [
     packages: ['etcd-server', 'etcd-client'],
   },
   { name: 'PgBouncer', there: () => onPath('pgbouncer'), packages: ['pgbouncer'] },
+  { name: 'MariaDB', there: () => onPath('mariadbd'), packages: ['mariadb-server'] },
 ];
 
 // `npm test` runs this file before Jest. It prints one line for each missing server.

@@ -3,9 +3,9 @@ import type { ClientConfig } from 'pg';
 import type { Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { withTimeout } from '../../core/with-timeout.js';
-import { Connection } from './connection.js';
-import { valueOf } from './own-client.js';
-import { waiterName } from './request.js';
+import { Connection } from '../database/connection.js';
+import { waiterName } from '../database/request.js';
+import { type OwnClient, postgresDriver } from './own-client.js';
 
 /** Milliseconds within which a test message must arrive. */
 const ARRIVES_WITHIN_MS = 1_000;
@@ -43,7 +43,7 @@ export interface MessageTerms {
 export class Messages {
   /** The channel for messages to this process. */
   readonly channel = `redlock_${randomBytes(8).toString('hex')}`;
-  readonly #connection: Connection;
+  readonly #connection: Connection<OwnClient>;
   readonly #listeners = new Map<string, OnMessage>();
   #opening: Promise<void> | undefined;
   #isReady = false;
@@ -60,10 +60,10 @@ export class Messages {
     config: ClientConfig,
     private readonly terms: MessageTerms,
   ) {
-    this.#connection = new Connection(config, {
-      prepare: async (client) => {
+    this.#connection = new Connection(postgresDriver(config), {
+      prepare: async ({ client, run }) => {
         client.on('notification', ({ payload = '' }) => this.#take(payload));
-        await valueOf(client, `listen "${this.channel}"`);
+        await run(`listen "${this.channel}"`);
       },
       ready: () => undefined,
       lost: () => this.#lost(),

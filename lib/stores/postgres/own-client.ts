@@ -1,6 +1,8 @@
 import { Socket } from 'node:net';
 import { Client, type ClientConfig, defaults } from 'pg';
 import { withTimeout } from '../../core/with-timeout.js';
+import type { DatabaseClient, DatabaseDriver } from '../database/database-client.js';
+import { withAdvice } from './connection-advice.js';
 
 /** Milliseconds that the server has for closing a connection that ends. After that, the socket is destroyed. */
 const END_WITHIN_MS = 1_000;
@@ -31,16 +33,34 @@ const LIMITS = [
  */
 const AS_TEXT = { getTypeParser: () => (value: string | Buffer) => value.toString() };
 
+/**
+ * Error code of a server that became a standby or read-only. The connection is then replaced, because a new connection
+ * may lead to the primary.
+ */
+const READ_ONLY = '25006';
+
+/** Error codes of a server that closes the connection: an administrator, a crash, or the start of the server. */
+const CLOSES = /^57P0/;
+
 /** A client of `pg` that depends on no setting in `pg.defaults`, and whose end has a time limit. */
-export interface OwnClient {
+export interface OwnClient extends DatabaseClient {
   readonly client: Client;
-  /** Connects. Rejects also when {@link end} is called meanwhile. */
-  connect(): Promise<void>;
-  /** Closes the connection. Never rejects. */
-  end(): Promise<void>;
 }
 
-export function newClient(config: ClientConfig): OwnClient {
+/** Opens connections with `pg`. */
+export function postgresDriver(config: ClientConfig): DatabaseDriver<OwnClient> {
+  return {
+    newClient: () => newClient(config),
+    test: `select '1'`,
+    replaces(error) {
+      const { code = '' } = error as { code?: string };
+      return code === READ_ONLY || CLOSES.test(code);
+    },
+    withAdvice,
+  };
+}
+
+function newClient(config: ClientConfig): OwnClient {
   const socket = new Socket();
   const client = new Client({
     ...config,
@@ -58,6 +78,11 @@ export function newClient(config: ClientConfig): OwnClient {
         client.once('end', () => reject(new Error('the connection was closed')));
       });
       await Promise.race([client.connect(), ended]);
+    },
+    run: (text, values) => valueOf(client, text, values),
+    onLost(listener) {
+      client.on('error', listener);
+      client.on('end', () => listener(new Error('the connection was closed')));
     },
     async end() {
       // `pg` waits for the server to close the connection. If the network is silent, that is a quarter of an hour.

@@ -20,16 +20,24 @@ import type {
 import { RecentKeys } from '../../core/recent-keys.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import { Connection } from './connection.js';
+import { Connection } from '../database/connection.js';
+import {
+  type Found,
+  type FoundWaiter,
+  keyWaiterOf,
+  stateOf,
+  type TurnAnswer,
+  waiterName,
+} from '../database/request.js';
+import { SideConnection } from '../database/side-connection.js';
+import { Sweeper } from '../database/sweeper.js';
+import { storedKey, storedOwner } from '../database/text.js';
+import { Turns } from '../database/turns.js';
 import { Messages } from './messages.js';
+import { type OwnClient, postgresDriver } from './own-client.js';
 import { type PostgresOptions, schemaOf } from './postgres.options.js';
 import { prepare, type ServerDescription, unfitBecause, weakBecause } from './preparation.js';
-import { type Found, type FoundWaiter, keyWaiterOf, stateOf, waiterName } from './request.js';
 import { DESCRIBE } from './sql/fitness.js';
-import { SideConnection } from './side-connection.js';
-import { Sweeper } from './sweeper.js';
-import { storedKey, storedOwner } from './text.js';
-import { Turns } from './turns.js';
 
 /** The number of keys that one statement of a scan examines, held or not. */
 const PAGE = 1_000;
@@ -52,11 +60,11 @@ export class PostgresStore
 {
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
-  readonly #connection: Connection;
+  readonly #connection: Connection<OwnClient>;
   readonly #messages: Messages;
   readonly #turns: Turns;
   readonly #waiters = new RecentKeys();
-  readonly #side: SideConnection;
+  readonly #side: SideConnection<OwnClient>;
   readonly #sweeper: Sweeper;
   readonly #schema: string;
   readonly #keyPrefix: string;
@@ -69,8 +77,9 @@ export class PostgresStore
     this.#schema = schemaOf(options);
     this.#keyPrefix = terms.keyPrefix;
     this.#looksOnly = terms.looksOnly ?? false;
-    this.#connection = new Connection(config, {
-      prepare: (client) =>
+    const driver = postgresDriver(config);
+    this.#connection = new Connection(driver, {
+      prepare: ({ client }) =>
         prepare(client, this.#schema, !this.#looksOnly, (time) => {
           // The connection may lead to another server, or to one whose clock was set.
           this.#turns.clock.forget();
@@ -101,13 +110,16 @@ export class PostgresStore
       replaced: () => this.#connection.test(),
     });
     this.#turns = new Turns({
-      connection: this.#connection,
       keyPrefix: this.#keyPrefix,
-      schema: this.#schema,
       channel: this.#messages.channel,
       waiters: this.#waiters,
+      run: async (keys, asked, onRepeat) => {
+        const sql = `select "${this.#schema}".turn($1::text[], $2::jsonb)::text`;
+        const text = await this.#connection.run(sql, [keys, JSON.stringify(asked)], onRepeat);
+        return JSON.parse(text ?? '') as TurnAnswer;
+      },
     });
-    this.#side = new SideConnection(config);
+    this.#side = new SideConnection(driver);
     this.#sweeper = new Sweeper({
       // The connection for locks asks, so that only the process that sweeps needs the third connection.
       takeTurn: (lasts) => this.#call<boolean>('take_sweep_turn($1, $2)', [this.#messages.channel, lasts]),

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Lease } from '../../../lib/core/lease.js';
-import { Releases } from '../../../lib/stores/postgres/releases.js';
+import { Releases } from '../../../lib/stores/database/releases.js';
 
 /** The releases that were sent: `first` stores the tick of the lease, `second` does not. */
 let sent: ('first' | 'second')[];

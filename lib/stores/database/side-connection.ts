@@ -1,8 +1,6 @@
-import type { ClientConfig } from 'pg';
 import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
-import { withAdvice } from './connection-advice.js';
-import { newClient, type OwnClient, valueOf } from './own-client.js';
+import type { DatabaseClient, DatabaseDriver } from './database-client.js';
 
 /** Milliseconds without a statement after which the connection is closed. Longer than a pause of the sweeper. */
 const IDLE_MS = 15_000;
@@ -14,8 +12,8 @@ const ANSWER_WITHIN_MS = 30_000;
  * A connection for long work: to list locks, and to remove old rows. Locks and messages do not wait for it. It is opened
  * when it is needed.
  */
-export class SideConnection {
-  #own: OwnClient | undefined;
+export class SideConnection<Client extends DatabaseClient> {
+  #own: Client | undefined;
   /** Settles when {@link #own} is connected. */
   #connected: Promise<unknown> = Promise.resolve();
   /** Settles when the connection has answered all statements so far. */
@@ -23,7 +21,11 @@ export class SideConnection {
   #closing: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor(private readonly config: ClientConfig) {}
+  /** @param answerWithin - milliseconds that a statement may take */
+  constructor(
+    private readonly driver: DatabaseDriver<Client>,
+    private readonly answerWithin = ANSWER_WITHIN_MS,
+  ) {}
 
   /** Runs a statement whose result is one text. Resolves to that text; `undefined` for null. */
   run(text: string, values: readonly unknown[]): Promise<string | undefined> {
@@ -46,25 +48,23 @@ export class SideConnection {
     if (this.#isClosed) throw new Error('the store is closed');
     clearTimeout(this.#closing);
     try {
-      const { client } = (this.#own ??= this.#open());
+      const own = (this.#own ??= this.#open());
       await this.#connected;
-      return await withTimeout(valueOf(client, text, values), ANSWER_WITHIN_MS);
+      return await withTimeout(own.run(text, values), this.answerWithin);
     } catch (error) {
       // The next statement opens a new connection.
       void this.#end();
-      throw withAdvice(asError(error));
+      throw this.driver.withAdvice(asError(error));
     } finally {
       if (this.#own) this.#closing = setTimeout(() => void this.#end(), IDLE_MS).unref();
     }
   }
 
-  #open(): OwnClient {
-    const own = newClient(this.config);
-    const lost = (): void => {
+  #open(): Client {
+    const own = this.driver.newClient();
+    own.onLost(() => {
       if (own === this.#own) void this.#end();
-    };
-    own.client.on('error', lost);
-    own.client.on('end', lost);
+    });
     this.#connected = own.connect();
     return own;
   }

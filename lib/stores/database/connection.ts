@@ -1,8 +1,6 @@
-import type { Client, ClientConfig } from 'pg';
 import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
-import { withAdvice } from './connection-advice.js';
-import { newClient, type OwnClient, valueOf } from './own-client.js';
+import type { DatabaseClient, DatabaseDriver } from './database-client.js';
 
 /** Milliseconds without an answer after which a server gets no further requests until it answers. */
 const SILENT_AFTER_MS = 1_000;
@@ -33,17 +31,8 @@ const REPLACED_WITHIN_MS = 1_000;
 /** The longest pause between two attempts to connect, in milliseconds. */
 const LONGEST_PAUSE_MS = 500;
 
-/**
- * Error code of a server that became a standby or read-only. The connection is then replaced, because a new connection
- * may lead to the primary.
- */
-const READ_ONLY = '25006';
-
-/** Error codes of a server that closes the connection: an administrator, a crash, or the start of the server. */
-const CLOSES = /^57P0/;
-
 /** Events of a connection. */
-export interface ConnectionEvents {
+export interface ConnectionEvents<Client> {
   /** Called after each connect, before all other requests. Throws when the server must not be used. */
   readonly prepare: (client: Client) => Promise<void>;
   readonly ready: () => void;
@@ -60,10 +49,10 @@ export interface ConnectionEvents {
  * A request whose connection is lost is sent once more on the next connection (S15), unless the caller forbids it. So
  * all other requests must be idempotent, and acquisitions must have a deadline (S16).
  */
-export class Connection {
-  #own: OwnClient | undefined;
+export class Connection<Client extends DatabaseClient> {
+  #own: Client | undefined;
   /** Clients that are not in use yet. */
-  readonly #connecting = new Set<OwnClient>();
+  readonly #connecting = new Set<Client>();
   #isReady = false;
   #isClosed = false;
   #attempts = 0;
@@ -82,8 +71,8 @@ export class Connection {
   #test: NodeJS.Timeout | undefined;
 
   constructor(
-    private readonly config: ClientConfig,
-    private readonly events: ConnectionEvents,
+    private readonly driver: DatabaseDriver<Client>,
+    private readonly events: ConnectionEvents<Client>,
   ) {}
 
   /**
@@ -139,10 +128,9 @@ export class Connection {
     if (!own || !this.#isReady) throw this.#away();
     try {
       this.#asked(own, quietFor);
-      return await this.#inTurn(own, () => valueOf(own.client, text, values));
+      return await this.#inTurn(own, () => own.run(text, values));
     } catch (error) {
-      const { code = '' } = error as { code?: string };
-      if (code === READ_ONLY || CLOSES.test(code)) this.#lose(own, asError(error));
+      if (this.driver.replaces(asError(error))) this.#lose(own, asError(error));
       throw error;
     } finally {
       // A replaced connection has its own count.
@@ -153,8 +141,8 @@ export class Connection {
     }
   }
 
-  /** Sends one statement at a time: `pg` 8 warns of a statement during another one, and `pg` 9 will refuse it. */
-  #inTurn<T>(own: OwnClient, send: () => Promise<T>): Promise<T> {
+  /** Sends one statement at a time: a package may warn of a statement during another one, or refuse it. */
+  #inTurn<T>(own: Client, send: () => Promise<T>): Promise<T> {
     const answer = this.#idle.then(() => {
       if (own !== this.#own) throw this.#away();
       return send();
@@ -165,7 +153,7 @@ export class Connection {
 
   /** Tests the connection, such as after another connection over the same network was lost. */
   test(): void {
-    if (this.#isReady && this.#unanswered === 0) this.#send(`select '1'`, [], 0).catch(() => undefined);
+    if (this.#isReady && this.#unanswered === 0) this.#send(this.driver.test, [], 0).catch(() => undefined);
   }
 
   /** Ends the connection, so that a new one replaces it. */
@@ -188,25 +176,22 @@ export class Connection {
   }
 
   /** Opens a connection and prepares it. Does not use it yet. */
-  async #newOwn(): Promise<OwnClient> {
-    const own = newClient(this.config);
-    const { client } = own;
+  async #newOwn(): Promise<Client> {
+    const own = this.driver.newClient();
     this.#connecting.add(own);
     let failure: Error | undefined;
-    const lose = (error: Error): void => {
+    own.onLost((error) => {
       failure ??= error;
       this.#lose(own, error);
-    };
-    client.on('error', lose);
-    client.on('end', () => lose(new Error('the connection was closed')));
+    });
     try {
       await own.connect();
-      await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
+      await withTimeout(this.events.prepare(own), HUNG_AFTER_MS);
       if (failure) throw failure;
       return own;
     } catch (thrown) {
       void own.end();
-      throw withAdvice(asError(thrown));
+      throw this.driver.withAdvice(asError(thrown));
     } finally {
       this.#connecting.delete(own);
     }
@@ -222,7 +207,7 @@ export class Connection {
     }
   }
 
-  #use(own: OwnClient): void {
+  #use(own: Client): void {
     if (this.#isClosed) return void own.end();
     this.#own = own;
     // Do not wait for statements on the previous connection: they may never get an answer.
@@ -250,7 +235,7 @@ export class Connection {
     else this.events.ready();
   }
 
-  #lose(own: OwnClient, error: Error): void {
+  #lose(own: Client, error: Error): void {
     if (own !== this.#own) return;
     const isRepeated = performance.now() - this.#lostAt < REPLACED_WITHIN_MS;
     this.#lostAt = performance.now();
@@ -277,7 +262,7 @@ export class Connection {
     }
   }
 
-  #asked(own: OwnClient, quietFor: number): void {
+  #asked(own: Client, quietFor: number): void {
     if (this.#unanswered++ > 0) return;
     const asked = performance.now();
     const isQuiet = asked - this.#since >= quietFor;
@@ -293,7 +278,7 @@ export class Connection {
   }
 
   /** Opens a second connection, which replaces the first one if that is still silent then. */
-  async #takeOver(own: OwnClient, isSilent: () => boolean): Promise<void> {
+  async #takeOver(own: Client, isSilent: () => boolean): Promise<void> {
     const next = await this.#newOwn().catch(() => undefined);
     if (!next) return;
     if (!isSilent()) return void next.end();

@@ -1,4 +1,5 @@
 import type { Lease } from '../../core/lease.js';
+import type { LockMode } from '../../core/lock-mode.js';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -11,8 +12,55 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { NoTimeError } from '../../core/errors.js';
 import { storedOwner } from './text.js';
 
-// Requests to the functions of the database, and their results. The files in `sql/`, such as `sql/acquire.ts`, describe
-// the requests and the results.
+// Requests to the functions of a database, and their results. The files in `sql/` of each database, such as
+// `sql/acquire.ts`, describe the requests and the results.
+
+/** The requests of one statement. */
+export interface TurnRequest {
+  readonly releases?: readonly AskedRelease[];
+  readonly extensions?: readonly AskedExtension[];
+  readonly acquisitions?: readonly AskedAcquisition[];
+}
+
+export interface AskedAcquisition {
+  readonly id: string;
+  readonly keys: readonly string[];
+  readonly owner: string;
+  readonly mode: LockMode;
+  readonly since: number;
+  readonly ttl: number;
+  readonly deadline: number;
+  readonly ordered: boolean;
+  readonly proposal?: number;
+  readonly permits?: number;
+  readonly wish?: readonly number[] | undefined;
+  readonly exactly?: boolean | undefined;
+  readonly schedule?: string;
+  readonly tick?: number;
+  readonly waiter?: string;
+  readonly waiter_owner?: string;
+  readonly channel?: string;
+  readonly waited?: number;
+  readonly next?: number | undefined;
+}
+
+export interface AskedExtension {
+  readonly id: string;
+  readonly keys: readonly string[];
+  readonly ttl: number;
+  readonly slots?: readonly number[] | undefined;
+}
+
+export interface AskedRelease {
+  readonly id: string;
+  readonly keys: readonly string[];
+  readonly pause: number;
+  readonly keep: number;
+  readonly schedule?: string;
+  readonly tick?: number;
+  readonly life?: number;
+  readonly owner?: string;
+}
 
 export interface AcquireTerms {
   readonly keys: readonly string[];
@@ -28,7 +76,7 @@ export interface AcquireTerms {
 export function acquisitionOf(
   { lease, since, position, proposal, wish }: AcquireRequest,
   { keys, ordered, deadline, channel }: AcquireTerms,
-): object {
+): AskedAcquisition {
   const { id, owner, ttl, kind, tick } = lease;
   const plain = { id, keys, owner: storedOwner(owner), mode: kind.mode, since, ttl, deadline, ordered };
   if (kind.mode !== 'permits' && !tick && !(ordered && position) && proposal === 0) return plain;
@@ -49,11 +97,11 @@ export function acquisitionOf(
   };
 }
 
-export function extensionOf({ id, slots }: Lease, keys: readonly string[], ttl: number): object {
+export function extensionOf({ id, slots }: Lease, keys: readonly string[], ttl: number): AskedExtension {
   return { id, keys, ttl, slots };
 }
 
-export function releaseOf({ lease, pause, isSecond }: ReleaseRequest, keys: readonly string[]): object {
+export function releaseOf({ lease, pause, isSecond }: ReleaseRequest, keys: readonly string[]): AskedRelease {
   const { id, keepFor, mark, owner } = lease;
   const released = { id, keys, pause, keep: keepFor };
   if (!mark || isSecond === true) return released;
@@ -80,7 +128,7 @@ export function keyWaiterOf({ waiter, owner, mode, since }: FoundWaiter): KeyWai
 }
 
 /** A holder in an answer of the database. Without a token it is a waiter whose turn it is. */
-interface Named {
+export interface Named {
   readonly id: string;
   readonly owner: string;
   readonly remaining: number;

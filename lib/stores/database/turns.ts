@@ -5,9 +5,16 @@ import { nextTick } from '../../core/next-tick.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../../core/ports.js';
 import type { RecentKeys } from '../../core/recent-keys.js';
 import { ServerClock } from '../../core/server-clock.js';
-import type { Connection } from './connection.js';
 import { Releases } from './releases.js';
-import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
+import {
+  acquisitionOf,
+  type AskedAcquisition,
+  extensionOf,
+  releaseOf,
+  replyOf,
+  type TurnAnswer,
+  type TurnRequest,
+} from './request.js';
 import { storedKey } from './text.js';
 
 /**
@@ -57,11 +64,16 @@ interface Acquisition {
 
 /** The parts of the store that {@link Turns} uses. */
 export interface TurnContext {
-  readonly connection: Connection;
   readonly keyPrefix: string;
-  readonly schema: string;
   readonly channel: string;
   readonly waiters: RecentKeys;
+  /**
+   * Runs the requests in one statement, which is one transaction.
+   *
+   * @param keys - all keys of all requests
+   * @param onRepeat - called before the statement is sent a second time, because the connection was lost
+   */
+  readonly run: (keys: readonly string[], asked: TurnRequest, onRepeat: () => void) => Promise<TurnAnswer>;
 }
 
 /**
@@ -207,14 +219,13 @@ export class Turns {
     extensions: readonly Extension[],
     acquisitions: readonly Acquisition[],
   ): Promise<boolean> {
-    const { connection, schema } = this.context;
     const keys = new Set<string>();
     const stored = (lease: Lease): readonly string[] => {
       const names = this.#stored(lease);
       for (const name of names) keys.add(name);
       return names;
     };
-    const asked = {
+    const asked: TurnRequest = {
       ...(releases.length > 0
         ? { releases: releases.map(({ request }) => releaseOf(request, stored(request.lease))) }
         : {}),
@@ -228,11 +239,8 @@ export class Turns {
     if (keys.size === 0) return false;
     let answer: TurnAnswer;
     try {
-      const values = [[...keys], JSON.stringify(asked)];
-      const sql = `select "${schema}".turn($1::text[], $2::jsonb)::text`;
       // All requests of the statement are idempotent, so it may be sent again over a new connection.
-      const text = await connection.run(sql, values, () => this.#mayComeLater(acquisitions));
-      answer = JSON.parse(text ?? '') as TurnAnswer;
+      answer = await this.context.run([...keys], asked, () => this.#mayComeLater(acquisitions));
     } catch (thrown) {
       this.#failed(releases, extensions, acquisitions, asError(thrown));
       return false;
@@ -248,7 +256,7 @@ export class Turns {
     return true;
   }
 
-  #terms({ request, ordered, asked }: Acquisition, keys: readonly string[]): object {
+  #terms({ request, ordered, asked }: Acquisition, keys: readonly string[]): AskedAcquisition {
     const left = request.limit - elapsedSince(asked);
     const { channel } = this.context;
     return acquisitionOf(request, { keys, ordered, deadline: (this.clock.now() ?? 0) + left, channel });

@@ -1,0 +1,141 @@
+import type { KeyHolder, KeyState, KeyWaiter } from '../../core/ports.js';
+import {
+  type Acquired,
+  type AskedAcquisition,
+  type AskedRelease,
+  type FoundWaiter,
+  keyWaiterOf,
+  type Named,
+  stateOf,
+  type TurnAnswer,
+  type TurnRequest,
+} from '../database/request.js';
+import { OWNER_LENGTH } from './sql/procedure.js';
+
+// Requests to the procedures of the database in JSON, and their results. The files in `sql/` describe them.
+
+/** A call of a procedure: its name, and its arguments. */
+export interface ProcedureCall {
+  readonly name: string;
+  readonly values: readonly unknown[];
+}
+
+/** The call that runs requests: the most frequent ones have procedures that read no JSON. */
+export function callOf(keys: readonly string[], asked: TurnRequest): ProcedureCall {
+  const { releases = [], extensions = [], acquisitions = [] } = asked;
+  const [key = ''] = keys;
+  const isOne = keys.length === 1 && extensions.length === 0 && releases.length + acquisitions.length === 1;
+  const [acquisition] = acquisitions;
+  if (isOne && acquisition && isPlain(acquisition)) {
+    const { id, owner, since, ttl, deadline } = acquisition;
+    const values = [
+      Buffer.from(key),
+      id,
+      cut(owner),
+      since,
+      micros(ttl),
+      micros(deadline),
+      textOf(cutIn(acquisition)),
+    ];
+    return { name: 'lock', values };
+  }
+  const [release] = releases;
+  if (isOne && release && release.keep === 0 && release.schedule === undefined)
+    return { name: 'unlock', values: [Buffer.from(key), release.id, textOf(release)] };
+  const parts = extensions.flatMap(({ id, keys: own, ttl, slots }, i) =>
+    own.map((k, index) => ({ i, n: own.length, id, k, ttl, ...(slots ? { slot: slots[index] } : {}) })),
+  );
+  const request = { releases: releases.map(cutIn), parts, acquisitions: acquisitions.map(cutIn) };
+  return { name: 'turn', values: [textOf(sorted(keys)), textOf(request)] };
+}
+
+/** `true` for an exclusive lock without a tick, a next waiter or a proposal. */
+function isPlain({ mode, schedule, next, proposal = 0 }: AskedAcquisition): boolean {
+  return mode === 'exclusive' && schedule === undefined && next === undefined && proposal === 0;
+}
+
+/** The text of a JSON argument. Procedures read 1 and 0 for `true` and `false`. */
+export function textOf(value: unknown): string {
+  return JSON.stringify(value, (_, part: unknown) => (typeof part === 'boolean' ? Number(part) : part));
+}
+
+/** The order in which all processes lock the rows of several keys. */
+export function sorted(keys: readonly string[]): string[] {
+  return keys
+    .map((key) => Buffer.from(key))
+    .toSorted(Buffer.compare)
+    .map(String);
+}
+
+/** The stored part of an owner's name. */
+export function cut(owner: string): string {
+  return owner.length <= OWNER_LENGTH ? owner : [...owner].slice(0, OWNER_LENGTH).join('');
+}
+
+function cutIn<Request extends AskedAcquisition | AskedRelease>(request: Request): Request {
+  const { owner, waiter_owner: waiting } = request as { owner?: string; waiter_owner?: string };
+  return {
+    ...request,
+    ...(owner === undefined ? {} : { owner: cut(owner) }),
+    ...(waiting === undefined ? {} : { waiter_owner: cut(waiting) }),
+  };
+}
+
+/** Microseconds, for a parameter in place of JSON. */
+export function micros(milliseconds: number): number {
+  return Math.round(milliseconds * 1_000);
+}
+
+/** An answer of `turn`, `lock` or `unlock`. */
+interface Answer {
+  readonly at: number;
+  readonly released?: readonly number[];
+  readonly held?: readonly number[];
+  readonly acquired?: readonly (Omit<Acquired, 'holder' | 'others'> & {
+    readonly holders?: readonly Named[];
+    readonly several?: boolean;
+  })[];
+}
+
+export function answerOf(text: string, { extensions = [] }: TurnRequest): TurnAnswer {
+  const { at, released = [], held = [], acquired = [] } = JSON.parse(text) as Answer;
+  const kept = new Set(held);
+  return {
+    at,
+    released: released.map((waited) => waited === 1),
+    extended: extensions.map((_, i) => kept.has(i)),
+    acquired: acquired.map(({ holders = [], several, ...rest }) => {
+      const [holder, ...others] = holders;
+      return { ...rest, ...(holder ? { holder } : {}), ...(several ? { others } : {}) };
+    }),
+  };
+}
+
+/** A holder as the statement for reading selects it. */
+interface FoundHolder extends Named {
+  readonly i: number;
+  readonly mode: KeyHolder['mode'];
+  readonly permits: number;
+}
+
+/** The states of as many keys as were asked for. */
+export function statesOf(text: string, count: number): KeyState[] {
+  const all = groups(JSON.parse(text) as FoundHolder[], count);
+  return all.map((holders) => {
+    const [first] = holders;
+    return stateOf(first ? { mode: first.mode, permits: first.permits, holders } : null);
+  });
+}
+
+/** The queues of as many keys as were asked for. */
+export function queuesOf(text: string, count: number): KeyWaiter[][] {
+  const all = groups(JSON.parse(text) as (FoundWaiter & { readonly i: number })[], count);
+  return all.map((queue) => queue.map(keyWaiterOf));
+}
+
+/** Arranges rows by the number of their key, from 1 on. */
+function groups<Row extends { readonly i: number }>(rows: readonly Row[], count: number): Row[][] {
+  const all = Array.from({ length: count }, (): Row[] => []);
+  for (const row of rows) all[row.i - 1]?.push(row);
+  return all;
+}
