@@ -5,9 +5,9 @@ import { join } from 'node:path';
 
 /**
  * Servers on which the tests of Redis can run. Each comes from a Debian release (a suite), in the version that the
- * release contains now.
+ * release contains now. The package of such a server has its name.
  */
-const SERVERS = [
+const REDIS_SERVERS = [
   { name: 'redis@bookworm', program: 'redis-server', suite: 'bookworm' },
   { name: 'redis@trixie', program: 'redis-server', suite: 'trixie' },
   {
@@ -19,7 +19,28 @@ const SERVERS = [
   { name: 'valkey@trixie', program: 'valkey-server', suite: 'trixie' },
 ];
 
-export const SERVER_NAMES = SERVERS.map(({ name }) => name);
+/** Servers of other stores: the package, the path of the program in it, and the name of our script that starts it. */
+const OTHER_SERVERS = [
+  {
+    name: 'mysql@sid',
+    package: 'mysql-server-core',
+    program: 'usr/sbin/mysqld',
+    script: 'mysqld',
+    suite: 'sid',
+  },
+];
+
+const SERVERS = [
+  ...REDIS_SERVERS.map((server) => ({
+    ...server,
+    package: server.program,
+    program: `usr/bin/${server.program}`,
+    script: 'redis-server',
+  })),
+  ...OTHER_SERVERS,
+];
+
+export const SERVER_NAMES = REDIS_SERVERS.map(({ name }) => name);
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'nestjs-redlock', 'servers');
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
@@ -27,7 +48,7 @@ const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 /**
  * Downloads a server with all its libraries, and unpacks them into a cache. Needs no root, and installs nothing.
  *
- * @returns the folder with the server as `redis-server`, for the PATH
+ * @returns the folder with the script that starts the server, such as `redis-server`, for the PATH
  * @throws when the download fails: no apt, no network, no such package
  */
 export function debianServer(name) {
@@ -56,7 +77,7 @@ export function versionIn(bin) {
   return program === undefined ? said.trim() : `${program} ${version}`;
 }
 
-function unpack({ program, suite, base }, folder) {
+function unpack({ package: name, suite, base }, folder) {
   const state = join(folder, 'apt');
   const archives = join(state, 'archives');
   mkdirSync(join(state, 'lists', 'partial'), { recursive: true });
@@ -83,7 +104,7 @@ function unpack({ program, suite, base }, folder) {
     'APT::Sandbox::User=',
   ].flatMap((setting) => ['-o', setting]);
   apt(...settings, 'update', '-q', '--error-on=any');
-  apt(...settings, 'install', '-q', '-y', '--download-only', '--no-install-recommends', '-t', suite, program);
+  apt(...settings, 'install', '-q', '-y', '--download-only', '--no-install-recommends', '-t', suite, name);
   for (const file of readdirSync(archives).filter((each) => each.endsWith('.deb'))) {
     execFileSync('dpkg-deb', ['-x', join(archives, file), join(folder, 'root')]);
   }
@@ -99,24 +120,25 @@ function mirror() {
 }
 
 /** Writes a script that starts the server with its own loader and libraries, as those of the system can be older. */
-function writeWrapper({ program }, folder) {
+function writeWrapper({ package: name, program, script }, folder) {
   const files = readdirSync(join(folder, 'root'), { recursive: true });
   const loader = files.find((file) => /(^|\/)ld-linux[^/]*\.so\.\d+$/.test(file));
-  if (loader === undefined) throw new Error(`the packages of ${program} have no loader`);
+  if (loader === undefined) throw new Error(`the packages of ${name} have no loader`);
   const libraries = files.flatMap(
     (file) => /^((usr\/)?lib(64|\/[^/]+)?)\/[^/]+\.so\.\d/.exec(file)?.[1] ?? [],
   );
   const wrapper = [
     '#!/bin/sh',
     'root="${0%/*}/../root"',
-    `exec "$root/${loader}" --library-path "${[...new Set(libraries)].map((each) => `$root/${each}`).join(':')}" "$root/usr/bin/${program}" "$@"`,
+    `exec "$root/${loader}" --library-path "${[...new Set(libraries)].map((each) => `$root/${each}`).join(':')}" "$root/${program}" "$@"`,
     '',
   ];
   const bin = join(folder, 'bin');
   mkdirSync(bin);
-  writeFileSync(join(bin, 'redis-server'), wrapper.join('\n'));
-  chmodSync(join(bin, 'redis-server'), 0o755);
-  versionIn(bin);
+  writeFileSync(join(bin, script), wrapper.join('\n'));
+  chmodSync(join(bin, script), 0o755);
+  // Fails if the server does not run on this machine.
+  execFileSync(join(bin, script), ['--version'], { stdio: 'ignore' });
 }
 
 function apt(...args) {
