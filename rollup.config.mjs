@@ -39,7 +39,7 @@ const SHARED = {
   // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
-  // What the stores in databases have in common.
+  // The code that the stores in databases have in common.
   database: /^stores\/database\//,
   // The SQL statements: the entry points `postgres` and `mysql` run them, and the command-line program prints them.
   sql: /^stores\/postgres\/(sql\/|schema)/,

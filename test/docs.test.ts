@@ -177,6 +177,7 @@ test('docs/README.md lists the versions in package.json, and a test application 
   expect(table.get('ioredis')).toBe(oldest(peers?.['ioredis']));
   expect(table.get('@nestjs/terminus')).toBe(majors(peers?.['@nestjs/terminus']));
   expect(table.get('pg')).toBe(oldest(peers?.['pg']));
+  expect(table.get('mysql2')).toBe(oldest(peers?.['mysql2']));
   expect(table.get('RxJS')).toBe(oldest(peers?.['rxjs']));
 
   const apps = await Promise.all(

@@ -2,6 +2,7 @@
 // installs this library.
 import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
+import { isRole, isTablePrefix } from '../stores/mysql/schema.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
@@ -18,7 +19,12 @@ export interface Target {
   readonly insecure: boolean;
   /** Schema of the tables in PostgreSQL. */
   readonly schema?: string | undefined;
+  /** Beginning of the names of the tables in MySQL. */
+  readonly tablePrefix?: string | undefined;
 }
+
+/** Schemes of the URLs of a MySQL or MariaDB. */
+export const MYSQL_SCHEME = /^(mysql|mariadb):\/\//;
 
 interface Common {
   readonly target: Target;
@@ -31,6 +37,11 @@ export type Request =
   | {
       readonly command: 'postgres-migration';
       readonly schema: string | undefined;
+      readonly role: string | undefined;
+    }
+  | {
+      readonly command: 'mysql-migration';
+      readonly tablePrefix: string | undefined;
       readonly role: string | undefined;
     }
   | (Common & { readonly command: 'list'; readonly prefix: string; readonly limit: number | undefined })
@@ -68,6 +79,7 @@ const OPTIONS = {
   key: { type: 'string' },
   insecure: { type: 'boolean' },
   schema: { type: 'string' },
+  'table-prefix': { type: 'string' },
   role: { type: 'string' },
   json: { type: 'boolean' },
   declared: { type: 'boolean' },
@@ -82,9 +94,12 @@ const OPTIONS = {
   version: { type: 'boolean' },
 } as const;
 
-const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema', 'json'];
+const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema', 'table-prefix', 'json'];
 
 const MIGRATION = 'postgres-migration';
+
+/** Prints the SQL for the database of a URL. */
+const SCHEMA = 'schema';
 
 /**
  * The options of each command besides the common options, and the operand of the command, in brackets if it is
@@ -122,8 +137,10 @@ Commands:
   release KEY       release a lock of any holder by force; asks for confirmation
   doctor            check whether the nodes are fit for locks, and say what to change
   board             serve a page about the locks and nodes, only for this machine, until Ctrl-C
+  schema            print the SQL that makes the tables and functions for locks in the database of --node, a
+                    PostgreSQL, MySQL or MariaDB; asks no server
   postgres-migration
-                    print the SQL that makes the tables and functions for locks in PostgreSQL
+                    the same for PostgreSQL, without --node
 
 Nodes:
   -n, --node URL    the URL of a node; repeat it for each node in the application's \`nodes\`.
@@ -135,6 +152,7 @@ Nodes:
                       redis+sentinel://[user:password@]host[:port],host[:port]/name[/db]
                       redis+cluster://[user:password@]host[:port],host[:port]
                       postgres://[user[:password]@]host[:port]/database  must be the only node
+                      mysql://[user[:password]@]host[:port]/database     or mariadb://; must be the only node
                       http://[user:password@]host:port                   a member of etcd; or https://
   --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
   --ca FILE         trust this certificate authority
@@ -142,6 +160,8 @@ Nodes:
   --key FILE        key of that certificate
   --insecure        do not check the server's certificate
   --schema NAME     PostgreSQL: the schema of the tables; default "redlock"
+  --table-prefix TEXT
+                    MySQL: the beginning of the names of the tables; default "redlock_"
 
 Options:
   --json            print JSON, for programs
@@ -152,7 +172,8 @@ Options:
   -y, --yes         release: do not ask for confirmation
   --port N          board: the TCP port; default any free port
   --allow-release   board: allow the page to release locks by force; the page asks for confirmation
-  --role NAME       postgres-migration: give this role the rights that an application needs
+  --role NAME       schema, postgres-migration: give this role the rights that an application needs; in MySQL a user
+                    such as app or app@10.0.0.%
   -h, --help        print this text
   --version         print the version
 
@@ -170,10 +191,12 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   if (values.help) return { command: 'help' };
   if (values.version) return { command: 'version' };
   const [name, ...operands] = positionals;
-  const commands = [...Object.keys(COMMANDS), MIGRATION].join(', ');
+  const commands = [...Object.keys(COMMANDS), SCHEMA, MIGRATION].join(', ');
   if (name === undefined) throw new UsageError(`No command. Write one of ${commands}`);
   checkIdentifier('--schema', values.schema);
+  checkTablePrefix(values['table-prefix']);
   if (name === MIGRATION) return migrationOf(values, operands);
+  if (name === SCHEMA) return schemaOf(values, operands, env);
   if (!isCommand(name)) {
     // The name may be a URL with a password. Show the name only when it cannot be a URL.
     const shown = /^\w+$/.test(name) ? ` "${name}"` : '';
@@ -244,6 +267,38 @@ function migrationOf(values: Values, operands: readonly string[]): RequestFor<'p
   return { command: MIGRATION, schema: values.schema, role: values.role };
 }
 
+function schemaOf(
+  values: Values,
+  operands: readonly string[],
+  env: NodeJS.ProcessEnv,
+): RequestFor<'postgres-migration' | 'mysql-migration'> {
+  const taken = ['node', 'schema', 'table-prefix', 'role'];
+  const stray = Object.keys(values).find((option) => !taken.includes(option));
+  if (stray !== undefined) throw new UsageError(`${SCHEMA} does not take --${stray}`);
+  if (operands.length > 0)
+    throw new UsageError(`Too many arguments after ${SCHEMA}. Write nestjs-redlock ${SCHEMA} --node URL`);
+  const { nodes, source, schema, tablePrefix } = targetOf(values, env);
+  const [url = '', second] = nodes;
+  const { role } = values;
+  if (second === undefined && /^postgres(ql)?:\/\//.test(url)) {
+    checkIdentifier('--role', role);
+    return { command: MIGRATION, schema, role };
+  }
+  if (second !== undefined || !MYSQL_SCHEME.test(url))
+    throw new UsageError(
+      `Expected ${source} to be one URL that begins with postgres://, mysql:// or mariadb://: other stores have no tables`,
+    );
+  if (role !== undefined && !isRole(role))
+    throw new UsageError(`Expected --role to be a user such as app or app@10.0.0.%, got "${role}"`);
+  return { command: 'mysql-migration', tablePrefix, role };
+}
+
+function checkTablePrefix(prefix: string | undefined): void {
+  if (prefix === undefined || isTablePrefix(prefix)) return;
+  const rule = 'lower-case letters, digits and underscores, at most 30, not beginning with a digit';
+  throw new UsageError(`Expected --table-prefix to be ${rule}, got "${prefix}"`);
+}
+
 function checkIdentifier(option: string, name: string | undefined): void {
   if (name === undefined || isIdentifier(name)) return;
   const rule = 'letters, digits and underscores, at most 63, not beginning with a digit';
@@ -289,8 +344,9 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
   }
   const { ca, cert, key, insecure = false } = values;
   const source = values.node ? '--node' : 'REDLOCK_NODES';
-  const { schema } = values;
-  return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure, schema };
+  const { schema, 'table-prefix': tablePrefix } = values;
+  const keyPrefix = values['key-prefix'] ?? 'lock:';
+  return { nodes, source, keyPrefix, ca, cert, key, insecure, schema, tablePrefix };
 }
 
 /**

@@ -13,14 +13,16 @@ import { list } from './list.js';
 import { checkRelease, release } from './release.js';
 import { checkNodes } from './check-nodes.js';
 import { isEtcd } from './etcd-target.js';
+import { isMysql } from './mysql-target.js';
 import { isPostgres } from './postgres-target.js';
 import { openSession } from './session.js';
 import type { Terminal } from './terminal.js';
+import { SchemaNames, schemaScript } from '../stores/mysql/schema.js';
 import { DEFAULT_SCHEMA, schemaSql } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 import { watch } from './watch.js';
 
-// The command `nestjs-redlock`. It needs ioredis, and pg for PostgreSQL, but no package of Nest.
+// The command `nestjs-redlock`. It needs ioredis, pg for PostgreSQL and mysql2 for MySQL, but no package of Nest.
 
 const ending = new AbortController();
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -38,6 +40,10 @@ async function main(): Promise<number> {
     const request = readCommandLine(process.argv.slice(2), process.env);
     if (request.command === 'postgres-migration') {
       process.stdout.write(schemaSql(request.schema ?? DEFAULT_SCHEMA, request.role));
+      return ExitCode.Ok;
+    }
+    if (request.command === 'mysql-migration') {
+      process.stdout.write(schemaScript(new SchemaNames(request.tablePrefix), request.role));
       return ExitCode.Ok;
     }
     if (!('target' in request)) {
@@ -61,7 +67,7 @@ async function main(): Promise<number> {
 
 async function run(request: NodeRequest): Promise<number> {
   const { target } = request;
-  if (request.command === 'doctor' && !isPostgres(target) && !isEtcd(target))
+  if (request.command === 'doctor' && !isPostgres(target) && !isMysql(target) && !isEtcd(target))
     return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch' || request.command === 'board') {

@@ -5,6 +5,7 @@ import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Store } from '../core/ports.js';
 import type { Target } from './command-line.js';
 import { isEtcd, openEtcd } from './etcd-target.js';
+import { isMysql, openMysql } from './mysql-target.js';
 import { openNodes } from './node-url.js';
 import { isPostgres, openPostgres } from './postgres-target.js';
 
@@ -43,6 +44,7 @@ export async function openSession(target: Target): Promise<Session> {
 
 async function openStores(target: Target): Promise<readonly Store[]> {
   if (isPostgres(target)) return [await openPostgres(target)];
+  if (isMysql(target)) return [await openMysql(target)];
   return isEtcd(target) ? [await openEtcd(target)] : openRedis(target);
 }
 

@@ -7,8 +7,8 @@ import type { StoreFactory } from '../core/store-factory.js';
 /** Accepted values of the option `nodes`, for messages. */
 export const NODES_RULE =
   "a Redis node or an array of Redis nodes, each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
-  "unix://), ioredis options, or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
-  'process only';
+  "unix://), ioredis options, or a client; or one `postgres(...)`, `mysql(...)` or `etcd(...)`; or 'memory' to lock inside " +
+  'this process only';
 
 /**
  * URLs of known servers that this option does not accept, each with its remedy. The command `nestjs-redlock` accepts
@@ -16,6 +16,7 @@ export const NODES_RULE =
  */
 const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
   [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],
+  [/^(mysql|mariadb):\/\//, 'use `mysql({ uri })` of nestjs-redlock/mysql'],
   [/^https?:\/\//, 'use `etcd({ endpoints })` of nestjs-redlock/etcd'],
   [/^rediss?\+sentinel:\/\//, 'use an object of ioredis options, `{ name, sentinels }`'],
   [/^rediss?\+cluster:\/\//, 'use a `Cluster` client'],

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, createConnection, type RowDataPacket } from 'mysql2/promise';
+import { debianServer } from './debian-servers.mjs';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
 import { processGone } from './process-gone.js';
@@ -30,7 +31,10 @@ export interface MysqlProgram {
 }
 
 /** Settings of a small server, for its start and for making its data folder. */
-const SMALL = ['--innodb-buffer-pool-size=24M', '--innodb-log-file-size=8M'];
+const SMALL = ['--innodb-buffer-pool-size=24M'];
+
+/** A setting of MariaDB. */
+const SMALL_LOG = '--innodb-log-file-size=8M';
 
 /** Only root needs to name the account: the server refuses to run as root unless it is told so. */
 const ACCOUNT = process.getuid?.() === 0 ? ['--user=root'] : [];
@@ -43,9 +47,14 @@ export function mariadb(): MysqlProgram | undefined {
   const quiet = ['--auth-root-authentication-method=normal', '--skip-test-db'];
   return {
     name: 'MariaDB',
-    server: [server, '--no-defaults'],
-    install: [install, '--no-defaults', ...quiet, ...SMALL, ...ACCOUNT],
+    server: [server, '--no-defaults', SMALL_LOG],
+    install: [install, '--no-defaults', ...quiet, SMALL_LOG, ...SMALL, ...ACCOUNT],
   };
+}
+
+/** Returns true if there is a MariaDB; otherwise prints how to install one. */
+export function hasMysql(): boolean {
+  return mysqlPrograms().length > 0;
 }
 
 /** The available servers. Prints how to get one if there is none. */
@@ -56,6 +65,29 @@ export function mysqlPrograms(): MysqlProgram[] {
       'Skipped: no `mariadbd` on the PATH; on Debian it is `apt-get install mariadb-server`.\n',
     );
   return found ? [found] : [];
+}
+
+/** The MySQL of Debian's sid, which is downloaded into a cache. Prints the reason if there is none. */
+export function debianMysql(): MysqlProgram[] {
+  try {
+    const bin = debianServer('mysql@sid');
+    const server = [
+      join(bin, 'mysqld'),
+      '--no-defaults',
+      `--basedir=${join(bin, '../root/usr')}`,
+      '--innodb-redo-log-capacity=16M',
+    ];
+    return [
+      {
+        name: 'MySQL',
+        server: [...server, '--mysqlx=OFF', '--secure-file-priv=NULL', '--sync-binlog=1'],
+        install: [...server, '--initialize-insecure', ...SMALL, ...ACCOUNT],
+      },
+    ];
+  } catch (error) {
+    process.stderr.write(`Skipped: no MySQL of Debian's sid: ${(error as Error).message}.\n`);
+    return [];
+  }
 }
 
 export interface StartMysqlOptions {
@@ -224,14 +256,28 @@ export class MysqlServer {
 
   /** Runs a query, and resolves to the first column of its first row. */
   async value(sql: string): Promise<unknown> {
+    return ((await this.query(sql)) as unknown[][])[0]?.[0];
+  }
+
+  /** Runs statements on a connection of their own, and resolves to their rows. */
+  async query(sql: string): Promise<unknown> {
     const client = await this.client();
     try {
       const [rows] = await client.query<RowDataPacket[]>({ sql, rowsAsArray: true });
-      return (rows as unknown as unknown[][])[0]?.[0];
+      return rows;
     } finally {
       this.#clients.delete(client);
       client.destroy();
     }
+  }
+
+  /** Runs a script with the program `mariadb`, as an administrator does. */
+  script(sql: string): void {
+    const args = ['--no-defaults', `--host=${this.host}`, `--port=${this.port}`, `--user=${this.user}`];
+    execFileSync('mariadb', [...args, `--password=${this.password}`, this.database], {
+      input: sql,
+      stdio: 'pipe',
+    });
   }
 
   get #data(): string {

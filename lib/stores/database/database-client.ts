@@ -10,7 +10,7 @@ export interface DatabaseClient {
   end(): Promise<void>;
 }
 
-/** What the connections to a database have to know about its package and its errors. */
+/** The differences between databases, as far as they concern connections. */
 export interface DatabaseDriver<Client extends DatabaseClient> {
   /** Makes a client without connecting it. */
   newClient(): Client;

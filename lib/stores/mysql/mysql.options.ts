@@ -48,7 +48,7 @@ export interface MysqlOptions {
   readonly tablePrefix?: string;
 }
 
-/** Where a store connects. */
+/** The address to which a store connects. */
 export interface MysqlAddress {
   readonly host: string;
   readonly port: number;

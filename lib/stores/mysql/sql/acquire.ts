@@ -5,7 +5,7 @@ import { ID, KEY, keyAt, MODE, OWNER, type Procedure, SCHEDULE, STATE, TEXT, tog
 const LARGEST_TOKEN = Number.MAX_SAFE_INTEGER;
 
 /** The arrival of a caller that is no waiter: after all waiters. */
-const NEVER_CAME = '9223372036854775807';
+const NEVER_CAME = Number.MAX_SAFE_INTEGER;
 
 /** The smallest token for a time in microseconds since 1970. A decimal number, because `bigint` would overflow. */
 export function tokenAtSql(at: string): string {
@@ -212,7 +212,7 @@ export const ACQUIRE: Procedure = {
     set v_floor = greatest(v_floor, (select forgotten + 1 from {state}));
   end if;
   if not v_joins then
-    set v_token = greatest(v_token, v_floor, coalesce(json_value(a_request, '$.proposal') + 0, 0));
+    set v_token = greatest(v_token, v_floor, coalesce(cast(json_value(a_request, '$.proposal') as signed), 0));
   end if;
   if v_token > ${LARGEST_TOKEN} then
     set o_answer = '{"error":"fencing token out of range: the token or the clock of this server is wrong"}';

@@ -24,7 +24,7 @@ export const OWNER = `varchar(${OWNER_LENGTH}) ${UTF8}`;
 export const SCHEDULE = 'varbinary(900)';
 export const TEXT = `longtext ${UTF8}`;
 
-/** The server's time, in microseconds since 1970. Each statement of a procedure reads the clock anew. */
+/** The server's time, in microseconds since 1970. Each statement of a procedure reads the clock again. */
 export const NOW = `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))`;
 
 /** Expression for the element of a JSON array of keys. */

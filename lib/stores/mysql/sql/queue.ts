@@ -145,7 +145,7 @@ const STAND: Procedure = {
  * a_mode    the mode of the caller
  * a_permits the number of permits that the caller asks for; null in other modes
  * a_waiter  the caller's name as a waiter; null if the caller is no waiter
- * a_came    the caller's arrival; the largest number if the caller is no waiter
+ * a_came    the caller's arrival; a number after all times if the caller is no waiter
  * o_ahead   `{ id, owner, remaining }`: the milliseconds left of the waiter's turn, or until the last holder's end while
  *           holders exclude the waiter from the key
  */
