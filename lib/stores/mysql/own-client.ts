@@ -58,6 +58,7 @@ export function mysqlDriver(address: MysqlAddress): DatabaseDriver<OwnClient> {
 export class OwnClient implements DatabaseClient {
   #connection: Connection | undefined;
   #socket: Socket | undefined;
+  #isEnded = false;
   readonly #listeners: ((error: Error) => void)[] = [];
   /** Rejects the statements without an answer: `mysql2` forgets them when the socket is destroyed. */
   readonly #waiting = new Set<(error: Error) => void>();
@@ -67,6 +68,7 @@ export class OwnClient implements DatabaseClient {
   async connect(): Promise<void> {
     const { password, socketPath, host, port, user, database, ssl } = this.address;
     const given = typeof password === 'function' ? await password() : password;
+    if (this.#isEnded) throw new Error('the connection was closed');
     const socket = socketPath === undefined ? connect(port, host) : connect(socketPath);
     this.#socket = socket.setNoDelay(true).setKeepAlive(true, KEEP_ALIVE_AFTER_MS);
     const options: ConnectionOptions = {
@@ -119,6 +121,7 @@ export class OwnClient implements DatabaseClient {
   }
 
   async end(): Promise<void> {
+    this.#isEnded = true;
     const connection = this.#connection;
     if (connection && this.#waiting.size === 0 && this.#socket?.destroyed === false) {
       const ended = new Promise<void>((resolve) => connection.end(() => resolve()));
