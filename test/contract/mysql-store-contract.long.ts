@@ -9,7 +9,7 @@ const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 const programs = debianMysql();
 
 for (const program of programs)
-  describe(program.name, () => {
+  describe(`on ${program.name}`, () => {
     let server: MysqlServer;
     let store: MysqlStore;
 
