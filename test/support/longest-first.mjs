@@ -30,7 +30,7 @@ const LONG = [
   'stores/postgres/contention.slow',
   'store/wrong-stores.slow',
   'store/contract-runners.slow',
-  'contract/etcd-store-contract',
+  'contract/etcd-store-contract.slow',
   'api-reference.slow',
   'variants/sentinel.slow',
   'module/process-life.slow',

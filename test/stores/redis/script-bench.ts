@@ -39,6 +39,19 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(() => redis.flushall());
 
+/** Runs `body` with another server, to which `redis` is then connected. */
+export async function onOwnServer(body: (own: RedisServer) => Promise<void>): Promise<void> {
+  const own = await startRedis();
+  const shared = redis;
+  redis = own.client();
+  try {
+    await body(own);
+  } finally {
+    redis = shared;
+    await own.stop();
+  }
+}
+
 export type Packed = readonly (string | number)[];
 export type Answer = string | number | readonly unknown[] | Error;
 

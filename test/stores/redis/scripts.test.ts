@@ -1,5 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Redis } from 'ioredis';
+import { describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { NoTimeError } from '../../../lib/core/errors.js';
 import { LEAD_MS, tokenAt } from '../../../lib/core/fencing-token.js';
@@ -7,7 +6,7 @@ import { Lease } from '../../../lib/core/lease.js';
 import type { AcquireRequest } from '../../../lib/core/ports.js';
 import type { Tick } from '../../../lib/core/tick.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
-import { channelBase, markerKey, queueKey, recordKey, tickKey } from '../../../lib/stores/redis/lock-key.js';
+import { queueKey, recordKey, tickKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
 import {
   ACQUIRE,
@@ -26,40 +25,37 @@ import { packRaise, RAISE } from '../../../lib/stores/redis/scripts/raise.js';
 import { packRead, READ } from '../../../lib/stores/redis/scripts/read.js';
 import { WAITING } from '../../../lib/stores/redis/scripts/waiting.js';
 import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
-import type { Script } from '../../../lib/stores/redis/scripts/script.js';
-import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import {
+  type Answer,
+  answersTo,
+  BASE,
+  commandFor,
+  ENDED,
+  expectAbout,
+  FOREIGN,
+  listen,
+  type Listener,
+  MARKER,
+  onOwnServer,
+  PATIENCE,
+  PREFIX,
+  queue,
+  recordOf,
+  redis,
+  requestFor,
+  run,
+  server,
+  stateOf,
+  type Terms,
+  together,
+  tokenAhead,
+  tokenOf,
+  toldTo,
+  TTL,
+  waiterIn,
+  withoutMemory,
+} from './script-bench.js';
 import { until } from '../../support/until.js';
-
-const PREFIX = 'lock:';
-const BASE = channelBase(PREFIX);
-/** Redis key of the node's marker: the time since which the node has its data, and its largest token. */
-const MARKER = markerKey(PREFIX);
-
-/** Milliseconds; longer than a test takes on a busy machine. */
-const TTL = 60_000;
-
-/** Longest time that a test takes between two commands, in milliseconds. */
-const PATIENCE = 30_000;
-
-const FOREIGN = 'the key has a value that is not a lock of this package';
-const ENDED = 'this lock was stored before, and has ended';
-
-let server: RedisServer;
-let redis: Redis;
-
-beforeAll(async () => {
-  server = await startRedis();
-  redis = server.client();
-});
-afterAll(() => server.stop());
-beforeEach(() => redis.flushall());
-
-type Packed = readonly (string | number)[];
-type Answer = number | readonly (number | string)[] | Error;
-
-function run({ lua }: Script, [count, ...rest]: Packed, client = redis): Promise<unknown> {
-  return client.eval(lua, count as number, ...rest);
-}
 
 interface LeaseTerms {
   readonly owner?: string;
@@ -74,56 +70,16 @@ function leaseFor(
   return new Lease(typeof keys === 'string' ? [keys] : keys, owner, ttl, tick);
 }
 
-interface Terms {
-  /** Milliseconds from now. */
-  readonly deadline?: number;
-  readonly guard?: number;
-  readonly proposal?: number;
-  /** `true` if the node has a marker; a node with a restart guard always has a marker. */
-  readonly marked?: boolean;
-  readonly ordered?: boolean;
-  readonly waiter?: WaiterId;
-  /**
-   * Seconds that the waiter has waited; the longest wait is first in the queue. Tests use times so far apart that the
-   * delays of a busy machine do not change the order.
-   */
-  readonly waited?: number;
-  /** Seconds that the next waiter of the process has waited. */
-  readonly next?: number;
-}
-
-function requestFor(
-  lease: Lease,
-  { guard = 0, proposal = 0, waiter, waited = 0, next }: Terms = {},
-): AcquireRequest {
-  const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
-  return { lease, since: Date.now(), limit: 1_000, guard, proposal, position };
-}
-
-/** Runs ACQUIRE once for these requests; returns the answers, without the time on the server's clock. */
-async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
-  const { deadline = PATIENCE, guard = 0, marked = guard > 0 } = terms;
-  const packed = packAcquire(requests, {
-    keyPrefix: PREFIX,
-    base: BASE,
-    ordered: terms.ordered ?? requests.some(({ position }) => position),
-    marker: marked ? MARKER : undefined,
-    identity: undefined,
-    wall: Date.now(),
-    deadline: Date.now() + deadline,
-    guard,
-  });
-  const answers = [...acquireAnswers(await run(ACQUIRE, packed), requests)] as Answer[];
-  expect(answers).toHaveLength(requests.length + 1);
-  expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
-  return answers;
+/** Runs ACQUIRE once for these requests. */
+function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
+  return answersTo(requests, ACQUIRE, packAcquire(requests, commandFor(requests, terms)));
 }
 
 /** The answer of ACQUIRE for this lease alone. */
 async function acquire(lease: Lease, terms?: Terms): Promise<number | readonly (number | string)[]> {
   const [answer] = await acquireAll([requestFor(lease, terms)], terms);
   if (answer instanceof Error) throw answer;
-  return answer!;
+  return answer as number | readonly (number | string)[];
 }
 
 /** Acquires a lease whose keys are free and have no waiters; returns the fencing token. */
@@ -166,19 +122,6 @@ function leave(waiter: WaiterId): Promise<unknown> {
   return run(LEAVE, packLeave(waiter, PREFIX, BASE));
 }
 
-function recordOf(key: string): Promise<string | null> {
-  return redis.get(recordKey(PREFIX, key));
-}
-
-/** The first two characters of a record: its state, and `w` while somebody waits. */
-async function stateOf(key: string): Promise<string | undefined> {
-  return (await recordOf(key))?.slice(0, 2);
-}
-
-async function tokenOf(key: string): Promise<number> {
-  return parseRecord((await recordOf(key))!).fencingToken;
-}
-
 /** Milliseconds until a record expires. */
 function lifeOf(key: string): Promise<number> {
   return redis.pttl(recordKey(PREFIX, key));
@@ -212,24 +155,7 @@ async function lapse(...keys: readonly string[]): Promise<void> {
 
 /** Expects a record to expire in `life` milliseconds, or a little sooner. */
 async function expectLife(key: string, life: number): Promise<void> {
-  const left = await lifeOf(key);
-  expect(left).toBeLessThanOrEqual(life);
-  expect(left).toBeGreaterThan(life - PATIENCE);
-}
-
-/** Runs `body` while the server is out of memory. */
-async function withoutMemory(body: () => Promise<void>): Promise<void> {
-  await redis.config('SET', 'maxmemory', '1');
-  try {
-    await body();
-  } finally {
-    await redis.config('SET', 'maxmemory', '0');
-  }
-}
-
-/** The token that the clock will give after this time; the default is longer than a test takes. */
-function tokenAhead(milliseconds = 3_600_000): number {
-  return tokenAt(Date.now() + milliseconds);
+  expectAbout(await lifeOf(key), life);
 }
 
 /** The fields of a node's marker. */
@@ -241,16 +167,6 @@ async function readMarker(): Promise<{ readonly born: number; readonly high: num
 
 async function writeMarker(born: number, high = 0): Promise<void> {
   await redis.set(MARKER, [born, high].map((number) => String(number).padStart(16, '0')).join(':'));
-}
-
-/** Sends commands in one write. Between two writes this process could stall for longer than the turn of a waiter. */
-function together<T extends readonly unknown[] | []>(send: () => T) {
-  redis.stream.cork();
-  try {
-    return Promise.all(send());
-  } finally {
-    redis.stream.uncork();
-  }
 }
 
 test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, WAITING, FORCE_RELEASE }))(
@@ -1129,54 +1045,14 @@ describe('the READ script', () => {
 });
 
 /** A waiter of a process whose random name consists of this letter. */
-function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
-  return {
-    keys: keys.length > 0 ? keys : ['k'],
-    mode: 'exclusive',
-    process: letter.repeat(16),
-    number: 1,
-    owner: `host:${letter}`,
-  };
-}
+const waiterOf = (letter: string, ...keys: readonly string[]) => waiterIn('exclusive', letter, ...keys);
 
 describe('the queue of a key', () => {
-  /** A process that listens, with the messages that it received. */
-  interface Listener {
-    readonly channel: string;
-    readonly waiter: WaiterId;
-    readonly name: string;
-    readonly told: string[];
-    readonly stop: () => void;
-  }
-
-  async function listener(letter: string, ...keys: readonly string[]): Promise<Listener> {
-    const waiter = waiterOf(letter, ...keys);
-    const told: string[] = [];
-    const client = server.client();
-    const channel = `${BASE}${waiter.process}`;
-    await client.subscribe(channel);
-    client.on('message', (_channel, text) => told.push(text));
-    return { channel, waiter, name: waiterName(waiter), told, stop: () => client.disconnect() };
-  }
-
-  /**
-   * For each listener, its messages since the last call. Sends and awaits a last message, because earlier messages may
-   * still be under way.
-   */
-  async function toldTo(all: readonly Listener[]): Promise<string[][]> {
-    for (const { channel } of all) await redis.publish(channel, 'that is all');
-    await until(() => all.every(({ told }) => told.includes('that is all')));
-    return all.map(({ told }) => told.splice(0).slice(0, -1));
-  }
+  const listener = (letter: string, ...keys: readonly string[]) => listen(waiterOf(letter, ...keys));
 
   /** The text of a message, for the waiter of this listener. */
   function message(after: number, released: Lease | undefined, { waiter }: Listener): string {
     return `${after} ${released?.id ?? '-'} ${waiter.number}:${waiter.owner}`;
-  }
-
-  /** The waiters in their order, without the entries for the turn and for the stand-bys (the next two waiters). */
-  function queue(key = 'k'): Promise<string[]> {
-    return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
   }
 
   async function holding(key = 'k'): Promise<Lease> {
@@ -1395,13 +1271,10 @@ describe('the queue of a key', () => {
     'the queue does not block the server when the server cannot store a turn because %s',
     async (_name, setting, short, plenty, error) => {
       // A server of its own: a script that does not end blocks its server for ever.
-      const own = await startRedis();
-      const [client, subscriber] = [own.client(), own.client()];
-      const waiter = waiterOf('a');
-      await subscriber.subscribe(`${BASE}${waiter.process}`);
-      const shared = redis;
-      redis = client;
-      try {
+      await onOwnServer(async (own) => {
+        const [client, subscriber] = [redis, own.client()];
+        const waiter = waiterOf('a');
+        await subscriber.subscribe(`${BASE}${waiter.process}`);
         await holding();
         await wait(waiter, 900);
         await lapse('k');
@@ -1413,10 +1286,7 @@ describe('the queue of a key', () => {
         await expect(acquire(leaseFor('other'))).rejects.toThrow(error);
         await client.config('SET', setting, plenty);
         await expect(acquire(leaseFor('other'))).resolves.toEqual(expect.any(Number));
-      } finally {
-        redis = shared;
-        await own.stop();
-      }
+      });
     },
   );
 
@@ -1825,20 +1695,15 @@ describe('several leases in one command', () => {
   });
 
   test('leases in one command fail together with READONLY on a replica, so that the client can reconnect', async () => {
-    const replica = await startRedis();
-    const client = replica.client();
-    const shared = redis;
-    redis = client;
+    const lease = leaseFor('held');
+    await granted(lease);
+    await redis.replicaof('127.0.0.1', 1);
     try {
-      const lease = leaseFor('held');
-      await granted(lease);
-      await client.replicaof('127.0.0.1', 1);
       const requests = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
       await expect(acquireAll(requests)).rejects.toThrow(/^READONLY/);
       await expect(releaseAll([lease])).rejects.toThrow(/^READONLY/);
     } finally {
-      redis = shared;
-      await replica.stop();
+      await redis.replicaof('NO', 'ONE');
     }
   });
 });
