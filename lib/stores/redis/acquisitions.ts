@@ -4,13 +4,14 @@ import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
-import { DeadConnectionError, isRefusal, mayConcernOne, type Packed } from './connection/command-channel.js';
+import { DeadConnectionError, isRefusal, mayConcernOne } from './connection/command-channel.js';
 import { MovingSlotError } from './connection/moving-slot.js';
 import { LONGEST_DEADLINE_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
 import { isForeign } from './scripts/lua.js';
 import { nodeScripts } from './scripts/node-scripts.js';
+import type { Packed } from './scripts/script.js';
 
 /**
  * Milliseconds after a failed acquisition during which `isUnfit` is `true`. If there are several nodes, another node

@@ -30,7 +30,7 @@ import { RecentKeys } from '../../core/recent-keys.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
-import { CLOSED, CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
+import { CLOSED, CommandChannel, isRefusal } from './connection/command-channel.js';
 import { withAdvice } from './connection/connection-advice.js';
 import { keyPrefixOf, nameOf } from './connection/connection.js';
 import { type Driver, mastersOf, type Server } from './connection/driver.js';
@@ -47,7 +47,7 @@ import { waiterName } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import { Releases } from './releases.js';
 import { nodeScripts } from './scripts/node-scripts.js';
-import type { Script } from './scripts/script.js';
+import type { Packed, Script } from './scripts/script.js';
 import type { StoreContext } from './store-context.js';
 
 /**

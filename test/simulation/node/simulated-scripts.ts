@@ -4,7 +4,7 @@ import { NoTimeError, type YoungBecause } from '../../../lib/core/errors.js';
 import type { Lease } from '../../../lib/core/lease.js';
 import type { AcquireReply, KeyState, KeyWaiter } from '../../../lib/core/ports.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
-import type { Packed } from '../../../lib/stores/redis/connection/driver.js';
+import type { Packed } from '../../../lib/stores/redis/scripts/script.js';
 import type { AcquireCommand } from '../../../lib/stores/redis/scripts/acquire-command.js';
 import type { ModeScripts } from '../../../lib/stores/redis/scripts/mode-scripts.js';
 import type { NodeScripts } from '../../../lib/stores/redis/scripts/node-scripts.js';

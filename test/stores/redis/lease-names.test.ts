@@ -6,7 +6,7 @@ import { markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key
 const requestOf = (...keys: string[]): { lease: Lease } => ({ lease: new Lease(keys, 'owner', 10_000) });
 
 test('LeaseNames lists the Redis keys lease by lease, and within a lease kind by kind', () => {
-  const names = new LeaseNames([recordKey, queueKey]);
+  const names = new LeaseNames({ name: recordKey, queue: queueKey });
   expect(names.of([requestOf('a', 'b'), requestOf('c')], 'lock:')).toEqual([
     'lock:{a}',
     'lock:{b}',
@@ -18,7 +18,7 @@ test('LeaseNames lists the Redis keys lease by lease, and within a lease kind by
 });
 
 test('LeaseNames lists only the keys of the present request, whatever the request before it was', () => {
-  const names = new LeaseNames([markKey]);
+  const names = new LeaseNames({ mark: markKey });
   const [a, b, c] = [requestOf('a'), requestOf('b'), requestOf('c')];
   const named = (prefix: string, ...requests: (typeof a)[]): string => names.of(requests, prefix).join(' ');
   expect(named('lock:', a, b)).toBe('lock:{a}:w lock:{b}:w');
@@ -32,7 +32,7 @@ test('LeaseNames lists only the keys of the present request, whatever the reques
 
 test('LeaseNames builds the name of each Redis key only once for five nodes', () => {
   const nameOf = jest.fn(recordKey);
-  const names = new LeaseNames([nameOf]);
+  const names = new LeaseNames({ name: nameOf });
   const leases = [requestOf('a'), requestOf('b')];
   for (let node = 0; node < 5; node++)
     names.of(

@@ -23,7 +23,8 @@ import {
 import { EXTEND_PERMITS, packExtendPermits } from '../../../lib/stores/redis/scripts/extend-permits.js';
 import { packRaisePermits, RAISE_PERMITS } from '../../../lib/stores/redis/scripts/raise-permits.js';
 import { packReleasePermits, RELEASE_PERMITS } from '../../../lib/stores/redis/scripts/release-permits.js';
-import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
+import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import { releaseAnswer } from '../../../lib/stores/redis/scripts/release-command.js';
 import {
   type Answer,
   answersTo,

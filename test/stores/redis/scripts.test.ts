@@ -24,7 +24,8 @@ import { digitsOf } from '../../../lib/stores/redis/scripts/lua.js';
 import { packRaise, RAISE } from '../../../lib/stores/redis/scripts/raise.js';
 import { packRead, READ } from '../../../lib/stores/redis/scripts/read.js';
 import { WAITING } from '../../../lib/stores/redis/scripts/waiting.js';
-import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
+import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import { releaseAnswer } from '../../../lib/stores/redis/scripts/release-command.js';
 import {
   type Answer,
   answersTo,

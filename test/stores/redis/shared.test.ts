@@ -7,7 +7,7 @@ import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
 import { tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
-import { releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
+import { releaseAnswer } from '../../../lib/stores/redis/scripts/release-command.js';
 import { ACQUIRE_SHARED } from '../../../lib/stores/redis/scripts/acquire-shared.js';
 import { EXTEND_SHARED } from '../../../lib/stores/redis/scripts/extend-shared.js';
 import { FORCE_RELEASE, packForceRelease } from '../../../lib/stores/redis/scripts/force-release.js';

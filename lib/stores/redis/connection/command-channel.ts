@@ -1,12 +1,12 @@
 import type { Redis } from 'ioredis';
 import { canSendNow } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
-import type { Driver, Packed } from './driver.js';
+import type { Driver } from './driver.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
 import { isSlotMoving, MovingSlotError } from './moving-slot.js';
 import { neutral } from '../../../core/neutral.js';
 import { type ScriptRunner, scriptRunnerOf } from './script-runner.js';
-import type { Script } from '../scripts/script.js';
+import type { Packed, Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
 
 const SILENT_TEXT = 'has not answered for a while; check whether the server hangs';
@@ -59,8 +59,6 @@ const LOST = /max retries per request limit|Connection is closed|socket closed|E
  * the request. A request that is idempotent, or was not sent, may be repeated once on the next connection.
  */
 export class DeadConnectionError extends Error {}
-
-export type { Packed } from './driver.js';
 
 /** Sends a command immediately or not at all: a command that ioredis would queue is not sent (S15). */
 export class CommandChannel {

@@ -1,5 +1,4 @@
-/** The number of keys, the keys, and the arguments of a script. */
-export type Packed = readonly [keys: number, ...rest: (string | number)[]];
+import type { Packed } from '../scripts/script.js';
 
 /** The address of a server. */
 export interface ServerAddress {

@@ -1,5 +1,6 @@
 import type { Cluster, Command, Redis } from 'ioredis';
-import type { Driver, Packed } from './driver.js';
+import type { Packed } from '../scripts/script.js';
+import type { Driver } from './driver.js';
 import { isSlotMoving } from './moving-slot.js';
 
 /** The commands that run scripts. */

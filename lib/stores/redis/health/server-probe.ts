@@ -1,7 +1,7 @@
 import { elapsedSince, type Instant, now } from '../../../core/clock.js';
 import { UnfitStoreError } from '../../../core/errors.js';
 import { ServerClock } from '../../../core/server-clock.js';
-import { type CommandChannel, isRefusal, type Packed } from '../connection/command-channel.js';
+import { type CommandChannel, isRefusal } from '../connection/command-channel.js';
 import { addressOf } from '../connection/connection.js';
 import { mastersOf, type Server } from '../connection/driver.js';
 import type { StoreContext } from '../store-context.js';
@@ -11,6 +11,7 @@ import { type ServerReport, parseInfo } from './server-report.js';
 import type { YoungBecause } from '../../../core/errors.js';
 import type { NodeAge } from '../scripts/birth.js';
 import { nodeScripts } from '../scripts/node-scripts.js';
+import type { Packed } from '../scripts/script.js';
 
 /** Milliseconds until a server that was not fit is checked again. */
 const UNFIT_FOR_MS = 1_000;

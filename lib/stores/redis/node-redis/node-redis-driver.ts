@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
-import type { Driver, DriverOptions, Packed, Server } from '../connection/driver.js';
+import type { Driver, DriverOptions, Server } from '../connection/driver.js';
+import type { Packed } from '../scripts/script.js';
 
 /** An error of the server begins with its code, such as `NOSCRIPT` or `ERR`; an error of the client does not. */
 const CODE = /^[A-Z]{2,}[A-Z_]* /;

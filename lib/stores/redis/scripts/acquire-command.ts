@@ -3,7 +3,7 @@ import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import { identify } from './identity.js';
-import { CODE_FIRST, digitsOf, REFUSE_FOREIGN_MARK, tokenOf } from './lua.js';
+import { digitsOf, REFUSE_FOREIGN_MARK, TELL_ERROR, tokenOf } from './lua.js';
 
 /**
  * The beginning of the command of every acquire script.
@@ -213,11 +213,7 @@ export const RAISE_MARKER = `
 /** Lua text that adds the `answer` for a lease to the `answers`. */
 export const ADD_ANSWER = `
   if type(answer) == 'table' and answer.err then
-    ${CODE_FIRST}
-    if sub(answer.err, 1, 8) == 'READONLY' then
-      -- Return this error as the reply to the whole command: clients look for it there (\`reconnectOnError\`).
-      return answer
-    end
+    ${TELL_ERROR}
   end
   answers[#answers + 1] = answer
 `;

@@ -3,7 +3,6 @@ import type { AcquireReply, AcquireRequest, KeyHolder, SlotWish } from '../../..
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
 import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER, waitedOf } from './acquire.js';
 import {
   ADD_ANSWER,
@@ -15,7 +14,7 @@ import {
   readMarks,
   straightPath,
 } from './acquire-command.js';
-import { FOREIGN, tokenOf } from './lua.js';
+import { FOREIGN, isForeignMark, tokenOf } from './lua.js';
 import { GIVE_UP_SLOTS } from './permit-exchange.js';
 import { STORE_PERMIT } from './permit-grant.js';
 import { TELL_HOLDERS } from './permit-refusal.js';
@@ -30,7 +29,7 @@ import {
   permitsOfRecord,
 } from './permits.js';
 import { LEAVE_QUEUES, QUEUE_LIFE_MS, ADD_TO_QUEUE, WAKE } from './queue.js';
-import { script } from './script.js';
+import { type Packed, script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
 /** Number of digits of a token in the answer for a stored lease. `SLOT_DIGITS` is the number for a slot. */
@@ -199,7 +198,7 @@ ${TELL_HOLDERS}
         end
         if failed then
           answer = failed
-        elseif mark and (#mark < ${MARK.shortest} or byte(mark, ${MARK.name - 1}) ~= 58) then
+        elseif mark and ${isForeignMark('mark')} then
           answer = ${FOREIGN}
         elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.permits}
           and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
@@ -323,9 +322,14 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
   return packed;
 }
 
-const MARKS = new LeaseNames([markKey]);
-const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
-const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
+const MARKS = new LeaseNames({ mark: markKey });
+const KEYS = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
+const ORDERED_KEYS = new LeaseNames({
+  name: recordKey,
+  holders: holdersKey,
+  details: detailsKey,
+  queue: queueKey,
+});
 
 /** `true` if the lease's text contains all that the request asks for, so that no further arguments are needed. */
 function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {

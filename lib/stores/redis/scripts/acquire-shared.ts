@@ -3,7 +3,6 @@ import type { AcquireRequest } from '../../../core/ports.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
 import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER, waitedOf } from './acquire.js';
 import {
   ADD_ANSWER,
@@ -16,10 +15,10 @@ import {
   straightPath,
 } from './acquire-command.js';
 import { MARK_MS } from './hold-back.js';
-import { digitsOf, FOREIGN, tokenOf } from './lua.js';
+import { digitsOf, FOREIGN, isForeignMark, tokenOf } from './lua.js';
 import { LEAVE_QUEUES, passTurn, ADD_TO_QUEUE } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
-import { script } from './script.js';
+import { type Packed, script } from './script.js';
 
 /** Largest number of expired readers that one command removes, so that other commands do not wait for a long time. */
 const MOST_CLEARED = 500;
@@ -95,7 +94,7 @@ for at = first, #ARGV, plain and 1 or 4 do
     local last = not failed and record and ${tokenOf('record')}
     if failed then
       answer = failed
-    elseif record and not last or mark and (#mark < ${MARK.shortest} or byte(mark, ${MARK.name - 1}) ~= 58) then
+    elseif record and not last or mark and ${isForeignMark('mark')} then
       answer = ${FOREIGN}
     else
       local state, left = record and byte(record, 1) or ${RECORD.free}, 0
@@ -285,6 +284,11 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
   return packed;
 }
 
-const MARKS = new LeaseNames([markKey]);
-const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
-const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
+const MARKS = new LeaseNames({ mark: markKey });
+const KEYS = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
+const ORDERED_KEYS = new LeaseNames({
+  name: recordKey,
+  holders: holdersKey,
+  details: detailsKey,
+  queue: queueKey,
+});

@@ -15,11 +15,10 @@ import {
   straightPath,
 } from './acquire-command.js';
 import { causeOf } from './identity.js';
-import { digitsOf, FOREIGN, tokenOf } from './lua.js';
+import { digitsOf, FOREIGN, isForeignTick, tokenOf } from './lua.js';
 import { LEAVE_QUEUES, passTurn, QUEUE_LIFE_MS, ADD_TO_QUEUE } from './queue.js';
 import { namedBy } from './read.js';
-import type { Packed } from '../connection/command-channel.js';
-import { script } from './script.js';
+import { type Packed, script } from './script.js';
 
 /**
  * The first value of an answer about a lease that {@link ACQUIRE} did not store. If that value is positive, it is the
@@ -89,7 +88,7 @@ for at = first, #ARGV, plain and 1 or 6 do
     local ran = pcall('GET', KEYS[ticks + 1])
     if ran and ran.err then
       answer = ran
-    elseif ran and (byte(ran, 17) ~= 58 or not tonumber(sub(ran, 1, 16))) then
+    elseif ran and ${isForeignTick('ran')} then
       answer = ${FOREIGN}
     elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
       answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[ticks + 1])}

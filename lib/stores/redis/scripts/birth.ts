@@ -1,8 +1,7 @@
 import type { YoungBecause } from '../../../core/errors.js';
-import type { Packed } from '../connection/command-channel.js';
 import { causeOf, identify } from './identity.js';
 import { REFUSE_FOREIGN_MARK } from './lua.js';
-import { script } from './script.js';
+import { type Packed, script } from './script.js';
 
 /**
  * Reads the server's clock, and sets a missing marker to the time of this first contact. Runs on each new connection,

@@ -1,10 +1,25 @@
 import type { Lease } from '../../../core/lease.js';
+import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
+import { Arguments, number, text } from './arguments.js';
+import { EXTENDED } from './extend-command.js';
 import { END_PERMIT, KEEP_BOTH, nameInstead, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
-import { script } from './script.js';
+import { type Packed, pack, script } from './script.js';
+
+const NAMES = new LeaseNames({
+  name: recordKey,
+  holders: holdersKey,
+  details: detailsKey,
+  queue: queueKey,
+});
+
+/** The arguments before those of the leases: milliseconds; the prefix of channel names, empty on a Cluster. */
+const BEGIN = new Arguments<{ readonly ttl: number; readonly base: string }>({
+  ttl: number(({ ttl }) => ttl),
+  base: text(({ base }) => base),
+});
 
 /**
  * Extends each lease that holds a slot of each of its keys: it then ends no earlier than one ttl from now. Other
@@ -13,10 +28,9 @@ import { script } from './script.js';
  * If the nodes have agreed on the slots of a lease, and the lease has another slot of a key on this node, the lease
  * does not hold the key here. The script then frees that slot, does not extend the lease, and wakes the first waiter.
  *
- * KEYS     for each lease its n records, their n sets of holders, n hashes of their details, and n queues
- * ARGV[1]  ttl in milliseconds
- * ARGV[2]  the prefix of channel names; empty on a Cluster
- * ARGV     for each lease its id, n, and the agreed slot of each key, all of them empty if the slots are not known
+ * KEYS     for each lease its Redis keys (`NAMES`)
+ * ARGV     `BEGIN`, then for each lease {@link EXTENDED} and the agreed slot of each key; all slots are empty if they
+ *          are not known
  * Returns  a string with 1 for each lease that holds a slot of each of its keys, and 0 for each other
  *
  * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other write fails
@@ -26,15 +40,16 @@ export const EXTEND_PERMITS = script(`
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-local ttl, base = tonumber(ARGV[1]), ARGV[2]
+${BEGIN.locals(1)}
 local ends, life = math.floor(now) + ttl, ttl + ${LINGER_MS}
 local records, lefts, owns, scores, livings = {}, {}, {}, {}, {}
-local outcomes, key, at = {}, 0, 3
+local outcomes, key, at = {}, 0, ${BEGIN.size + 1}
 while ARGV[at] do
-  local id, n, holds = ARGV[at], tonumber(ARGV[at + 1]), true
+  ${EXTENDED.locals('at')}
+  local holds, wishes = true, at + ${EXTENDED.size - 1}
   for i = 1, n do
-    local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
-    local record, wanted, own, held = redis.pcall('GET', name), tonumber(ARGV[at + 1 + i]), false, false
+    ${NAMES.locals(['name', 'holders', 'details', 'queue'])}
+    local record, wanted, own, held = redis.pcall('GET', name), tonumber(ARGV[wishes + i]), false, false
     if record and not record.err and string.byte(record, 1) == ${RECORD.permits} then
       local left, kind, slot = call('PTTL', name), string.byte(record, ${PERMITS.kind})
       if left > ${LINGER_MS} or left == -1 then
@@ -53,7 +68,7 @@ while ARGV[at] do
       if slot and wanted and slot ~= wanted then
         ${END_PERMIT}
         if string.byte(record, 2) == ${RECORD.waited} then
-          local queue, after, released = KEYS[key + 3 * n + i], 0, id
+          local after, released = 0, id
           ${WAKE}
         end
       else
@@ -64,13 +79,14 @@ while ARGV[at] do
     holds = holds and held
   end
   for i = 1, holds and n or 0 do
-    local name, own, left = KEYS[key + i], owns[i], lefts[i]
+    ${NAMES.locals(['name', 'holders', 'details'])}
+    local own, left = owns[i], lefts[i]
     if not own then
       if left < life then
         call('PEXPIRE', name, life)
       end
     elseif scores[i] < ends then
-      local holders, details, record, lives = KEYS[key + n + i], KEYS[key + 2 * n + i], records[i], livings[i]
+      local record, lives = records[i], livings[i]
       ${KEEP_BOTH}
       call('ZADD', holders, ends, id)
       if left == -1 then
@@ -85,7 +101,7 @@ while ARGV[at] do
     end
   end
   outcomes[#outcomes + 1] = holds and '1' or '0'
-  key, at = key + 4 * n, at + 2 + n
+  key, at = key + ${NAMES.size} * n, at + ${EXTENDED.size} + n
 end
 return table.concat(outcomes)
 `);
@@ -97,16 +113,13 @@ export function packExtendPermits(
   keyPrefix: string,
   base: string,
 ): Packed {
-  const packed: [number, ...(string | number)[]] = [0];
-  for (const { keys } of leases)
-    for (const nameOf of KEYS) for (const key of keys) packed.push(nameOf(keyPrefix, key));
-  packed[0] = packed.length - 1;
-  packed.push(ttl, base);
-  for (const { id, keys, slots } of leases) {
-    packed.push(id, keys.length);
-    for (const index of keys.keys()) packed.push(slots?.[index] ?? '');
+  const names: string[] = [];
+  const args: (string | number)[] = [];
+  BEGIN.push(args, { ttl, base });
+  for (const lease of leases) {
+    NAMES.push(names, lease.keys, keyPrefix);
+    EXTENDED.push(args, lease);
+    for (const index of lease.keys.keys()) args.push(lease.slots?.[index] ?? '');
   }
-  return packed;
+  return pack(names, args);
 }
-
-const KEYS = [recordKey, holdersKey, detailsKey, queueKey];

@@ -1,18 +1,20 @@
 import type { Lease } from '../../../core/lease.js';
+import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
+import { EXTENDED, LIFE, packExtendWith } from './extend-command.js';
 import { expiryOf, KEEP_READERS } from './readers.js';
-import { script } from './script.js';
+import { type Packed, script } from './script.js';
+
+const NAMES = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
 
 /**
  * Extends each lease of readers that still holds all its keys, so that it ends no earlier than one ttl from now. The
  * leases of other readers keep their expiry (S23). The record names the reader whose lease ends last. The
  * extension may make the extended reader the last one.
  *
- * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
- * ARGV[1]  ttl plus LINGER_MS in milliseconds
- * ARGV     for each lease its id and n
+ * KEYS     for each lease its Redis keys (`NAMES`)
+ * ARGV     {@link LIFE}, then for each lease {@link EXTENDED}
  * Returns  as {@link EXTEND}
  *
  * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other write fails
@@ -22,15 +24,18 @@ import { script } from './script.js';
 export const EXTEND_SHARED = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
 local time, now, ends
-local life = tonumber(ARGV[1])
+${LIFE.locals(1)}
+life = tonumber(life)
 local outcomes, key = {}, 0
-for at = 2, #ARGV, 2 do
-  local id, n, held, records, lefts, scores = ARGV[at], tonumber(ARGV[at + 1]), true, {}, {}, {}
+for at = ${LIFE.size + 1}, #ARGV, ${EXTENDED.size} do
+  ${EXTENDED.locals('at')}
+  local held, records, lefts, scores = true, {}, {}, {}
   for i = 1, n do
-    local record = held and pcall('GET', KEYS[key + i])
+    ${NAMES.locals(['name', 'holders'])}
+    local record = held and pcall('GET', name)
     held = record and not record.err and byte(record, 1) == ${RECORD.shared}
     if held then
-      local left, named = call('PTTL', KEYS[key + i]), sub(record, ${RECORD.id.join(', ')}) == id
+      local left, named = call('PTTL', name), sub(record, ${RECORD.id.join(', ')}) == id
       local beside = byte(record, ${RECORD.beside}) == ${RECORD.others}
       held = (left > ${LINGER_MS} or left == -1) and (named or beside)
       records[i], lefts[i] = record, left
@@ -40,14 +45,15 @@ for at = 2, #ARGV, 2 do
         ends = math.floor(now) + life - ${LINGER_MS}
       end
       if held and not named then
-        local score = pcall('ZSCORE', KEYS[key + n + i], id)
+        local score = pcall('ZSCORE', holders, id)
         held = score and not score.err and tonumber(score) > now
         scores[i] = held and tonumber(score)
       end
     end
   end
   for i = 1, held and n or 0 do
-    local name, holders, details, record, left = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i], records[i], lefts[i]
+    ${NAMES.locals(['name', 'holders', 'details'])}
+    local record, left = records[i], lefts[i]
     local beside, score = byte(record, ${RECORD.beside}) == ${RECORD.others}, scores[i]
     local longer = left < life and left ~= -1
     if not score then
@@ -87,20 +93,12 @@ for at = 2, #ARGV, 2 do
     end
   end
   outcomes[#outcomes + 1] = held and '1' or '0'
-  key = key + 3 * n
+  key = key + ${NAMES.size} * n
 end
 return table.concat(outcomes)
 `);
 
 /** The number of keys, the keys and the arguments of {@link EXTEND_SHARED}. */
 export function packExtendShared(leases: readonly Lease[], ttl: number, keyPrefix: string): Packed {
-  const packed: [number, ...(string | number)[]] = [0];
-  for (const { keys } of leases)
-    for (const nameOf of KEYS) for (const key of keys) packed.push(nameOf(keyPrefix, key));
-  packed[0] = packed.length - 1;
-  packed.push(ttl + LINGER_MS);
-  for (const { id, keys } of leases) packed.push(id, keys.length);
-  return packed;
+  return packExtendWith(NAMES, leases, ttl, keyPrefix);
 }
-
-const KEYS = [recordKey, holdersKey, detailsKey];

@@ -1,40 +1,53 @@
+import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
+import { Arguments, text } from './arguments.js';
+import { storeEvenIfFull } from './lua.js';
 import { END_PERMIT, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
 import { END_READER } from './readers.js';
-import { script } from './script.js';
+import { type Packed, pack, script } from './script.js';
+
+const NAMES = new LeaseNames({
+  name: recordKey,
+  queue: queueKey,
+  holders: holdersKey,
+  details: detailsKey,
+});
+
+/** The arguments before the ids: the prefix of channel names, empty on a Cluster. */
+const BEGIN = new Arguments<string>({ base: text((base) => base) });
 
 /**
  * Ends the leases with the given ids, all of one lock, and wakes the waiters. The caller need not own the lock. When no
  * holder is left, the record stays for {@link LINGER_MS}, with the last token of the key.
  *
- * KEYS     the record, its queue, the set of its holders, and the hash of their details
- * ARGV[1]  the prefix of channel names; empty on a Cluster
- * ARGV     then the ids of the holders to end, which the caller has read from any node
+ * KEYS     the Redis keys of the lock (`NAMES`)
+ * ARGV     `BEGIN`, then the ids of the holders to end, which the caller has read from any node
  * Returns  the positions of the ids that were ended
  *
  * The ids prevent a delayed or repeated request from ending the next holder. Writes that need no memory come first:
  * after the first write of a script no other write fails because of memory.
  */
 export const FORCE_RELEASE = script(`
-local call, base, name, queue, holders, details = redis.call, ARGV[1], KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local call = redis.call
+${BEGIN.locals(1)}
+${NAMES.locals(['name', 'queue', 'holders', 'details'], 1)}
 local record = call('GET', name)
 local state = record and string.byte(record, 1) or ${RECORD.free}
 if state == ${RECORD.free} then
   return {}
 end
 local found, wakes = {}, false
-for i = 2, #ARGV do
-  local id = ARGV[i]
+for i = ${BEGIN.size + 1}, #ARGV do
+  local id, position = ARGV[i], i - ${BEGIN.size}
   local named = string.sub(record, ${RECORD.id.join(', ')}) == id
   if state == ${RECORD.shared} then
     ${END_READER}
     if type(ended) == 'table' then
       return ended
     elseif ended == 1 then
-      found[#found + 1], wakes = i - 1, over
+      found[#found + 1], wakes = position, over
     end
   elseif state == ${RECORD.permits} then
     local slot
@@ -48,22 +61,22 @@ for i = 2, #ARGV do
       if failed then
         return failed
       end
-      found[#found + 1], wakes = i - 1, true
+      found[#found + 1], wakes = position, true
     end
   elseif named then
     record = 'F' .. string.sub(record, 2)
-    if redis.pcall('SET', name, record, 'PX', ${LINGER_MS}).err then
-      call('PEXPIRE', name, ${LINGER_MS})
-      call('SET', name, record, 'PX', ${LINGER_MS})
+    ${storeEvenIfFull('name', 'record', `'${LINGER_MS}'`)}
+    if stored.err then
+      return stored
     end
-    found[1], wakes = i - 1, true
+    found[1], wakes = position, true
   end
   if string.byte(record, 1) == ${RECORD.free} then
     break
   end
 end
 if wakes then
-  local after, released = 0, ARGV[found[#found] + 1]
+  local after, released = 0, ARGV[found[#found] + ${BEGIN.size}]
   ${WAKE}
 end
 return found
@@ -76,6 +89,9 @@ export function packForceRelease(
   keyPrefix: string,
   base: string,
 ): Packed {
-  const names = [recordKey, queueKey, holdersKey, detailsKey].map((nameOf) => nameOf(keyPrefix, key));
-  return [names.length, ...names, base, ...ids];
+  const names: string[] = [];
+  NAMES.push(names, [key], keyPrefix);
+  const args: string[] = [];
+  BEGIN.push(args, base);
+  return pack(names, [...args, ...ids]);
 }

@@ -1,34 +1,41 @@
 import type { WaiterId } from '../../../core/waiter-id.js';
+import { LeaseNames } from '../lease-names.js';
 import { holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, MARK, RECORD, WAITER, waiterName } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
+import { LINGER_MS, RECORD, WAITER, waiterName } from '../record.js';
+import { Arguments, text } from './arguments.js';
 import { PERMITS } from './permits.js';
-import { LEAVE_QUEUE, WAKE } from './queue.js';
-import { script } from './script.js';
+import { DROP_MARK, LEAVE_QUEUE, WAKE } from './queue.js';
+import { type Packed, pack, script } from './script.js';
 import { findFree, luaWidthOf } from './slot-map.js';
+
+const NAMES = new LeaseNames({ name: recordKey, queue: queueKey, mark: markKey, holders: holdersKey });
+
+/** The name of the waiter, and the prefix of channel names, empty on a Cluster. */
+const LEAVING = new Arguments<{ readonly waiter: WaiterId; readonly base: string }>({
+  waiter: text(({ waiter }) => waiterName(waiter)),
+  base: text(({ base }) => base),
+});
 
 /**
  * Removes a waiter from the queues of its keys, and deletes its marks. Then begins the turn of the next waiter if the
  * lock is free, or if that waiter can join the holders. After the removal of a waiter in another mode, a waiting reader
  * can join the readers. A waiter for permits can join while a permit is free.
  *
- * KEYS     n records, their n queues, n marks and n sets of holders
- * ARGV[1]  the name of the waiter
- * ARGV[2]  the prefix of channel names; empty on a Cluster
+ * KEYS     the Redis keys of the n keys (`NAMES`)
+ * ARGV     `LEAVING`
  */
 export const LEAVE = script(`
-local call, n = redis.call, #KEYS / 4
-local waiter, base, after, released = ARGV[1], ARGV[2], 0, '-'
+local call, n = redis.call, #KEYS / ${NAMES.size}
+${LEAVING.locals(1)}
+local after, released = 0, '-'
 for i = 1, n do
-  local queue, mark = KEYS[n + i], redis.pcall('GET', KEYS[2 * n + i])
-  if mark and not mark.err and string.sub(mark, ${MARK.name}) == waiter then
-    call('DEL', KEYS[2 * n + i])
-  end
+  ${NAMES.locals(['name', 'queue', 'mark', 'holders'], 'i')}
+  ${DROP_MARK}
   ${LEAVE_QUEUE}
   if waiting and left == 1 then
-    local record = call('GET', KEYS[i])
+    local record = call('GET', name)
     local state = record and string.byte(record, 1) or ${RECORD.free}
-    local life = state ~= ${RECORD.free} and call('PTTL', KEYS[i]) or 0
+    local life = state ~= ${RECORD.free} and call('PTTL', name) or 0
     local isNext = life ~= -1 and life <= ${LINGER_MS}
     if not isNext and (state == ${RECORD.shared} or state == ${RECORD.permits}) then
       local front = call('ZRANGE', queue, 0, 0)[1]
@@ -44,7 +51,7 @@ for i = 1, n do
         else
           slot = 1
         end
-        local time, first = call('TIME'), call('ZRANGE', KEYS[3 * n + i], 0, 0, 'WITHSCORES')
+        local time, first = call('TIME'), call('ZRANGE', holders, 0, 0, 'WITHSCORES')
         isNext = slot < held or first[1] and tonumber(first[2]) <= time[1] * 1000 + time[2] / 1000
       end
     end
@@ -58,8 +65,9 @@ return 1
 
 /** The number of keys, the keys and the arguments of {@link LEAVE}. */
 export function packLeave(waiter: WaiterId, keyPrefix: string, base: string): Packed {
-  const names = [recordKey, queueKey, markKey, holdersKey].flatMap((nameOf) =>
-    waiter.keys.map((key) => nameOf(keyPrefix, key)),
-  );
-  return [names.length, ...names, waiterName(waiter), base];
+  const names: string[] = [];
+  NAMES.push(names, waiter.keys, keyPrefix);
+  const args: string[] = [];
+  LEAVING.push(args, { waiter, base });
+  return pack(names, args);
 }

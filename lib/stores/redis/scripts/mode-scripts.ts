@@ -1,7 +1,6 @@
 import type { Lease } from '../../../core/lease.js';
 import type { LockMode } from '../../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, SlotWish } from '../../../core/ports.js';
-import type { Packed } from '../connection/command-channel.js';
 import { ACQUIRE, packAcquire, readAcquireReply } from './acquire.js';
 import type { AcquireCommand } from './acquire-command.js';
 import { ACQUIRE_PERMITS, packAcquirePermits, readAcquirePermitsReply } from './acquire-permits.js';
@@ -15,7 +14,7 @@ import { packRaiseShared, RAISE_SHARED } from './raise-shared.js';
 import { packRelease, RELEASE } from './release.js';
 import { packReleasePermits, RELEASE_PERMITS } from './release-permits.js';
 import { packReleaseShared, RELEASE_SHARED } from './release-shared.js';
-import type { Script } from './script.js';
+import type { Packed, Script } from './script.js';
 
 /** The scripts for the leases of one mode. Their answers have the same form in each mode. */
 export interface ModeScripts {

@@ -8,7 +8,8 @@ import { MODES, scriptsFor } from './mode-scripts.js';
 import { PROBE } from './probe.js';
 import { adviceOnKinds, PROBE_KINDS } from './probe-kinds.js';
 import { BEGINNING, packRead, READ, readPage } from './read.js';
-import { leftWaiters, packReleaseWithoutQueue, RELEASE, releaseAnswer } from './release.js';
+import { leftWaiters, packReleaseWithoutQueue, RELEASE } from './release.js';
+import { releaseAnswer } from './release-command.js';
 import { packWaiting, WAITING, waitersOf } from './waiting.js';
 import { packWakeWaiters, WAKE_WAITERS } from './wake-waiters.js';
 

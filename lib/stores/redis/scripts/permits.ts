@@ -1,5 +1,7 @@
 import type { KeyHolder } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
+import { Fragment } from './fragment.js';
+import { storeEvenIfFull } from './lua.js';
 import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
 
 /**
@@ -80,10 +82,13 @@ record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.su
  * Lua text that sets the local `held` to n, the number of permits in the local `record`, which has the state `P`. If
  * the text in `record` is not a record, `held` is nil or false (S19).
  */
-export const COUNT_OF_RECORD = `
+export const COUNT_OF_RECORD = new Fragment(
+  { needs: ['record', 'held'] },
+  `
 held = tonumber(string.sub(record, ${PERMITS.count.join(', ')}))
 held = held and string.byte(record, ${ownerAt('record', 'held')} - 1) == 58 and held
-`;
+`,
+);
 
 /**
  * Lua text that makes the record name the holder that ends last. The record then expires {@link LINGER_MS} after that
@@ -93,7 +98,9 @@ held = held and string.byte(record, ${ownerAt('record', 'held')} - 1) == 58 and 
  * (the Redis keys of the set and the hash), and `over`. Sets `record`, and sets `over` when no holder is left; then the
  * record is unchanged.
  */
-export const NAME_LAST = `
+export const NAME_LAST = new Fragment(
+  { needs: ['call', 'name', 'record', 'holders', 'details', 'over'] },
+  `
 do
   local last, time = call('ZRANGE', holders, -1, -1, 'WITHSCORES'), call('TIME')
   local left = last[1] and math.ceil(last[2] - time[1] * 1000 - time[2] / 1000) or 0
@@ -106,7 +113,8 @@ do
     call('SET', name, record, 'PX', left + ${LINGER_MS})
   end
 end
-`;
+`,
+);
 
 /**
  * Lua text that frees the slot of one lease, which may have expired.
@@ -116,10 +124,14 @@ end
  * nil).
  *
  * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
- * of memory (S9). A single holder has no set, so SET comes first. If it fails because memory is short, PEXPIRE runs,
- * and then SET again. PEXPIRE alone is not enough: if the clock stepped back, the record would be held again.
+ * of memory (S9). A single holder has no set, so SET comes first.
  */
-export const END_PERMIT = `
+export const END_PERMIT = new Fragment(
+  {
+    needs: ['call', 'name', 'record', 'holders', 'details', 'id', 'slot'],
+    sets: ['several', 'over', 'failed'],
+  },
+  `
 local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.several}, true
 if several then
   call('ZREM', holders, id)
@@ -135,18 +147,14 @@ if several then
 end
 if over then
   record = 'F' .. string.sub(record, 2)
-  -- Pass the time as a text: a number takes longer, as in RELEASE.
-  local freed = redis.pcall('SET', name, record, 'PX', '${LINGER_MS}')
-  if freed.err and string.find(freed.err, 'OOM', 1, true) then
-    call('PEXPIRE', name, ${LINGER_MS})
-    freed = redis.pcall('SET', name, record, 'PX', ${LINGER_MS})
-  end
-  failed = freed.err and freed or nil
+  ${storeEvenIfFull('name', 'record', `'${LINGER_MS}'`)}
+  failed = stored.err and stored or nil
   if several then
     call('DEL', holders, details)
   end
 end
-`;
+`,
+);
 
 /**
  * Lua text that makes the existing keys `:h` and `:s` live at least as long as a record whose last holder ends at
@@ -155,7 +163,9 @@ end
  * Needs the locals `call`, `holders`, `details`, `ends` (in milliseconds since 1970) and `lives` (the present expiry of
  * both keys, or nil). PEXPIREAT always runs, and first: it works when memory is short (S9).
  */
-export const KEEP_BOTH = `
+export const KEEP_BOTH = new Fragment(
+  { needs: ['call', 'holders', 'details', 'ends', 'lives'] },
+  `
 if not lives or lives < ends + ${LINGER_MS} then
   lives = ends + ${LINGER_MS + SPARE_MS}
   call('PEXPIREAT', holders, lives)
@@ -164,7 +174,8 @@ if not lives or lives < ends + ${LINGER_MS} then
 else
   call('PEXPIREAT', holders, lives)
 end
-`;
+`,
+);
 
 /** Parses a holder in the hash `:s`; numbers may be strings from a passed-in client (`stringNumbers`). */
 export function parsePermit(id: string, details: string, remaining: number): KeyHolder {

@@ -1,3 +1,4 @@
+import { Fragment } from './fragment.js';
 import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
 /** Milliseconds for the first waiter to take a released lock. After that time, the waiter is removed from the queue. */
@@ -30,19 +31,17 @@ export const QUEUE_LIFE_MS = 60_000;
  * A message to a dead process reaches no client, so the script removes the waiter of that message immediately. PUBLISH
  * comes last and only as `pcall`, because a user may have no right to the channel (S7). ZADD also runs only as `pcall`,
  * because it fails when memory is short: the queue is only a hint, and a lost order costs only time.
- *
- * The text is inserted into the scripts and is no Lua function: making functions took a tenth of the time of a script
- * that grants a lease.
  */
 
 /**
  * Begins the turn of the first waiter. Sends this waiter and the standbys the milliseconds until each may try.
  *
- * Needs the locals `call`, `queue` (its key), `base` (the prefix of channel names; empty on a Cluster), `after`
- * (milliseconds until the turn begins) and `released` (the id of the ended lease, or `-`). Sets the local `told`: the
- * number of waiters that got a message.
+ * Needs `queue` (its key), `base` (the prefix of channel names; empty on a Cluster), `after` (milliseconds until the turn
+ * begins) and `released` (the id of the ended lease, or `-`). Sets `told`: the number of waiters that got a message.
  */
-export const WAKE = `
+export const WAKE = new Fragment(
+  { needs: ['call', 'queue', 'base', 'after', 'released'], sets: ['told'] },
+  `
 local told = 0
 do
   local time = call('TIME')
@@ -104,15 +103,17 @@ do
     redis.pcall('ZADD', queue, 1e13 + since, watching)
   end
 end
-`;
+`,
+);
 
 /**
  * Removes a waiter and its turn from the queue.
  *
- * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when the waiter was in the queue) and
- * `waiting` (true when other waiters are still in the queue).
+ * Sets `left` (1 when the waiter was in the queue) and `waiting` (true when other waiters are still in the queue).
  */
-export const LEAVE_QUEUE = `
+export const LEAVE_QUEUE = new Fragment(
+  { needs: ['call', 'queue', 'waiter'], sets: ['left', 'waiting'] },
+  `
 local left, waiting = 0, false
 do
   local front = call('ZRANGE', queue, 0, 0)[1]
@@ -127,20 +128,24 @@ do
     waiting = front ~= nil
   end
 end
-`;
+`,
+);
 
 /**
  * Deletes the mark of a waiter that was granted the lock (S22), even if another process has set the mark. If the mark
  * remained, it would exclude other callers from a free lock.
  *
- * Needs the locals `mark` (the mark's Redis key) and `waiter`.
+ * Needs `mark` (the mark's Redis key).
  */
-const DROP_MARK = `
+export const DROP_MARK = new Fragment(
+  { needs: ['mark', 'waiter'], sets: ['text'] },
+  `
 local text = redis.pcall('GET', mark)
 if text and not text.err and string.sub(text, ${MARK.name}) == waiter then
   redis.call('DEL', mark)
 end
-`;
+`,
+);
 
 /**
  * Adds a refused waiter to the queue.
@@ -152,7 +157,9 @@ end
  * - `came`: the time of its arrival, by this server's clock;
  * - `key` and `queues`: the number of KEYS before the records and the queues.
  */
-export const ADD_TO_QUEUE = `  if refused and waiter and ordered and late <= 0 then
+export const ADD_TO_QUEUE = new Fragment(
+  { needs: ['call', 'pcall', 'ordered', 'late', 'n', 'refused', 'waiter', 'came', 'key', 'queues'] },
+  `  if refused and waiter and ordered and late <= 0 then
     -- Keep the waiter only in the queue of the key that refused it.
     for i = 1, n do
       local queue = KEYS[queues + i]
@@ -165,7 +172,8 @@ export const ADD_TO_QUEUE = `  if refused and waiter and ordered and late <= 0 t
       end
     end
   end
-`;
+`,
+);
 
 /**
  * Lua text about the first waiter of a queue, which came before the caller. Begins the turn of this waiter if the turn
@@ -176,7 +184,25 @@ export const ADD_TO_QUEUE = `  if refused and waiter and ordered and late <= 0 t
  * refusal names), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while
  * the turn lasts.
  */
-export const passTurn = (outcome: number): string => `
+export const passTurn = (outcome: number): Fragment =>
+  new Fragment(
+    {
+      needs: [
+        'call',
+        'sub',
+        'base',
+        'queue',
+        'turn',
+        'first',
+        'before',
+        'woken',
+        'now',
+        'i',
+        'answer',
+        'refused',
+      ],
+    },
+    `
         if not turn or sub(turn, 18) ~= first then
           if woken then
             -- The turn cannot be stored, because memory is short or the server accepts no writes.
@@ -194,7 +220,8 @@ export const passTurn = (outcome: number): string => `
             call('ZREM', queue, first, turn)
           end
         end
-`;
+`,
+  );
 
 /**
  * Removes a waiter from the queues of its keys after the waiter was granted the lock. Also deletes the marks of the
@@ -205,7 +232,9 @@ export const passTurn = (outcome: number): string => `
  * `waits` to true if other waiters still wait for that key, else to false. Sets `others` to 1 if other waiters wait for
  * any of the keys.
  */
-export const LEAVE_QUEUES = `
+export const LEAVE_QUEUES = new Fragment(
+  { needs: ['call', 'waits', 'ordered', 'answer', 'waiter', 'queues', 'marks', 'others'] },
+  `
     if waits and ordered and not answer then
       for i in pairs(waits) do
         local queue, waiter = KEYS[queues + i], waiter or ''
@@ -218,4 +247,5 @@ export const LEAVE_QUEUES = `
         others = waiting and 1 or others
       end
     end
-`;
+`,
+);

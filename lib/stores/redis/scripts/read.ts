@@ -1,10 +1,16 @@
 import type { KeyHolder, KeyState } from '../../../core/ports.js';
+import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, modeOfRecord, parseDetails, parseRecord, RECORD } from '../record.js';
-import type { Packed } from '../connection/command-channel.js';
-import { tokenOf } from './lua.js';
+import { Arguments, text } from './arguments.js';
+import { FOREIGN_KEY, tokenOf } from './lua.js';
 import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';
-import { script } from './script.js';
+import { type Packed, pack, script } from './script.js';
+
+const NAMES = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
+
+/** The cursor among the readers of the first lock. */
+const BEGIN = new Arguments<string>({ cursor: text((from) => from) });
 
 /** Approximate largest number of holders in one answer, so that the command takes one or two milliseconds. */
 const PAGE = 1_000;
@@ -19,8 +25,8 @@ export const BEGINNING = '0';
  * Reads the holders of locks, and changes nothing. Stops after a number of holders, because no other command can run at
  * the same time. The caller then asks again, from the lock at which the script stopped.
  *
- * KEYS     for each lock its record, the set of its holders, and the hash of their details
- * ARGV[1]  the cursor among the readers of the first lock; 0 from the beginning
+ * KEYS     for each lock its Redis keys (`NAMES`)
+ * ARGV     `BEGIN`
  * Returns  for each lock, in the order of KEYS, until the script stops, one of
  *          {}                  no holder
  *          {record, pttl}      one holder, for pttl milliseconds more; -1 for ever
@@ -37,36 +43,39 @@ export const BEGINNING = '0';
  */
 export const READ = script(`
 local call, found, room = redis.call, {}, ${PAGE}
+${BEGIN.locals(1)}
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for i = 1, #KEYS, 3 do
+for i = 1, #KEYS, ${NAMES.size} do
   if room <= 0 then
     break
   end
-  local record, answer = redis.pcall('GET', KEYS[i]), {}
+  local n = 1
+  ${NAMES.locals(['name', 'holders', 'details'], 'i')}
+  local record, answer = redis.pcall('GET', name), {}
   if not record then
     answer = {}
   elseif record.err then
     answer = {record.err}
   elseif not (${tokenOf('record')}) then
-    answer = {'the key has a value that is not a lock of this package'}
+    answer = {'${FOREIGN_KEY}'}
   else
-    local left, state = call('PTTL', KEYS[i]), string.byte(record, 1)
+    local left, state = call('PTTL', name), string.byte(record, 1)
     if state ~= ${RECORD.free} and (left == -1 or left > ${LINGER_MS}) then
       answer = {record, left == -1 and -1 or left - ${LINGER_MS}}
       local held
       if state == ${RECORD.shared} and string.byte(record, ${RECORD.beside}) == ${RECORD.others} then
-        local own = redis.pcall('HGET', KEYS[i + 2], string.sub(record, ${RECORD.id.join(', ')}))
+        local own = redis.pcall('HGET', details, string.sub(record, ${RECORD.id.join(', ')}))
         if own and not own.err then
           answer[1] = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, 1, 16) .. string.sub(record, ${RECORD.token[1] + 1})
         end
-        held = redis.pcall('ZSCAN', KEYS[i + 1], i == 1 and ARGV[1] or '${BEGINNING}', 'COUNT', room)
+        held = redis.pcall('ZSCAN', holders, i == 1 and cursor or '${BEGINNING}', 'COUNT', room)
         if not held.err then
           answer[3], held = held[1], held[2]
         end
       elseif state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
         -- Read all holders with permits in one command, so that no slot is returned twice.
-        answer[3], held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
+        answer[3], held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', holders, string.format('(%.0f', now), '+inf', 'WITHSCORES')
       end
       if held and held.err then
         answer = {held.err}
@@ -77,15 +86,15 @@ for i = 1, #KEYS, 3 do
           for j = from, math.min(from + ${2 * MOST_TOLD - 1}, #held), 2 do
             ids[#ids + 1], ends[#ends + 1] = held[j], held[j + 1]
           end
-          local details = redis.pcall('HMGET', KEYS[i + 2], unpack(ids))
-          if details.err then
-            answer = {details.err}
+          local rows = redis.pcall('HMGET', details, unpack(ids))
+          if rows.err then
+            answer = {rows.err}
             break
           end
           for j = 1, #ids do
             local last, left = #answer, ends[j] - now
             if left > 0 then
-              answer[last + 1], answer[last + 2], answer[last + 3] = ids[j], left, details[j] or ''
+              answer[last + 1], answer[last + 2], answer[last + 3] = ids[j], left, rows[j] or ''
             end
           end
         end
@@ -103,12 +112,11 @@ return found
  * @param from - the cursor among the readers of the first key
  */
 export function packRead(keys: readonly string[], keyPrefix: string, from = BEGINNING): Packed {
-  const names = keys.flatMap((key) => [
-    recordKey(keyPrefix, key),
-    holdersKey(keyPrefix, key),
-    detailsKey(keyPrefix, key),
-  ]);
-  return [names.length, ...names, from];
+  const names: string[] = [];
+  for (const key of keys) NAMES.push(names, [key], keyPrefix);
+  const args: string[] = [];
+  BEGIN.push(args, from);
+  return pack(names, args);
 }
 
 /**
@@ -116,17 +124,17 @@ export function packRead(keys: readonly string[], keyPrefix: string, from = BEGI
  * (`stringNumbers`).
  */
 export function readPage(found: unknown): { readonly state: KeyState; readonly next: string } {
-  const [text, pttl, next = BEGINNING, ...told] = found as readonly (number | string)[];
-  return { state: stateOf(text, pttl, told), next: String(next) };
+  const [named, pttl, next = BEGINNING, ...told] = found as readonly (number | string)[];
+  return { state: stateOf(named, pttl, told), next: String(next) };
 }
 
 function stateOf(
-  text: number | string | undefined,
+  first: number | string | undefined,
   pttl: number | string | undefined,
   told: readonly (number | string)[],
 ): KeyState {
-  if (text === undefined) return undefined;
-  const record = String(text);
+  if (first === undefined) return undefined;
+  const record = String(first);
   if (pttl === undefined) return new Error(record);
   const mode = modeOfRecord(record);
   const named = namedBy(record, pttl);

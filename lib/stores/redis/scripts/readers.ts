@@ -1,4 +1,6 @@
 import { LINGER_MS, RECORD } from '../record.js';
+import { Fragment } from './fragment.js';
+import { storeEvenIfFull } from './lua.js';
 
 /**
  * Step of the expiry of the keys `:h` and `:s` (see record.ts), in milliseconds: both expire at a multiple of this
@@ -27,14 +29,17 @@ export function expiryOf(ends: string): string {
  * 1970: `ends`, and `ended` (the present end of the record, or 0 if the two keys are new). Sets the local `renewed`
  * when it changed the expiry.
  */
-export const KEEP_READERS = `
+export const KEEP_READERS = new Fragment(
+  { needs: ['call', 'holders', 'details', 'ends', 'ended'], sets: ['renewed'] },
+  `
 local renewed = ${expiryOf('ends')} > ${expiryOf(`ended - ${2 * CLOSE_MS}`)}
 if renewed then
   local lives = ${expiryOf('ends')}
   call('PEXPIREAT', holders, lives)
   call('PEXPIREAT', details, lives)
 end
-`;
+`,
+);
 
 /**
  * Lua text that ends one reader's lease of a key. If the record names that reader, the record then names the reader
@@ -46,12 +51,14 @@ end
  *   it last;
  * - `holders` and `details`: the Redis keys of the set and the hash.
  *
- * Sets the locals `ended` (1 when the reader held the lock, else 0, or an error), `over` (true when no reader is left)
+ * Sets `ended` (1 when the reader held the lock, else 0, or an error), `over` (true when no reader is left)
  * and `record` (its present value).
  *
  * Writes that need no memory come first: after the first write of a script no other write fails because of memory (S9).
  */
-export const END_READER = `
+export const END_READER = new Fragment(
+  { needs: ['call', 'id', 'name', 'record', 'holders', 'details'], sets: ['ended', 'over', 'beside'] },
+  `
 local ended, over, beside = 0, false, string.byte(record, ${RECORD.beside}) == ${RECORD.others}
 if string.sub(record, ${RECORD.id.join(', ')}) == id then
   local two, last, own, left, lives, now = beside and redis.pcall('ZRANGE', holders, -2, -1, 'WITHSCORES'), nil, false, 0
@@ -77,11 +84,8 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
         .. string.sub(own or record, own and 18 or ${RECORD.beside + 1})
     end
     left = over and '${LINGER_MS}' or left + ${LINGER_MS}
-    ended = redis.pcall('SET', name, record, 'PX', left)
-    if ended.err and string.find(ended.err, 'OOM', 1, true) then
-      call('PEXPIRE', name, left)
-      ended = redis.pcall('SET', name, record, 'PX', left)
-    end
+    ${storeEvenIfFull('name', 'record', 'left')}
+    ended = stored
     if not ended.err then
       ended = 1
       if beside and (over or alone) then
@@ -104,4 +108,5 @@ elseif beside then
     ended = redis.pcall('ZREM', holders, id)
   end
 end
-`;
+`,
+);

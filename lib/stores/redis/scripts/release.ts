@@ -1,11 +1,43 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
 import type { TickMark } from '../../../core/tick.js';
+import { LeaseNames } from '../lease-names.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
 import { LINGER_MS, RECORD, tickMark } from '../record.js';
-import { CODE_FIRST, FOREIGN } from './lua.js';
+import { Arguments, number, text } from './arguments.js';
+import { FOREIGN, isForeignTick, storeEvenIfFull } from './lua.js';
 import { WAKE } from './queue.js';
-import type { Packed } from '../connection/command-channel.js';
-import { script } from './script.js';
+import {
+  ADD_RELEASED,
+  BEGIN_RELEASE,
+  END_RELEASE,
+  FIRST_RELEASED,
+  packReleaseWith,
+  releaseAnswer,
+} from './release-command.js';
+import { type Packed, script } from './script.js';
+
+const NAMES = new LeaseNames({ name: recordKey, queue: queueKey });
+const WITHOUT_QUEUES = new LeaseNames({ name: recordKey });
+
+/** The arguments of each lease; a plain lease has only its id. */
+const RELEASED = new Arguments<ReleaseRequest>({
+  id: text(({ lease }) => lease.id),
+  n: number(({ lease }) => lease.keys.length, '1'),
+  /**
+   * Milliseconds for which the records are kept (minHold), even if their lease would end earlier or later; 0 to free
+   * them.
+   */
+  keep: number(({ lease }) => lease.keepFor, '0'),
+  /** Milliseconds after which the first waiter may try; 0 for no pause. */
+  pause: number(({ pause }) => pause, '0'),
+  /** Milliseconds for which the tick is remembered; empty for none. */
+  life: number((request) => markOf(request)?.life ?? '', 'nil'),
+  /**
+   * The value to store for the tick: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for
+   * none.
+   */
+  tick: text((request) => tickOf(request), 'nil'),
+});
 
 /**
  * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
@@ -15,19 +47,8 @@ import { script } from './script.js';
  * another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and last
  * the writes that can fail.
  *
- * KEYS     for each lease: its n records, their n queues (none if ARGV[2] is 2), and, for a tick, the key of the last tick that ran
- * ARGV[1]  the prefix of channel names; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and no further details: then each has one argument, else six. 2 for one lease with six
- *          arguments and without its queues, whose waiters get no message
- * ARGV     for each lease:
- *          - its id
- *          - n
- *          - milliseconds for which the records are kept (minHold), even if their lease would end earlier or later; 0 to free
- *            them
- *          - milliseconds after which the first waiter may try; 0 for no pause
- *          - milliseconds for which the tick is remembered; empty for none
- *          - the value to store for the tick: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty
- *            for none
+ * KEYS     for each lease: its Redis keys (`NAMES`; without queues `WITHOUT_QUEUES`), and, for a tick, the key of the last tick that ran
+ * ARGV     the beginning of a release, then for each lease `RELEASED`
  * Returns  for each lease the number of waiters that got a message, or without queues the number of keys with waiters, or an error.
  *          A single 0 if the answers for all leases are 0
  *
@@ -37,47 +58,40 @@ import { script } from './script.js';
  */
 export const RELEASE = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
-local base, plain, queued = ARGV[1], ARGV[2] == '1', ARGV[2] ~= '2'
-local answers, key, quiet = {}, 0, true
-for at = 3, #ARGV, plain and 1 or 6 do
-  local id, n, keep, pause, life = ARGV[at], 1, 0, 0
-  if not plain then
-    n, keep, pause, life = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  end
+${BEGIN_RELEASE}
+for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
+  ${RELEASED.locals('at')}
   local answer, woken = nil, 0
   for i = key + 1, key + n do
-    local record = pcall('GET', KEYS[i])
+    local name = ${NAMES.at('name', 'i')}
+    local record = pcall('GET', name)
     if record and record.err then
       answer = record
     elseif record and byte(record, 1) == ${RECORD.held} and sub(record, ${RECORD.id.join(', ')}) == id then
-      -- Pass the time as a text: with a number, Redis takes 0.5 us longer (commandstats of a script with one SET).
       local state, left = 'F', '${LINGER_MS}'
       if keep > 0 then
         state, left = 'K', keep + ${LINGER_MS}
       end
-      local freed = pcall('SET', KEYS[i], state .. sub(record, 2), 'PX', left)
-      if freed.err and string.find(freed.err, 'OOM', 1, true) then
-        call('PEXPIRE', KEYS[i], left)
-        freed = pcall('SET', KEYS[i], state .. sub(record, 2), 'PX', left)
-      end
-      if freed.err then
-        answer = freed
+      local kept = state .. sub(record, 2)
+      ${storeEvenIfFull('name', 'kept', 'left')}
+      if stored.err then
+        answer = stored
       end
       if byte(record, 2) == ${RECORD.waited} and not answer and not queued then
         woken = woken + 1
       elseif byte(record, 2) == ${RECORD.waited} and not answer then
-        local queue, after, released = KEYS[n + i], math.max(pause, keep), id
+        local queue, after, released = ${NAMES.at('queue', 'i')}, math.max(pause, keep), id
         ${WAKE}
         woken = woken + told
       end
     end
   end
   if life then
-    local ran, tick = KEYS[key + (queued and 2 or 1) * n + 1], ARGV[at + 5]
+    local ran = KEYS[key + (queued and ${NAMES.size} or ${WITHOUT_QUEUES.size}) * n + 1]
     local last = pcall('GET', ran)
     if last and last.err then
       answer = last
-    elseif last and (byte(last, 17) ~= 58 or not tonumber(sub(last, 1, 16))) then
+    elseif last and ${isForeignTick('last')} then
       answer = ${FOREIGN}
     elseif not last or sub(last, 1, 16) <= sub(tick, 1, 16) then
       local marked = pcall('SET', ran, tick, 'PX', life)
@@ -86,26 +100,16 @@ for at = 3, #ARGV, plain and 1 or 6 do
       end
     end
   end
-  if answer then
-    ${CODE_FIRST}
-    if sub(answer.err, 1, 8) == 'READONLY' then
-      -- Return this error as the reply to the whole command: clients look for it there (\`reconnectOnError\`).
-      return answer
-    end
-  end
-  answers[#answers + 1] = answer or woken
-  quiet = quiet and not answer and woken == 0
-  key = key + 2 * n + (life and 1 or 0)
+  ${ADD_RELEASED}
+  key = key + ${NAMES.size} * n + (life and 1 or 0)
 end
--- Return no array if all answers are 0: an array takes 0.4 us more (commandstats, one release at a time).
-return quiet and 0 or answers
+${END_RELEASE}
 `);
 
 /** The number of keys, the keys and the arguments of {@link RELEASE}. */
 export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: string, base: string): Packed {
-  const packed: [number, ...(string | number)[]] = [0];
-  const args: (string | number)[] = [];
-  const plain = requests.every(
+  const names: string[] = [];
+  const isPlain = requests.every(
     (request) =>
       request.lease.keys.length === 1 &&
       request.pause === 0 &&
@@ -113,19 +117,12 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
       !markOf(request),
   );
   for (const request of requests) {
-    const { lease } = request;
-    const { keys } = lease;
-    const mark = markOf(request);
-    for (const key of keys) packed.push(recordKey(keyPrefix, key));
-    for (const key of keys) packed.push(queueKey(keyPrefix, key));
-    args.push(lease.id);
-    if (plain) continue;
-    if (mark) packed.push(tickKey(keyPrefix, keys, mark));
-    args.push(...details(request));
+    const { keys } = request.lease;
+    NAMES.push(names, keys, keyPrefix);
+    const mark = isPlain ? undefined : markOf(request);
+    if (mark) names.push(tickKey(keyPrefix, keys, mark));
   }
-  packed[0] = packed.length - 1;
-  packed.push(base, plain ? 1 : 0, ...args);
-  return packed;
+  return packReleaseWith(names, requests, RELEASED, base, isPlain ? 'plain' : 'other');
 }
 
 function markOf({ lease, isSecond }: ReleaseRequest): TickMark | undefined {
@@ -134,27 +131,20 @@ function markOf({ lease, isSecond }: ReleaseRequest): TickMark | undefined {
 
 /** As {@link packRelease}, for one lease and without its queues. */
 export function packReleaseWithoutQueue(request: ReleaseRequest, keyPrefix: string): Packed {
-  const { id, keys } = request.lease;
+  const { keys } = request.lease;
   const mark = markOf(request);
-  const names = keys.map((key) => recordKey(keyPrefix, key));
+  const names: string[] = [];
+  WITHOUT_QUEUES.push(names, keys, keyPrefix);
   if (mark) names.push(tickKey(keyPrefix, keys, mark));
-  return [names.length, ...names, '', 2, id, ...details(request)];
+  return packReleaseWith(names, [request], RELEASED, '', 'withoutQueues');
 }
 
-/** The arguments of a lease after its id. */
-function details(request: ReleaseRequest): (string | number)[] {
-  const { lease, pause } = request;
-  const { keys, keepFor } = lease;
+function tickOf(request: ReleaseRequest): string {
   const mark = markOf(request);
-  return [keys.length, keepFor, pause, mark?.life ?? '', mark ? tickMark(lease, mark) : ''];
+  return mark ? tickMark(request.lease, mark) : '';
 }
 
 /** `true` if a release without queues freed a key with waiters. */
 export function leftWaiters(reply: unknown): boolean {
   return Number(releaseAnswer(reply, 0)) > 0;
-}
-
-/** The answer about one lease in the reply of {@link RELEASE}. */
-export function releaseAnswer(reply: unknown, index: number): unknown {
-  return Array.isArray(reply) ? (reply as readonly unknown[])[index] : reply;
 }

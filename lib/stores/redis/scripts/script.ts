@@ -16,3 +16,11 @@ export function script(lua: string): Script {
     },
   };
 }
+
+/** The number of keys, the keys, and the arguments of a script. */
+export type Packed = readonly [keys: number, ...rest: (string | number)[]];
+
+/** Makes the command for a script from its KEYS and its ARGV. */
+export function pack(keys: readonly string[], args: readonly (string | number)[] = []): Packed {
+  return [keys.length, ...keys, ...args];
+}

@@ -1,8 +1,7 @@
 import type { KeyWaiter } from '../../../core/ports.js';
-import type { Packed } from '../connection/command-channel.js';
 import { queueKey } from '../lock-key.js';
 import { parseWaiter } from '../record.js';
-import { script } from './script.js';
+import { type Packed, pack, script } from './script.js';
 
 /**
  * Largest number of waiters that are read from each queue, so that the command takes only a few milliseconds even for
@@ -31,7 +30,7 @@ return found
 
 /** The number of keys and the keys of {@link WAITING}. */
 export function packWaiting(keys: readonly string[], keyPrefix: string): Packed {
-  return [keys.length, ...keys.map((key) => queueKey(keyPrefix, key))];
+  return pack(keys.map((key) => queueKey(keyPrefix, key)));
 }
 
 /** Reads the waiters of each of `count` keys from an answer of {@link WAITING}. */

@@ -1,0 +1,36 @@
+import type { Lease } from '../../../core/lease.js';
+import type { LeaseNames } from '../lease-names.js';
+import { LINGER_MS } from '../record.js';
+import { Arguments, number, text } from './arguments.js';
+import { type Packed, pack } from './script.js';
+
+/** The arguments of an extension before those of its leases: the life of the records in milliseconds. */
+export const LIFE = new Arguments<number>({ life: text((ttl) => ttl + LINGER_MS) });
+
+/** The arguments of each lease. */
+export const EXTENDED = new Arguments<Lease>({
+  id: text(({ id }) => id),
+  n: number(({ keys }) => keys.length),
+});
+
+/** Packs the command of an extend script. */
+export function packExtendWith(
+  names: LeaseNames,
+  leases: readonly Lease[],
+  ttl: number,
+  keyPrefix: string,
+): Packed {
+  const keys: string[] = [];
+  const args: (string | number)[] = [];
+  LIFE.push(args, ttl);
+  for (const lease of leases) {
+    names.push(keys, lease.keys, keyPrefix);
+    EXTENDED.push(args, lease);
+  }
+  return pack(keys, args);
+}
+
+/** `true` if the lease with this position in the command was held, and is extended. */
+export function isExtended(reply: unknown, index: number): boolean {
+  return String(reply)[index] === '1';
+}

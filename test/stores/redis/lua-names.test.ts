@@ -1,0 +1,56 @@
+import { expect, test } from '@jest/globals';
+import { readdirSync } from 'node:fs';
+import { Fragment } from '../../../lib/stores/redis/scripts/fragment.js';
+import { passTurn } from '../../../lib/stores/redis/scripts/queue.js';
+import type { Script } from '../../../lib/stores/redis/scripts/script.js';
+import { luaNames } from '../../support/lua-names.js';
+
+const FOLDER = 'lib/stores/redis/scripts';
+
+async function exported(): Promise<[name: string, value: unknown][]> {
+  const files = readdirSync(FOLDER).map((file) => file.replace('.ts', '.js'));
+  const found: [string, unknown][] = [];
+  for (const file of files) {
+    const module = (await import(`../../../${FOLDER}/${file}`)) as Record<string, unknown>;
+    found.push(...Object.entries(module));
+  }
+  return found;
+}
+
+function sorted(names: Iterable<string>): string[] {
+  return [...names].toSorted();
+}
+
+test('each shared part of the scripts declares the locals that it needs and sets', async () => {
+  const fragments = (await exported()).filter(([, value]) => value instanceof Fragment) as [
+    string,
+    Fragment,
+  ][];
+  fragments.push(['passTurn', passTurn(0)]);
+  expect(fragments.length).toBeGreaterThan(15);
+  const found = fragments.map(([name, fragment]) => {
+    const { free, declared } = luaNames(String(fragment));
+    return [name, sorted(free), sorted(declared)];
+  });
+  expect(found).toEqual(fragments.map(([name, { needs, sets }]) => [name, sorted(needs), sorted(sets)]));
+});
+
+test('each script declares all locals that it uses, also those of the parts that it shares', async () => {
+  const scripts = (await exported()).filter(([, value]) => 'sha' in Object(value)) as [string, Script][];
+  expect(scripts.length).toBeGreaterThan(20);
+  const missing = scripts.map(([name, { lua }]) => [name, sorted(luaNames(lua).free)]);
+  expect(missing).toEqual(scripts.map(([name]) => [name, []]));
+});
+
+test.each([
+  ['local a = b\nlocal c = a', ['b'], ['a', 'c']],
+  ['local a = a or b', ['a', 'b'], ['a']],
+  ['for i = 1, n do local a = i end\nreturn a', ['a', 'n'], []],
+  ['if a then local b = 1 else b = 2 end', ['a', 'b'], []],
+  ["x = { y.z, 'w' } -- v", ['x', 'y'], []],
+  ['while a do\n  do local b = a.c end\n  b = 1\nend', ['a', 'b'], []],
+])('luaNames tells the free names and the locals of %j', (lua, free, declared) => {
+  const names = luaNames(lua);
+  expect(sorted(names.free)).toEqual(free);
+  expect(sorted(names.declared)).toEqual(declared);
+});
