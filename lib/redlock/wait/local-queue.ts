@@ -73,6 +73,11 @@ export class LocalQueue {
   #before: string | undefined;
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
+  /**
+   * `true` if the queue node granted the last attempt, and the other nodes did not. Its messages about free permits then
+   * say nothing about the other nodes: each such attempt would cause the next one, as fast as the node answers.
+   */
+  #isOutvoted = false;
 
   constructor(
     private readonly stores: readonly Store[],
@@ -199,6 +204,7 @@ export class LocalQueue {
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);
+    this.#isOutvoted = !acquired && atQueueNode === 'granted';
     const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
     this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
@@ -282,6 +288,8 @@ export class LocalQueue {
     if (!subscription) {
       subscription = this.stores[node]?.listen?.(this.id, (after, turn, released) => {
         if (this.kind.mode === 'exclusive' && turn && released && released === this.#before) return;
+        // A grant, and no release, has caused the message.
+        if (turn && released === undefined && this.#isOutvoted) return;
         this.#isTurn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;
         this.first?.sleep.cutTo(after);
