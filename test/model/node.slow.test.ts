@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { GuardedNodeError, NoTimeError } from '../../lib/core/errors.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../lib/core/fencing-token.js';
 import { Lease } from '../../lib/core/lease.js';
-import type { AcquireReply, LockStore, QuorumStore, Tell } from '../../lib/core/ports.js';
+import type { AcquireReply, Tell } from '../../lib/core/ports.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import { LINGER_MS, parseRecord } from '../../lib/stores/redis/record.js';
@@ -13,6 +13,7 @@ import { newFleet } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { acquireAll, type Claim, extendAll, raiseAll, type Records, releaseAll } from './many-records.js';
 import { randomFrom } from './random.js';
+import { type RecordStore, SimulatedStore } from './simulated-store.js';
 import { type LockRecord, recordAt, type RecordRules, RIGHT } from './record.js';
 
 // The other tests of this folder check the protocol with model nodes, which follow the rules in `record.ts`. These tests
@@ -76,7 +77,7 @@ class Claims {
 
 /** The store that receives the messages, and its clock. */
 interface Node {
-  readonly store: LockStore & QuorumStore;
+  readonly store: RecordStore;
   readonly shortMs: number;
   /** Largest lead of proposed tokens over the clock, in milliseconds. */
   readonly aheadMs: number;
@@ -447,14 +448,32 @@ async function redisNode(): Promise<Node> {
 const TICK_MS = 125;
 
 function memoryNode(): Promise<Node> {
-  jest.useFakeTimers({ now: 14_000_000_000 * TICK_MS });
-  return Promise.resolve({
+  return nodeInMemory(() => ({
     store: new MemoryStore(),
-    shortMs: 2 * TICK_MS,
     // Without a marker, a token must not be ahead of the clock by more than the time for which a record is kept.
     aheadMs: LEAD_MS / 2,
     guardMs: 0,
     late: false,
+  }));
+}
+
+/** The rules of a simulated node are those of Redis; the guard is a whole number of ticks. */
+const SIMULATED_GUARD_MS = 2 * TICK_MS;
+
+function simulatedNode(): Promise<Node> {
+  return nodeInMemory(() => ({
+    store: new SimulatedStore(),
+    aheadMs: 2 * LEAD_MS,
+    guardMs: SIMULATED_GUARD_MS,
+    late: true,
+  }));
+}
+
+function nodeInMemory(make: () => Pick<Node, 'store' | 'aheadMs' | 'guardMs' | 'late'>): Promise<Node> {
+  jest.useFakeTimers({ now: 14_000_000_000 * TICK_MS });
+  return Promise.resolve({
+    ...make(),
+    shortMs: 2 * TICK_MS,
     clock: () => Promise.resolve(steps(Date.now())),
     read: () => Promise.resolve(undefined),
     pass: (random) => {
@@ -505,6 +524,17 @@ const PLANTED: Planted[] = [
   ['a release does not free the record', { free: false }],
 ];
 
+/** Errors in the rules of nodes that have a server. */
+const PLANTED_OF_SERVERS: Planted[] = [
+  ['an acquisition has no deadline', { deadline: false }],
+  ['there is no guard', { guard: 0 }],
+  ['grants do not raise the marker', { marker: 'raises' }],
+  ['raises do not raise the marker', { marker: 'grants' }],
+  ['a node ignores the marker', { aboveMarker: 'never' }],
+  ['a node with a record ignores the marker', { aboveMarker: 'without a record' }],
+  ['a token that is ahead by less than the lead raises the marker', { lead: steps(LEAD_MS - 200) }],
+];
+
 describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Planted[]]>([
   [
     'Redis, through its Lua scripts',
@@ -512,17 +542,15 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
     REDIS_MESSAGES,
     RULES,
     [...SEEN, 'acquire: marker', 'raise: marker'],
-    [
-      ...PLANTED,
-      ['a release deletes the record', { lingers: false }],
-      ['an acquisition has no deadline', { deadline: false }],
-      ['there is no guard', { guard: 0 }],
-      ['grants do not raise the marker', { marker: 'raises' }],
-      ['raises do not raise the marker', { marker: 'grants' }],
-      ['a node ignores the marker', { aboveMarker: 'never' }],
-      ['a node with a record ignores the marker', { aboveMarker: 'without a record' }],
-      ['a token that is ahead by less than the lead raises the marker', { lead: steps(LEAD_MS - 200) }],
-    ],
+    [...PLANTED, ['a release deletes the record', { lingers: false }], ...PLANTED_OF_SERVERS],
+  ],
+  [
+    'the simulator',
+    simulatedNode,
+    MEMORY_MESSAGES,
+    { ...RULES, guard: steps(SIMULATED_GUARD_MS) },
+    [...SEEN, 'acquire: marker', 'raise: marker'],
+    [...PLANTED, ...PLANTED_OF_SERVERS],
   ],
   ['memory', memoryNode, MEMORY_MESSAGES, MEMORY_RULES, SEEN, PLANTED],
 ])('a node in %s', (_kind, open, messages, rules, outcomes, planted) => {

@@ -2,13 +2,15 @@ import { Disturbances } from './judge/disturbances.js';
 import { checkEnd } from './judge/end.js';
 import { HandOverWatch } from './judge/hand-over.js';
 import { Judge } from './judge/judge.js';
+import { OrderWatch } from './judge/order.js';
 import { OrphanWatch } from './judge/orphans.js';
+import { PollingWatch } from './judge/polling.js';
 import type { Finding, Rule } from './judge/rules.js';
 import type { Link } from './network/link.js';
 import type { Library } from './node/load.js';
 import { Server } from './node/server.js';
 import { apply } from './plans/apply.js';
-import { longestTtl, type Plan } from './plans/plan.js';
+import { longestTtl, permitsOf, type Plan } from './plans/plan.js';
 import type { Scene } from './scene.js';
 import { App } from './workload/app.js';
 import { finalCalls } from './workload/final-calls.js';
@@ -58,7 +60,7 @@ export class Simulation implements Scene {
       (_, index) =>
         new Server(world, library, index, Math.round(world.random(`clock:${index}`).between(-200, 200))),
     );
-    this.judge = new Judge(world, stopAt);
+    this.judge = new Judge(world, Math.max(...permitsOf(plan)), stopAt);
     this.judge.inside = (process, read) => library.stage.read(process, read);
     for (const server of this.servers) server.onForce = (ids) => this.judge.endedByForce(ids);
     this.judge.onLost = (holding, reason) => this.#lost(holding, reason);
@@ -66,6 +68,8 @@ export class Simulation implements Scene {
     for (const event of plan.events) world.at(event.at, () => apply(this, event));
     new OrphanWatch(this).start();
     new HandOverWatch(this).start();
+    new OrderWatch(this).start();
+    new PollingWatch(this).start();
     this.#watchDisturbances();
     this.#planEnd();
   }
@@ -78,7 +82,8 @@ export class Simulation implements Scene {
 
   readonly links = (process: number | undefined, node: number | undefined): readonly Link[] => {
     const apps = process === undefined ? this.apps : this.apps.slice(process, process + 1);
-    return apps.flatMap(({ links }) => (node === undefined ? links : links.slice(node, node + 1)));
+    const all = apps.flatMap(({ links }) => links);
+    return node === undefined ? all : all.filter(({ server }) => server.index === node);
   };
 
   run(): Result {

@@ -1,4 +1,5 @@
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import type { LockMode } from '../../../lib/core/lock-mode.js';
 import type { SimulatedProcess } from '../world/process.js';
 import type { World } from '../world/world.js';
 import type { Finding, Rule } from './rules.js';
@@ -28,6 +29,8 @@ export interface Call {
   readonly from: number;
   /** The one key for which the call waits. */
   readonly key: string | undefined;
+  /** The mode of the requested lock. */
+  readonly mode: LockMode;
   isSettled: boolean;
   isReported: boolean;
 }
@@ -67,6 +70,8 @@ export class Judge {
   readonly holdings = new Map<string, Holding>();
   acquisitions = 0;
   isOver = false;
+  /** The time of the last call for each key, and of the last grant, release or loss of its lock. */
+  readonly changedAt = new Map<string, number>();
   readonly #calls = new Set<Call>();
   readonly #tokens = new Map<string, Tokens>();
   readonly #ticks = new Map<number, string>();
@@ -74,9 +79,13 @@ export class Judge {
   /** The ids of the leases that `forceRelease` has ended on a node. */
   readonly #endedByForce = new Set<string>();
 
-  /** @param stopAt - the rules with which the run ends when one of them is broken */
+  /**
+   * @param mostPermits - the largest number of permits that a caller asks for
+   * @param stopAt - the rules with which the run ends when one of them is broken
+   */
   constructor(
     readonly world: World,
+    private readonly mostPermits: number,
     private readonly stopAt: readonly Rule[],
   ) {
     this.#look();
@@ -89,9 +98,17 @@ export class Judge {
     if (this.stopAt.includes(rule)) this.world.isStopped = true;
   }
 
-  called(process: SimulatedProcess, what: string, limit: number, key?: string): Call {
-    const call = { process, what, limit, key, from: this.world.time, isSettled: false, isReported: false };
+  called(
+    process: SimulatedProcess,
+    what: string,
+    limit: number,
+    key?: string,
+    mode: LockMode = 'exclusive',
+  ): Call {
+    const from = this.world.time;
+    const call = { process, what, limit, key, mode, from, isSettled: false, isReported: false };
     this.#calls.add(call);
+    if (key !== undefined) this.#changed([key]);
     this.world.note(`${process.name} ${what}`);
     return call;
   }
@@ -130,6 +147,8 @@ export class Judge {
     if (holding.excuse === undefined)
       lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
     this.active.add(holding);
+    this.#changed(lock.keys);
+    this.onGrant?.(call, lock.mode);
     for (const key of lock.keys) this.#freeSince.delete(key);
     this.holdings.set(lock.id, holding);
     const lost = (): void => this.#lost(holding);
@@ -140,6 +159,7 @@ export class Judge {
 
   releases(holding: Holding): void {
     holding.released ??= this.world.time;
+    this.#changed(holding.lock.keys);
     this.active.delete(holding);
     if (holding.lost !== undefined || holding.excuse !== undefined) return;
     for (const key of holding.lock.keys) this.#freeSince.set(key, holding.released + holding.keepsFor);
@@ -188,11 +208,19 @@ export class Judge {
     const { lock, process } = holding;
     if (holding.released !== undefined || holding.lost !== undefined) return;
     holding.lost = this.world.time;
+    this.#changed(lock.keys);
     this.active.delete(holding);
     const reason = (lock.signal.reason as Error).message;
     this.world.note(`${process.name} lost ${lock.keys}: ${reason}`);
     this.onLost?.(holding, reason);
   }
+
+  #changed(keys: readonly string[]): void {
+    for (const key of keys) this.changedAt.set(key, this.world.time);
+  }
+
+  /** Called when a call gets a lock. */
+  onGrant: ((call: Call, mode: LockMode) => void) | undefined;
 
   /** Called when a process is told of a loss. */
   onLost: ((holding: Holding, reason: string) => void) | undefined;
@@ -206,6 +234,7 @@ export class Judge {
         for (const other of all.slice(index + 1)) this.#compare(holding, other);
         return this.#checkLoss(holding);
       });
+      this.#checkPermits(all);
       for (const call of this.#calls) this.#checkCall(call);
       this.#look();
     });
@@ -228,6 +257,19 @@ export class Judge {
         `${one.process.name} and ${other.process.name} hold ${key}, for ${validity} more`,
       );
     }
+  }
+
+  /** There are never more holders of a key than the largest number of permits (S20). */
+  #checkPermits(all: readonly Holding[]): void {
+    const holders = all.filter(
+      ({ process, lock, excuse }) =>
+        lock.mode === 'permits' &&
+        !process.isDead &&
+        excuse === undefined &&
+        this.inside(process, () => lock.remaining()) > 0,
+    );
+    if (holders.length > this.mostPermits)
+      this.find('exclusion', `${holders.length} hold q, which has ${this.mostPermits} permits`);
   }
 
   /** Reads something with the clocks of a process. */

@@ -38,7 +38,7 @@ export class OrphanWatch {
         if (holding && holding.released === undefined) continue;
         // A node that has older data again does not know of the release.
         if (from <= server.disturbedAt + 2 * LOOK_MS) continue;
-        const link = app.links[server.index];
+        const link = app.links.find((each) => each.server === server);
         const quiet = link ? disturbances.quietSince(link) : 0;
         const free = holding?.released === undefined ? from : holding.released + holding.keepsFor;
         const stalled = Math.max(0, ...app.process.stalls.map(({ to }) => to));

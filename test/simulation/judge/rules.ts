@@ -11,6 +11,7 @@ export const RULES = {
   orphan: 'S6, S27: no record without a holder stays where nothing disturbs its node and its process',
   starved: 'after all has healed, every waiter gets its lock soon after the last lock has lapsed',
   'hand-over': 'without disturbances, a waiter gets a lock soon after its release',
+  order: 'a later call does not pass a waiter on one node, nor do later readers pass a writer (S22)',
   polling: 'S8: a waiter does not ask again and again while nothing changes',
   'tick-twice': 'one tick of a schedule runs once',
   'nested-token': 'S18: a nested call that joins has the token of the outer call',

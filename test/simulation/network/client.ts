@@ -68,8 +68,8 @@ export class Client extends EventEmitter {
   }
 
   /** One page with all locks. */
-  async scan(): Promise<[string, string[]]> {
-    return ['0', this.link.server.holders().map(({ key }) => `lock:{${key}}`)];
+  scan(): Promise<[string, string[]]> {
+    return this.#ask({ id: 0, scan: true }) as Promise<[string, string[]]>;
   }
 
   messages(): MessageClient {

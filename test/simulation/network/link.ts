@@ -35,12 +35,14 @@ export class Link {
   readonly #delay: number;
   readonly #blockedUntil = { up: -1, down: -1 };
 
+  /** @param latency - the longest usual delay of a message in milliseconds */
   constructor(
     readonly process: SimulatedProcess,
     readonly server: Server,
+    latency = 1.5,
   ) {
     this.random = process.world.random(`link:${process.name}:${server.name}`);
-    this.#delay = this.random.between(0.1, 1.5);
+    this.#delay = this.random.between(0.1, latency);
   }
 
   /** The delay of the next message. */

@@ -1,4 +1,5 @@
 // The entry of the bundle that `load.ts` makes: the library, and the code of the simulator that uses its clocks.
+export { defineLocks } from '../../../lib/core/declared-lock.js';
 export { tokenAt } from '../../../lib/core/fencing-token.js';
 export { Lease } from '../../../lib/core/lease.js';
 export { makeRuntime } from '../../../lib/module/open-runtime.js';

@@ -4,7 +4,8 @@ import type { Command } from './commands.js';
 export type Message =
   | { readonly id: number; readonly command: Command; readonly text: boolean }
   | { readonly id: number; readonly subscribe: string }
-  | { readonly id: number; readonly info: true };
+  | { readonly id: number; readonly info: true }
+  | { readonly id: number; readonly scan: true };
 
 /** A reply, or a message of a channel. */
 export type Reply =

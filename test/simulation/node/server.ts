@@ -1,3 +1,4 @@
+import type { Lease } from '../../../lib/core/lease.js';
 import { Random } from '../world/random.js';
 import type { Host } from '../world/host.js';
 import { EPOCH, type World } from '../world/world.js';
@@ -38,6 +39,8 @@ export class Server implements Host {
   commands = 0;
   /** Called with the ids of leases that `forceRelease` ends; for the judge. */
   onForce: ((ids: readonly string[]) => void) | undefined;
+  /** Called with the lease of each request for a lock; for the judge. */
+  onAcquire: ((lease: Lease) => void) | undefined;
   #clockAhead: number;
   #restoringAt: number | undefined;
   #hungUntil = -1;
@@ -215,6 +218,8 @@ export class Server implements Host {
       return connection.reply({ id, reply: 1 });
     }
     if ('info' in message) return connection.reply({ id, reply: this.#info() });
+    if ('scan' in message)
+      return connection.reply({ id, reply: ['0', this.holders().map(({ key }) => `lock:{${key}}`)] });
     const { command, text } = message;
     if (this.refusal === 'loading')
       return connection.reply({ id, reply: this.#error('LOADING Redis is loading the dataset in memory') });
@@ -246,6 +251,7 @@ export class Server implements Host {
       if (this.#journal.length % 4_096 === 0)
         this.#journal = this.#journal.filter((entry) => entry.time > time - JOURNAL_MS);
     }
+    if (command.name === 'acquire') for (const { lease } of command.requests) this.onAcquire?.(lease);
     const answer = this.#perform(command);
     if (command.name === 'forceRelease')
       this.onForce?.((answer as number[]).map((number) => command.ids[number - 1] as string));

@@ -105,6 +105,8 @@ export class SimulatedNode {
     wall,
   }: Extract<Command, { name: 'acquire' }>): Answer[] {
     const now = Date.now();
+    // The script reads the marker once, before its first request.
+    const high = this.#high;
     let young = 0;
     let because: YoungBecause | undefined;
     if (marked) {
@@ -122,7 +124,7 @@ export class SimulatedNode {
         if (now > deadline) return { late: Math.ceil(now - deadline) };
         if (young > 0) return { young: Math.ceil(young), because };
       }
-      return this.#acquire(request, ordered, marked);
+      return this.#acquire(request, ordered, marked, high);
     });
     return [...answers, now * 1_000];
   }
@@ -169,12 +171,12 @@ export class SimulatedNode {
     });
   }
 
-  #acquire(request: AcquireRequest, ordered: boolean, marked: boolean): Answer {
+  #acquire(request: AcquireRequest, ordered: boolean, marked: boolean, high: number): Answer {
     const position =
       ordered && request.position
         ? { ...request.position, waiter: this.#known(request.position.waiter) }
         : undefined;
-    const proposal = request.heals === true ? request.proposal : this.#least(request.proposal);
+    const proposal = request.heals === true ? request.proposal : this.#least(request.proposal, high);
     const reply = this.#memory.acquire({ ...request, position, proposal }, ordered);
     if (reply instanceof Error) return refusal(`ERR ${reply.message}`);
     if (!reply.granted) return { reply, waiting: ordered };
@@ -196,10 +198,10 @@ export class SimulatedNode {
   }
 
   /** The least token of a new grant: at most the lead ahead of the node's clock, and above the marker. */
-  #least(proposal: number): number {
+  #least(proposal: number, high: number): number {
     const clock = tokenAt(Date.now());
     const least = Math.max(clock, Math.min(proposal, clock + LEAD));
-    return Math.max(least, this.#high + 1);
+    return Math.max(least, high + 1);
   }
 
   #noteToken(token: number, marked: boolean): void {

@@ -86,7 +86,8 @@ export const FAULTS: { readonly [Kind in FaultKind]: Make<Kind> } = {
   cut: (random, scale) => ({
     ...link(random, scale),
     bytes: random.pick(['lost', 'arrive', 'late', 'late'] as const),
-    late: rounded(random.scaled(300, 30_000)),
+    // Bytes that beat the deadline of an acquisition do more harm than later ones.
+    late: rounded(random.chance(0.5) ? random.scaled(10, 1_500) : random.scaled(300, 30_000)),
   }),
   forget: (random, scale) => link(random, scale),
   block: (random, scale) => ({

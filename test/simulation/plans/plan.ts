@@ -9,12 +9,15 @@ export type Operation =
   | 'severalKeys'
   | 'shared'
   | 'permits'
+  | 'tryPermits'
   | 'minHold'
   | 'maxHold'
   | 'aborted'
   | 'attempts'
   | 'withLock'
   | 'forceRelease'
+  | 'declared'
+  | 'list'
   | 'inspect';
 
 /** A world: its nodes, its processes and their work, and the faults. It is plain data, so a failing plan can be kept. */
@@ -22,6 +25,11 @@ export interface Plan {
   /** The seed of all random numbers of the world. */
   readonly seed: string;
   readonly nodes: number;
+  /**
+   * The servers that the processes list as nodes, by their indexes, if they differ during a deployment: the first processes
+   * use the first list, and those that take their places use the last. All processes list all servers by default.
+   */
+  readonly lists?: readonly (readonly number[])[];
   readonly processes: number;
   /** The number of callers in each process. */
   readonly workers: number;
@@ -40,6 +48,16 @@ export interface Plan {
   /** Milliseconds of work and faults; afterwards all heals. */
   readonly duration: number;
   readonly mix: Mix;
+  /** The number of keys of exclusive locks; 3 by default. Fewer keys bring more contention. */
+  readonly keys?: number;
+  /** The numbers of permits that callers ask for; 2, 2, 3 and 4 by default. */
+  readonly permits?: readonly number[];
+  /** The longest usual delay of a message in one direction, in milliseconds; 1.5 by default. */
+  readonly latency?: number;
+  /** The longest time for which most locks are held, in milliseconds; 200 by default. */
+  readonly holds?: number;
+  /** The part of the locks that is not renewed, and is mostly used until its end; 0.15 by default. */
+  readonly lapsing?: number;
   readonly leader: boolean;
   readonly ticks: boolean;
   readonly events: readonly FaultEvent[];
@@ -48,4 +66,9 @@ export interface Plan {
 /** The longest ttl that any lock of the plan can have. */
 export function longestTtl({ ttls, longTtl }: Plan): number {
   return Math.max(10_000, longTtl, ...ttls);
+}
+
+/** The numbers of permits that callers ask for. */
+export function permitsOf({ permits = [2, 2, 3, 4] }: Plan): readonly number[] {
+  return permits;
 }

@@ -11,12 +11,13 @@ const NEEDS_GUARD: ReadonlySet<FaultKind> = new Set(['flush', 'promote']);
 /** The plan of a seed. `only` limits the kinds of faults, to look for one defect. The search, the tests in CI and the controls all use this one profile of faults. */
 export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const random = new Random(`plan/${seed}`);
-  const nodes = random.pick([1, 3, 3, 3, 5]);
+  const nodes = random.pick([1, 3, 3, 3, 3, 4, 5]);
   const guard = nodes >= 3 ? true : random.chance(0.3);
   const duration = random.pick([10_000, 20_000, 40_000]);
   const processes = random.whole(2, 4);
   const longTtl = random.chance(0.4) ? random.pick([3_000, 10_000, 30_000]) : 0;
   const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
+  const lapsing = ttls.includes(1_000) && random.chance(0.6) ? 0.7 : 0.15;
   const scale = { nodes, processes, mayLose: guard };
   const events = eventsOf(random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
   return {
@@ -24,7 +25,13 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
     ...{ nodes, processes, guard, longTtl, ttls, events },
     duration: Math.max(duration, (events.at(-1)?.at ?? 0) + 5_000),
     workers: random.whole(1, 4),
-    pace: random.pick([300, 1_000, 3_000]),
+    pace: random.pick([50, 300, 1_000, 3_000]),
+    permits: random.pick([[2], [3], [2, 2, 3, 4], [5], [8]]),
+    latency: random.pick([1.5, 1.5, 15]),
+    holds: random.pick([200, 1_000, 3_000]),
+    ...(random.chance(0.3) && { lists: listsOf(random, nodes) }),
+    keys: random.pick([1, 2, 3]),
+    lapsing,
     passedIn: random.chance(0.2),
     nodeTimeout: random.pick([undefined, undefined, 200, 1_500]),
     shutdownTimeout: random.pick([500, 3_000]),
@@ -35,6 +42,13 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   };
 }
 
+/** The lists of a deployment that changes the order of the nodes, adds a node or removes one. */
+function listsOf(random: Random, nodes: number): number[][] {
+  const all = Array.from({ length: nodes }, (_, index) => index);
+  const other = nodes > 3 && random.chance(0.7) ? all.slice(1) : [...all.slice(1), 0];
+  return random.chance(0.5) ? [all, other] : [other, all];
+}
+
 function mixOf(random: Random): Mix {
   const all: Mix = {
     acquire: 35,
@@ -42,17 +56,27 @@ function mixOf(random: Random): Mix {
     severalKeys: 10,
     shared: 10,
     permits: 10,
+    tryPermits: 3,
     minHold: 5,
     maxHold: 5,
     aborted: 5,
     attempts: 3,
     inspect: 1,
+    declared: 3,
+    list: 1,
     forceRelease: 1,
   };
   // Nested calls make every promise of the world slower, so not all worlds have them.
   if (random.chance(0.3)) return { ...all, withLock: 15 };
-  if (random.chance(0.3))
-    return random.pick([{ permits: 1 }, { shared: 1 }, { acquire: 1 }, { severalKeys: 1, acquire: 1 }]);
+  if (random.chance(0.4))
+    return random.pick([
+      { permits: 1 },
+      { permits: 1, tryPermits: 2 },
+      { permits: 1, tryPermits: 2 },
+      { shared: 1 },
+      { acquire: 1 },
+      { severalKeys: 1, acquire: 1 },
+    ]);
   return all;
 }
 
@@ -66,7 +90,11 @@ function eventsOf(
   if (!only && random.chance(0.05)) return [];
   if (!only && scale.mayLose && random.chance(0.08)) return rollingRestarts(scale.nodes, guard);
   const possible = KINDS.filter((kind) => scale.mayLose || !NEEDS_GUARD.has(kind));
-  const kinds = only ?? possible.filter(() => random.chance(0.3));
+  const kinds =
+    only ??
+    (random.chance(0.4)
+      ? [random.pick(possible), random.pick(possible)]
+      : possible.filter(() => random.chance(0.3)));
   if (kinds.length === 0) return [];
   const events = Array.from({ length: random.whole(1, Math.max(2, Math.round(duration / 1_500))) }, () => {
     const kind = random.pick(kinds);

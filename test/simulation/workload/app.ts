@@ -2,6 +2,7 @@ import type { LockHandle } from '../../../lib/core/lock-handle.js';
 import { Client } from '../network/client.js';
 import { Link } from '../network/link.js';
 import type { Library } from '../node/load.js';
+import type { Server } from '../node/server.js';
 import type { Plan } from '../plans/plan.js';
 import type { Application, Scene } from '../scene.js';
 import { SimulatedProcess } from '../world/process.js';
@@ -39,7 +40,9 @@ export class App implements Application {
       ahead: Math.round(random.between(-5_000, 5_000)),
     };
     this.process = new SimulatedProcess(world, library.stage, this.name, clocks);
-    this.links = servers.map((server) => new Link(this.process, server));
+    const lists = plan.lists ?? [[...servers.keys()]];
+    const list = lists[Math.min(life, lists.length - 1)] ?? [];
+    this.links = list.map((node) => new Link(this.process, servers[node] as Server, plan.latency));
     this.clients = this.links.map((link) => new Client(link, !plan.passedIn));
     const [runtime, leaders, locks] = library.stage.read(this.process, () => this.#make(library, plan));
     this.runtime = runtime;

@@ -1,7 +1,7 @@
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
 import type { AcquireOptions } from '../../../lib/core/lock-options.js';
 import type { Call, Holding } from '../judge/judge.js';
-import type { Operation } from '../plans/plan.js';
+import { type Operation, permitsOf } from '../plans/plan.js';
 import type { Random } from '../world/random.js';
 import type { Application } from '../scene.js';
 import { KEYS, reasonOf } from './keys.js';
@@ -45,11 +45,11 @@ export class Worker {
   #once(operation: Operation): Promise<void> {
     const random = this.#random;
     const { plan } = this.app.scene;
-    const key = random.pick(KEYS);
+    const key = random.pick(KEYS.slice(0, plan.keys));
     const timeout = random.pick([300, 1_000, 5_000]);
     const options: Options = {
       ttl: random.pick(plan.ttls),
-      renew: !random.chance(0.15),
+      renew: !random.chance(plan.lapsing ?? 0.15),
       retry: { timeout },
     };
     switch (operation) {
@@ -57,6 +57,8 @@ export class Worker {
         return this.#acquire(key, options, timeout);
       case 'tryAcquire':
         return this.#tryAcquire(key, options);
+      case 'tryPermits':
+        return this.#tryAcquire('q', { ...options, permits: random.pick(permitsOf(plan)) });
       case 'severalKeys':
         return this.#acquire(
           random.pick([
@@ -70,7 +72,7 @@ export class Worker {
       case 'shared':
         return this.#acquire('s', { ...options, mode: random.chance(0.3) ? 'exclusive' : 'shared' }, timeout);
       case 'permits': {
-        const permits = random.pick([2, 2, 3, 4]);
+        const permits = random.pick(permitsOf(plan));
         return this.#acquire('q', { ...options, permits }, timeout + nodeLimit(options.ttl, plan));
       }
       case 'minHold':
@@ -89,37 +91,50 @@ export class Worker {
         return this.#withLock(key, options, timeout);
       case 'inspect':
         return this.#inspect(key);
+      case 'declared':
+        return this.#declared(key, options, timeout);
+      case 'list':
+        return this.#list();
       case 'forceRelease':
         return this.#forceRelease('c');
     }
   }
 
-  async #acquire(key: string | string[], options: Options, limit: number): Promise<void> {
+  async #acquire(
+    key: string | string[],
+    options: Options,
+    limit: number,
+    acquire = () => this.app.locks.acquire(key, options as never),
+  ): Promise<void> {
     const { app } = this;
     const { judge } = app.scene;
     const one = typeof key === 'string' && options.retry && 'timeout' in options.retry ? key : undefined;
-    const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit, one);
+    const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit, one, options.mode);
     let lock: LockHandle;
     try {
-      lock = await app.locks.acquire(key, options as never);
+      lock = await acquire();
     } catch (error) {
       return judge.settled(call, reasonOf(error));
     }
     return this.#hold(call, lock, options);
   }
 
-  async #tryAcquire(key: string, { ttl, renew }: Options): Promise<void> {
+  async #tryAcquire(key: string, options: Options): Promise<void> {
     const { app } = this;
     const { judge, plan } = app.scene;
-    const call = judge.called(app.process, `tries ${key}`, 3 * nodeLimit(ttl, plan));
+    const { ttl, renew, permits } = options;
+    // An attempt that got several slots begins again, at most four times.
+    const beginnings = permits === undefined ? 1 : 5;
+    const limit = beginnings * 3 * nodeLimit(ttl, plan);
+    const call = judge.called(app.process, `tries ${key}${kindOf(options)}`, limit);
     let lock: LockHandle | null;
     try {
-      lock = await app.locks.tryAcquire(key, { ttl, renew });
+      lock = await app.locks.tryAcquire(key, { ttl, renew, ...(permits !== undefined && { permits }) });
     } catch (error) {
       return judge.settled(call, reasonOf(error));
     }
     if (!lock) return judge.settled(call, 'null');
-    return this.#hold(call, lock, { ttl, renew });
+    return this.#hold(call, lock, options);
   }
 
   #abort(key: string, options: Options, timeout: number): Promise<void> {
@@ -145,24 +160,29 @@ export class Worker {
 
   async #use(lock: LockHandle, { ttl, renew }: Options): Promise<void> {
     const { app } = this;
-    const { judge, plan, longestTtl } = app.scene;
+    const { plan, longestTtl } = app.scene;
     const random = this.#random;
     // A lock that is used to its very end shows a validity that is too long.
-    if (!renew && random.chance(0.5)) return app.untilLost(lock, 2 * ttl);
-    const hold = random.chance(0.05) ? random.scaled(300, 8_000) : random.scaled(1, 200);
+    if (!renew && random.chance(0.5)) {
+      if (plan.lapsing !== undefined && random.chance(0.3)) await this.#extend(lock, ttl);
+      return app.untilLost(lock, 3 * longestTtl);
+    }
+    const hold = random.chance(0.05) ? random.scaled(300, 8_000) : random.scaled(1, plan.holds ?? 200);
     if (!random.chance(0.15)) return app.untilLost(lock, hold);
     await app.process.sleep(hold / 2);
-    const more = random.pick([ttl, Math.min(longestTtl, ttl * 2)]);
-    const call = judge.called(
-      app.process,
-      `extends ${lock.keys} to ${more}`,
-      2 * nodeLimit(longestTtl, plan) + 100,
-    );
-    await lock.extend(more).then(
+    await this.#extend(lock, random.pick([ttl, Math.min(longestTtl, ttl * 2)]));
+    return app.untilLost(lock, hold / 2);
+  }
+
+  async #extend(lock: LockHandle, ttl: number): Promise<void> {
+    const { app } = this;
+    const { judge, plan, longestTtl } = app.scene;
+    const limit = 2 * nodeLimit(longestTtl, plan) + 100;
+    const call = judge.called(app.process, `extends ${lock.keys} to ${ttl}`, limit);
+    await lock.extend(ttl).then(
       () => judge.settled(call, 'extended'),
       (error: unknown) => judge.settled(call, reasonOf(error)),
     );
-    return app.untilLost(lock, hold / 2);
   }
 
   /** Runs a task under a lock, with calls inside it. */
@@ -197,6 +217,27 @@ export class Worker {
           if (holding) judge.releases(holding);
         }
       });
+    } catch (error) {
+      judge.settled(call, reasonOf(error));
+    }
+  }
+
+  /** Acquires a lock that is declared, as `defineLocks` does it once in an application. */
+  #declared(key: string, { ttl, renew, retry }: Options, limit: number): Promise<void> {
+    const { library } = this.app.scene;
+    const { declared } = library.defineLocks({ declared: { key: (name: string) => name, ttl, renew } });
+    const options = { ttl, renew, retry };
+    return this.#acquire(key, options, limit, () => this.app.locks.acquire(declared.for(key), { retry }));
+  }
+
+  async #list(): Promise<void> {
+    const { app } = this;
+    const { judge } = app.scene;
+    const call = judge.called(app.process, 'lists locks', 20_000);
+    let count = 0;
+    try {
+      for await (const { held } of app.locks.list()) if (held) count++;
+      judge.settled(call, String(count));
     } catch (error) {
       judge.settled(call, reasonOf(error));
     }

@@ -1,0 +1,51 @@
+import type { LockMode } from '../../../lib/core/lock-mode.js';
+import type { Scene } from '../scene.js';
+import { KEYS } from '../workload/keys.js';
+import type { Call } from './judge.js';
+
+/** Milliseconds by which a call may pass an earlier one, which first has to enter the queue and to set its marks. */
+const HEAD_START_MS = 1_000;
+
+/** The number of later readers that may pass a waiting writer. */
+const MOST_READERS = 3;
+
+/** Finds calls that pass earlier waiters, while nothing disturbs any node or process (docs/waiting.md). */
+export class OrderWatch {
+  /** The number of later readers that have passed each waiting writer. */
+  readonly #passed = new Map<Call, number>();
+
+  constructor(private readonly scene: Scene) {}
+
+  start(): void {
+    this.scene.judge.onGrant = (call, mode) => this.#granted(call, mode);
+  }
+
+  #granted(call: Call, mode: LockMode): void {
+    const { key, process } = call;
+    if (key === undefined) return;
+    const { judge, plan } = this.scene;
+    for (const waiting of judge.waitingFor(key)) {
+      if (waiting === call || waiting.from > call.from - HEAD_START_MS) continue;
+      const isReader = mode === 'shared' && waiting.mode === 'exclusive';
+      // Only one node promises the order of waiters of the same kind.
+      const isOrdered = plan.nodes === 1 && KEYS.some((each) => each === key);
+      if (!(isReader || isOrdered) || !this.#isCalmSince(waiting.from)) continue;
+      const passed = (this.#passed.get(waiting) ?? 0) + 1;
+      this.#passed.set(waiting, passed);
+      if (isReader && passed <= MOST_READERS) continue;
+      const ahead = Math.round(call.from - waiting.from);
+      judge.find(
+        'order',
+        `${process.name} got ${key} before ${waiting.process.name}, which has waited ${ahead} ms longer`,
+      );
+    }
+  }
+
+  #isCalmSince(since: number): boolean {
+    const { disturbances, apps, links } = this.scene;
+    return (
+      links(undefined, undefined).every((link) => disturbances.quietSince(link) < since) &&
+      apps.every(({ process, isClosing }) => !isClosing && process.stalledSince(since) === 0)
+    );
+  }
+}

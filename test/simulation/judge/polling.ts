@@ -1,0 +1,45 @@
+import type { Scene } from '../scene.js';
+
+const WINDOW_MS = 2_000;
+
+/**
+ * The number of attempts of one process within a window in which nothing changes. With the default pause of 200 ms, ten
+ * are usual. After a split vote the pause is 10 to 20 ms at least, and the answer takes some time, too.
+ */
+const MOST_ATTEMPTS = 100;
+
+interface Attempts {
+  readonly from: number;
+  last: string;
+  count: number;
+}
+
+/** Finds waiters that ask much more often than docs/waiting.md says. */
+export class PollingWatch {
+  readonly #attempts = new Map<string, Attempts>();
+
+  constructor(private readonly scene: Scene) {}
+
+  start(): void {
+    for (const server of this.scene.servers)
+      server.onAcquire = ({ id, owner, keys }) => this.#asked(`${server.name}, ${owner}`, id, keys);
+  }
+
+  #asked(who: string, id: string, keys: readonly string[]): void {
+    const { judge, world } = this.scene;
+    const name = `${who}, ${keys}`;
+    const attempts = this.#attempts.get(name);
+    const changed = Math.max(...keys.map((key) => judge.changedAt.get(key) ?? 0));
+    if (!attempts || changed >= attempts.from || world.time - attempts.from > WINDOW_MS) {
+      this.#attempts.set(name, { from: world.time, last: id, count: 1 });
+      return;
+    }
+    // The same id comes again in a further round of one attempt.
+    if (attempts.last === id) return;
+    attempts.last = id;
+    if (++attempts.count === MOST_ATTEMPTS) {
+      const time = Math.round(world.time - attempts.from);
+      judge.find('polling', `${MOST_ATTEMPTS} attempts within ${time} ms: ${name}`);
+    }
+  }
+}
