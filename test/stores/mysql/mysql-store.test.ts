@@ -1,0 +1,69 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Lease } from '../../../lib/core/lease.js';
+import { MysqlStore } from '../../../lib/stores/mysql/mysql-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { hasMysql, type MysqlServer, startMysqlServer } from '../../support/mysql-server.js';
+import { newTerms } from '../../support/postgres-store.js';
+import { until } from '../../support/until.js';
+
+/** Calls of the procedures for locks that wait on the server. */
+const WAITING = `select count(*) from information_schema.processlist where command in ('Query', 'Execute') and info like '%redlock_locks%' and id <> connection_id()`;
+
+(hasMysql() ? describe : describe.skip)('a store in MariaDB', () => {
+  let server: MysqlServer;
+
+  beforeAll(async () => {
+    server = await startMysqlServer();
+  });
+
+  async function openStore(tablePrefix = 'redlock_'): Promise<MysqlStore> {
+    const store = new MysqlStore({ uri: server.uri, tablePrefix }, newTerms());
+    cleanUpAfterTests(() => store.close());
+    await store.connect();
+    return store;
+  }
+
+  // With the clock of the beginning of the call, the extension would revive the lock, and the acquisition would be stored.
+  test('a call that waited for a row decides by the time after the wait (S9, S16)', async () => {
+    const [store, other] = [await openStore(), await openStore()];
+    const [held, wanted] = [new Lease(['held'], 'me', 400), new Lease(['wanted'], 'me', 60_000)];
+    const free = new Lease(wanted.keys, 'me', 60_000);
+    await acquireOn(store, free);
+    await releaseOn(store, free);
+    expect(await acquireOn(store, held)).toMatchObject({ granted: true });
+    const looker = await server.client();
+    await looker.query('begin');
+    await looker.query('select k from redlock_locks for update');
+    const extending = extendOn(store, held, 60_000);
+    const acquiring = acquireOn(other, wanted, { limit: 400 });
+    acquiring.catch(() => undefined);
+    await until(async () => Number(await server.value(WAITING)) >= 2);
+    await delay(500);
+    await looker.query('commit');
+    await expect(extending).resolves.toBe(false);
+    await expect(acquiring).rejects.toThrow(/ms too late, and did nothing/);
+    expect(await store.read(['held', 'wanted'])).toEqual([undefined, undefined]);
+  });
+
+  test('a table or procedure of others with a name of ours is refused, and left as it is', async () => {
+    await server.query('create table mine_ticks (n int); insert into mine_ticks values (7)');
+    await server.query('create procedure mine_turn_v1() select 7');
+    await expect(openStore('mine_')).rejects.toThrow(
+      /not its own: (table mine_ticks, procedure mine_turn_v1|procedure mine_turn_v1, table mine_ticks)\. Give another `tablePrefix`/,
+    );
+    expect(await server.value('select n from mine_ticks')).toBe(7);
+    const made =
+      "select count(*) from information_schema.tables where table_schema = 'app' and table_name like 'mine\\\\_%'";
+    expect(await server.value(made)).toBe(1);
+  });
+
+  test('locks with another table prefix are other locks, and the second start changes nothing', async () => {
+    const [one, two, again] = [await openStore(), await openStore('two_'), await openStore('two_')];
+    const leases = [one, two].map(() => new Lease(['same'], 'me', 60_000));
+    expect(await acquireOn(one, leases[0]!)).toMatchObject({ granted: true });
+    expect(await acquireOn(two, leases[1]!)).toMatchObject({ granted: true });
+    expect(await acquireOn(again, new Lease(['same'], 'me', 60_000))).toMatchObject({ granted: false });
+  });
+});
