@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LockLostError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { MysqlStore } from '../../../lib/stores/mysql/mysql-store.js';
 import { acquireOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
@@ -23,8 +23,8 @@ const TTL = 60_000;
 /** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
 const RELEASED_WITHIN = TTL / 2;
 
-const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireOptions = {
+const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireTerms = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };
