@@ -22,7 +22,7 @@ export function number<T>(of: (subject: T) => Value, plain?: string): Argument<T
  * A row of arguments in ARGV: those of a command, or those of one of its leases. Each argument is declared once, under
  * the name of its Lua local: from this come the Lua text that reads the row, and the values that the client sends.
  *
- * The Lua text is made when the module loads.
+ * The Lua text is made when the module loads. The scripts of acquisitions and `BIRTH` still count their positions.
  */
 export class Arguments<T> {
   readonly #names: readonly string[];
