@@ -266,12 +266,12 @@ export class Redlock {
       nodeLimit: nodeTimeLimit(ttl, this.settings.nodeTimeout),
       attempt: (plan, caller) => new Attempt(keys, options, plan, this.#context, caller),
       acquired: (lock) => {
-        this.#endIfEmpty(name, queue);
         call.resolve(lock);
+        this.#endIfEmpty(name, queue);
       },
       failed: (error) => {
-        this.#endIfEmpty(name, queue);
         call.fail(error);
+        this.#endIfEmpty(name, queue);
       },
     };
     new WaitingCall(queue, wait, made);
@@ -300,7 +300,8 @@ export class Redlock {
     this.#queues.delete(name);
     for (const leaving of queue.end()) {
       const done = this.#context.busy();
-      leaving.then(done, done);
+      // A store of the application may return no Promise.
+      Promise.resolve(leaving).then(done, done);
     }
   }
 }

@@ -313,6 +313,17 @@ describe('a failed attempt (S6)', () => {
     await lock.release();
   });
 
+  test('a waiter whose store returns no Promise when it leaves the queue is still told of its limit', async () => {
+    const nodes = scriptedNodes(1);
+    const lock = await hold(nodes);
+    nodes[0]!.leave = (() => true) as unknown as ScriptedNode['leave'];
+    const retry = { ...waiting.retry, timeout: 300 };
+    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], { ...waiting, retry }));
+    expect(value).toBeInstanceOf(LockHeldError);
+    expect(after).toBeLessThan(400);
+    await lock.release();
+  });
+
   test('a failed attempt leaves no key on the nodes that granted the lock, even with a minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));

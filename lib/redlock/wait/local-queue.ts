@@ -136,6 +136,7 @@ export class LocalQueue {
   /** Removes a waiter that got its lock or gave up. The next waiter takes over. */
   leave(waiter: Waiter): void {
     const index = this.#waiters.indexOf(waiter);
+    if (index < 0) return;
     this.#waiters.splice(index, 1);
     if (index === 0) this.first?.sleep.cutTo(0);
   }

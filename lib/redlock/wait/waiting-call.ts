@@ -125,13 +125,20 @@ export class WaitingCall<Lock extends AcquiredLock> implements AttemptCaller<Loc
 
   attempted(result: AttemptResult<Lock>): void {
     const { outcome } = result;
-    this.#attempting(() => {
+    if (outcome instanceof Error) {
+      this.#attempting(() => {
+        this.queue.note(this.#plan as AttemptPlan, result);
+        this.#follow(this.#refused(result, outcome));
+      });
+      return;
+    }
+    // The caller gets its lock even if a store of the application throws here.
+    try {
       this.queue.note(this.#plan as AttemptPlan, result);
-      if (outcome instanceof Error) this.#follow(this.#refused(result, outcome));
-    });
-    if (outcome instanceof Error) return;
-    this.queue.leave(this.#waiter);
-    this.wait.acquired(outcome);
+    } finally {
+      this.queue.leave(this.#waiter);
+      this.wait.acquired(outcome);
+    }
   }
 
   aborted(reason: unknown): void {

@@ -94,7 +94,9 @@ export class Acquisitions {
     if (wait !== undefined) {
       const untilOldEnough = Math.ceil(guard - probe.age());
       const because = nodeScripts.acquire.youngBecause(answer);
-      return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait, because);
+      // The client has refused the votes of this command itself, and the guard has ended since.
+      const wasYoung = wait > guard;
+      return this.#tooYoung(untilOldEnough > 0 || wasYoung ? Math.max(1, untilOldEnough) : wait, because);
     }
     const reply =
       answer instanceof Error ? channel.explained(answer) : nodeScripts.of(lease).acquire.read(answer, wish);

@@ -91,7 +91,8 @@ export class ServerProbe {
   /** Called when the connection is lost. */
   lost(): void {
     const [runId = ''] = this.#runIds;
-    if (runId !== '') this.#former = { runId, lostAt: performance.now() };
+    // A server that no check has compared with its successor yet stays the former one.
+    if (runId !== '') this.#former ??= { runId, lostAt: performance.now() };
   }
 
   /** Starts the check of a new connection. */
@@ -145,14 +146,13 @@ export class ServerProbe {
    */
   async meet(): Promise<NodeAge> {
     const marker = this.guarded ? markerKey(this.context.keyPrefix) : undefined;
-    const former = this.#former && {
-      runId: this.#former.runId,
-      lostFor: performance.now() - this.#former.lostAt,
-    };
+    const asked = this.#former;
+    const former = asked && { runId: asked.runId, lostFor: performance.now() - asked.lostAt };
     const at = performance.now();
     const told = await this.#learnClock(nodeScripts.birth.pack(marker, this.identity, Date.now(), former));
     if (marker === undefined) return { age: Infinity, cause: undefined };
-    this.#former = undefined;
+    // A connection that was lost meanwhile has set another former server, which the next check compares.
+    if (this.#former === asked) this.#former = undefined;
     this.#data = { age: told.age, cause: told.cause, at };
     return { age: this.age(), cause: told.cause };
   }

@@ -1,0 +1,87 @@
+import { beforeEach, describe, expect, test } from '@jest/globals';
+import { ServerProbe } from '../../../../lib/stores/redis/health/server-probe.js';
+import type { CommandChannel } from '../../../../lib/stores/redis/connection/command-channel.js';
+
+const OLD = 60_000_000;
+const NOTHING = '';
+
+/** A connection whose server changes, and that tells which former server each check named. */
+class Connection {
+  runId = 'first';
+  readonly formers: unknown[] = [];
+  /** The check waits for this Promise. It rejects if the connection is lost before the answer. */
+  answer: Promise<unknown> = Promise.resolve();
+  readonly isCluster = false;
+  readonly client = this;
+  readonly canSend = true;
+  readonly lacksDatabase = false;
+
+  info(): Promise<string> {
+    return Promise.resolve(
+      `redis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\nrun_id:${this.runId}\r\nuptime_in_seconds:99999\r\n`,
+    );
+  }
+
+  send<Reply>(ask: () => Promise<Reply>): Promise<Reply> {
+    return ask();
+  }
+
+  async run(_script: unknown, [keys, , , , former]: readonly unknown[]): Promise<unknown> {
+    if (keys !== 2) return keys === 1 ? [] : [Date.now() * 1_000, -1, '-'];
+    this.formers.push(former);
+    await this.answer;
+    return [Date.now() * 1_000, OLD, '-'];
+  }
+}
+
+describe('the guard asks whether a new connection leads to another server (S28)', () => {
+  let connection: Connection;
+  let probe: ServerProbe;
+
+  async function reconnect(runId: string): Promise<void> {
+    connection.runId = runId;
+    probe.begin();
+    await probe.passed().catch(() => undefined);
+  }
+
+  beforeEach(async () => {
+    connection = new Connection();
+    probe = new ServerProbe('node', connection as unknown as CommandChannel, {
+      keyPrefix: 'lock:',
+      guarded: true,
+      several: true,
+      names: new Set(),
+      runIds: new Map(),
+      warnOnce: () => undefined,
+    });
+    await reconnect('first');
+    probe.lost();
+  });
+
+  test('the check of a new connection names the former server, and later checks of that connection name none', async () => {
+    await reconnect('second');
+    await probe.meet();
+    expect(connection.formers).toEqual([NOTHING, 'first', NOTHING]);
+  });
+
+  test('the answer to a check that was sent before the connection was lost does not forget the former server', async () => {
+    await reconnect('first');
+    let arrive = (): void => undefined;
+    connection.answer = new Promise<void>((resolve) => (arrive = resolve));
+    const check = probe.meet();
+    probe.lost();
+    arrive();
+    await check;
+    await reconnect('second');
+    expect(connection.formers.at(-1)).toBe('first');
+  });
+
+  test('a connection that is lost again before its check ends leaves the former server known', async () => {
+    connection.answer = Promise.reject(new Error('the connection was lost'));
+    await reconnect('second');
+    probe.lost();
+    connection.answer = Promise.resolve();
+    await reconnect('second');
+    expect(connection.formers).toEqual([NOTHING, 'first', 'first']);
+  });
+});
