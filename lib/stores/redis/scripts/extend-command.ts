@@ -29,8 +29,3 @@ export function packExtendWith(
   }
   return pack(keys, args);
 }
-
-/** `true` if the lease with this position in the command was held, and is extended. */
-export function isExtended(reply: unknown, index: number): boolean {
-  return String(reply)[index] === '1';
-}
