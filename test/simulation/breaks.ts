@@ -426,8 +426,8 @@ export const BREAKS: readonly Break[] = [
     name: 'no-healing',
     safety: 'S26',
     expected: ['long-lost'],
-    budget: 100,
-    seed: 16,
+    budget: 300,
+    seed: 283,
     patches: [
       patch(
         HELD,
