@@ -4,6 +4,12 @@ import type { AcquireReply, AcquireRequest, SlotWish } from '../core/ports.js';
 import { hasNode, type NodeSet } from './node-set.js';
 import type { Nodes } from './nodes.js';
 
+/**
+ * Longest pause in milliseconds before a node is asked again that refused because another lease holds a key. Each
+ * further pause of the same healing is twice as long.
+ */
+const FIRST_PAUSE_MS = 40;
+
 /** A held lock that nodes are asked to store again. */
 export interface Healed {
   readonly lease: Lease;
@@ -23,6 +29,10 @@ export class Healing implements AcquireRequest {
   readonly lease: Lease;
   readonly proposal: number;
   readonly wish: SlotWish | undefined;
+  /** The next renewal asks again from this time of the monotonic clock on. */
+  readonly #until: number;
+  #pause = FIRST_PAUSE_MS;
+  #timers: Set<NodeJS.Timeout> | undefined;
 
   /** @param limit - milliseconds within which a node must store the lease */
   constructor(
@@ -35,6 +45,7 @@ export class Healing implements AcquireRequest {
     const { lease, fencingToken } = lock;
     this.lease = lease;
     this.proposal = fencingToken;
+    this.#until = performance.now() + lease.ttl / 3;
     if (lease.slots) this.wish = { slots: lease.slots, exactly: true };
     for (let node = 0; node < nodes.outboxes.length; node++)
       if (hasNode(asked, node)) nodes.outboxes[node]?.acquire(this, false);
@@ -45,8 +56,33 @@ export class Healing implements AcquireRequest {
   }
 
   answered(node: number, reply: AcquireReply | Error): void {
-    if (!(reply instanceof Error)) return;
-    this.nodes.tellError(node, reply);
+    if (!(reply instanceof Error)) {
+      if (!reply.granted) this.#askAgain(node);
+      return;
+    }
+    // A guard is no failure: each healing of each lock would report it as one until it ends.
     if (reply instanceof GuardedNodeError) this.lock.healsIn(reply.votesIn);
+    else this.nodes.tellError(node, reply);
+  }
+
+  /** Asks no node again: the lock has been released or lost, or another healing replaces this one. */
+  end(): void {
+    for (const timer of this.#timers ?? []) clearTimeout(timer);
+  }
+
+  /**
+   * Asks a node again that refused. Callers that wait for the lock are granted a free node for some milliseconds, until
+   * the other nodes refuse them: with many callers, one request for each renewal could meet one of them each time.
+   */
+  #askAgain(node: number): void {
+    const pause = this.#pause * (0.5 + Math.random() / 2);
+    this.#pause *= 2;
+    if (performance.now() + pause >= this.#until) return;
+    const timers = (this.#timers ??= new Set());
+    const timer = setTimeout(() => {
+      timers.delete(timer);
+      this.nodes.outboxes[node]?.acquire(this, false);
+    }, pause).unref();
+    timers.add(timer);
   }
 }

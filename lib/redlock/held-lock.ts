@@ -118,6 +118,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   readonly #context: LeaseContext;
   /** The planned work, if any: the renewal, or a check at the end of the validity. */
   #batch: Batch | undefined;
+  /** The last healing, which may ask nodes again. */
+  #healing: Healing | undefined;
   /** The position in `#batch`; `heldSlot` is the position in the list of all held locks. */
   batchSlot = NO_SLOT;
   heldSlot = NO_SLOT;
@@ -286,7 +288,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
           this.#take(answer, ttl, sent);
           resolve(answer);
         };
-        new Extension(nodes, { lease: this.lease, extended }, ttl, limit, sent);
+        // Frequent extensions put the renewals off, so they heal the lock in their place (S26).
+        const missedBy = this.#limit.renew ? (asked: NodeSet): void => this.missedBy(asked) : undefined;
+        new Extension(
+          nodes,
+          { lease: this.lease, extended, ...(missedBy && { missedBy }) },
+          ttl,
+          limit,
+          sent,
+        );
       });
       this.assertHeld();
       if (verdict.kind === 'unconfirmed') throw this.#unconfirmed(verdict);
@@ -479,9 +489,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
 
   /** Heals the lock on these nodes (S26). A method of {@link Extensible}. */
   missedBy(asked: NodeSet): void {
-    if (!this.#alive()) return;
+    if (!this.isHeld()) return;
     const { nodes, settings } = this.#context;
-    new Healing(nodes, this, settings.guard.duration, nodeTimeLimit(this.ttl, settings.nodeTimeout), asked);
+    const limit = nodeTimeLimit(this.ttl, settings.nodeTimeout);
+    this.#healing?.end();
+    this.#healing = new Healing(nodes, this, settings.guard.duration, limit, asked);
   }
 
   /**
@@ -527,6 +539,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
 
   /** Cancels all planned work. */
   #rest(): void {
+    this.#healing?.end();
     this.#stopTimer();
     this.#leaveBatch();
   }
