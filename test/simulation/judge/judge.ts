@@ -72,6 +72,8 @@ export class Judge {
   isOver = false;
   /** The time of the last call for each key, and of the last grant, release or loss of its lock. */
   readonly changedAt = new Map<string, number>();
+  /** The last jump of each process that its clocks do not show. */
+  readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly at: number }>();
   readonly #calls = new Set<Call>();
   readonly #tokens = new Map<string, Tokens>();
   readonly #ticks = new Map<number, string>();
@@ -141,6 +143,9 @@ export class Judge {
     };
     // The lease can end before its acquisition is answered.
     if (this.#endedByForce.has(lock.id)) holding.excuse = BY_FORCE;
+    // The votes of an acquisition can be older than the jump, and the process cannot know that.
+    const jump = this.#excuses.get(process);
+    if (jump && jump.at >= call.from) holding.excuse ??= jump.excuse;
     if (lock.remaining() <= 0) this.find('lapsed', `${process.name} got ${lock.keys} without validity`);
     for (const other of this.active) this.#compare(holding, other);
     // The key of a lease that was ended by force may have had other holders since.
@@ -197,6 +202,7 @@ export class Judge {
 
   /** The clocks of a process jump. */
   jumped(process: SimulatedProcess, excuse?: string): void {
+    if (excuse !== undefined) this.#excuses.set(process, { excuse, at: this.world.time });
     for (const holding of this.active) {
       if (holding.process !== process) continue;
       holding.jumped = true;
