@@ -111,7 +111,9 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
   switch (event.kind) {
     case 'first': {
       if (event.freeIn === undefined) return ask(state, event.timeLeft, terms);
-      const sleep = Math.min(event.freeIn + event.random * terms.jitter, LONGEST_SLEEP_MS, budget);
+      // A call with a limit of attempts gives up after so many delays, also while its process is in the queue.
+      const longest = terms.attempts === Infinity ? LONGEST_SLEEP_MS : terms.delay;
+      const sleep = Math.min(event.freeIn + event.random * terms.jitter, longest, budget);
       return [
         { ...state, isRefused: true },
         { kind: 'sleep', ms: sleep },

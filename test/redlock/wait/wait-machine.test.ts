@@ -63,6 +63,12 @@ describe('the first waiter of a process', () => {
   ])('the first waiter of a process %s', (_what, event, expected) => {
     expect(step(event)).toEqual(expected);
   });
+
+  // The simulator found a call with two attempts that waited for five seconds (seed 60016, `late-call`).
+  test('the first waiter of a process sleeps for one delay when it has a limit of attempts, even in the queue (S8)', () => {
+    const event: WaitEvent = { kind: 'first', freeIn: 60_000, timeLeft: Infinity, random: 0.5 };
+    expect(step(event, { attempts: 2, timeout: Infinity })).toEqual(sleep(200));
+  });
 });
 
 describe('a refused caller', () => {
