@@ -421,7 +421,7 @@ describe('invalid options', () => {
   const NODES =
     "a Redis node or an array of Redis nodes, each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
     "unix://), ioredis options, or a client; or one `postgres(...)`, `mysql(...)` or `etcd(...)`; or 'memory' to lock inside " +
-    'process only';
+    'this process only';
   const cases: [unknown, string][] = [
     [
       {},

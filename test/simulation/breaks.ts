@@ -57,7 +57,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S2',
     expected: ['exclusion'],
     budget: 300,
-    seed: 14,
+    seed: 52,
     patches: [patch(ACQUIRE, 'const validFrom = this.#validFrom;', 'const validFrom = now();')],
   },
   {
@@ -114,7 +114,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S6',
     expected: ['orphan', 'starved'],
     budget: 300,
-    seed: 114,
+    seed: 119,
     patches: [
       patch(
         RELEASES,
@@ -249,7 +249,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S12',
     expected: ['exclusion'],
     budget: 300,
-    seed: 138,
+    seed: 190,
     patches: [
       patch(
         ACQUISITIONS,
@@ -405,7 +405,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'J3',
     expected: ['token'],
     budget: 200,
-    seed: 14,
+    seed: 38,
     patches: [patch(ACQUIRE, 'if (!tally.isAgreed) return this.#agree();', '')],
   },
   {
@@ -431,7 +431,7 @@ export const BREAKS: readonly Break[] = [
     patches: [
       patch(
         HELD,
-        'missedBy(asked: NodeSet): void {\n    if (!this.#alive()) return;',
+        'missedBy(asked: NodeSet): void {\n    if (!this.isHeld()) return;',
         'missedBy(asked: NodeSet): void {\n    if (asked !== 0) return;',
       ),
     ],
