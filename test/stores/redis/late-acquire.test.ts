@@ -30,6 +30,9 @@ const LIMIT = 5_000;
 /** Milliseconds. Far below the ttl, so a lock that is gone by then was released, and has not expired. */
 const RELEASED_WITHIN = 30_000;
 
+/** Milliseconds that a request may be on its way on a busy machine. Far below the limit that the second release waits for. */
+const TRANSIT = 1_000;
+
 const PERMITS: LockKind = { mode: 'permits', permits: 3 };
 
 /** A way to a server, and a store that uses it. */
@@ -223,10 +226,11 @@ describe('a lock does not stay stored by an acquire that arrives after its confi
       await looker.pttl('lock:{kept}'),
       await looker.pttl('lock:{ticking}:t:s'),
     ];
+    // Both count from the first release, at the time at which the second one is sent.
     expect(left).toBeGreaterThan(LINGER_MS);
-    expect(left).toBeLessThanOrEqual(LINGER_MS + minHold - (now - sent) + 5);
+    expect(left).toBeLessThanOrEqual(LINGER_MS + minHold - (now - sent) + TRANSIT);
     expect(remembered).toBeGreaterThan(0);
-    expect(remembered).toBeLessThanOrEqual(life - (now - released) + 5);
+    expect(remembered).toBeLessThanOrEqual(life - (now - released) + TRANSIT);
     await store.close();
   });
 
