@@ -31,7 +31,7 @@ interface Message {
   readonly waiter: string;
   readonly told: number;
   readonly after: number;
-  /** 1 or `true`, or 0 or `false`: servers differ. */
+  /** Says that the waiter may try at once. 1 or `true`, or 0 or `false`: servers differ. */
   readonly turn: number | boolean;
   readonly released: string | null;
 }
@@ -110,7 +110,9 @@ export class Messages {
       const listener = this.#listeners.get(waiter);
       if (!listener) continue;
       listener.heard = told;
-      listener.tell(Math.ceil(after), Boolean(turn), released ?? undefined);
+      // The statement that looks for messages begins, and takes the time, before it reads the rows. It can read a message
+      // that was written in between, whose time has then not come by the time of the statement.
+      listener.tell(turn ? 0 : Math.ceil(after), Boolean(turn), released ?? undefined);
     }
   }
 

@@ -1,0 +1,33 @@
+import { expect, test } from '@jest/globals';
+import { waiterName } from '../../../lib/stores/database/request.js';
+import { Messages } from '../../../lib/stores/mysql/messages.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { until } from '../../support/until.js';
+
+const WAITER = { keys: ['a'], mode: 'exclusive', process: 'p', number: 1, owner: 'me' } as const;
+
+/** Listens for `WAITER`, and answers one message of the server. */
+async function hear(message: { after: number; turn: 0 | 1 | boolean }): Promise<unknown[]> {
+  const heard: unknown[] = [];
+  const answers = [JSON.stringify([{ waiter: waiterName(WAITER), told: 7, released: null, ...message }])];
+  const messages = new Messages(() => {
+    const answer = answers.shift();
+    return answer === undefined ? new Promise(() => undefined) : Promise.resolve(answer);
+  });
+  cleanUpAfterTests(async () => messages.close());
+  messages.listen(WAITER, (after, turn) => heard.push(after, turn));
+  await until(() => heard.length > 0);
+  return heard;
+}
+
+// The statement takes its time, a release writes the message, and the statement reads it.
+test.each([1, true] as const)(
+  'a waiter whose turn has begun may try at once, even if the statement took its time before the turn began (%s)',
+  async (turn) => {
+    await expect(hear({ after: 0.003, turn })).resolves.toEqual([0, true]);
+  },
+);
+
+test('a waiter that may try later waits at least until then', async () => {
+  await expect(hear({ after: 149.2, turn: 0 })).resolves.toEqual([150, false]);
+});
