@@ -1,17 +1,19 @@
 import { badOption, checkMilliseconds, checkOptionNames } from '../core/checks.js';
 
-/** Options of a `FencedRegister`. */
+/** Options of a `FencedRegister` or a `MysqlFencedRegister`. */
 export interface FencedRegisterOptions {
   /**
-   * Name of the table, with or without a schema: letters, digits and underscores. Upper and lower case differ.
+   * Name of the table, with or without a schema (on MySQL: a database): letters, digits and underscores. Upper and lower
+   * case differ, on MySQL as its `lower_case_table_names` says.
    * @defaultValue `'fencing_tokens'`
    */
   readonly table?: string | undefined;
 
   /**
-   * Milliseconds that a transaction of `FencedRegister.transaction` may idle between two statements before the server
-   * ends it. A later holder of the lock waits at most this time for the transaction of a paused process. With 0 the
-   * server's `idle_in_transaction_session_timeout` applies, which is unlimited by default.
+   * Milliseconds that a transaction of `transaction` may idle between two statements before the server ends it. A later
+   * holder of the lock waits at most this time for the transaction of a paused process. With 0 the setting of the
+   * session applies: in PostgreSQL `idle_in_transaction_session_timeout`, which is unlimited by default; in MySQL
+   * `wait_timeout`, which is eight hours by default. MySQL counts whole seconds, so the time is rounded up there.
    * @defaultValue `10_000`, the default ttl of a lock
    */
   readonly idleTimeout?: number | undefined;
@@ -19,8 +21,17 @@ export interface FencedRegisterOptions {
 
 const DEFAULTS = { table: 'fencing_tokens', idleTimeout: 10_000 };
 
-// Longer names are not allowed, because PostgreSQL shortens them without an error.
-const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
+/** What differs between the databases of the registers. */
+export interface RegisterDialect {
+  /** The name of the class, for errors. */
+  readonly owner: string;
+  /** The quotation mark for names. */
+  readonly mark: '"' | '`';
+  /** Largest number of characters in the name of a table. */
+  readonly longest: number;
+}
+
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /**
  * @returns the options, with the name of the table in quotation marks
@@ -28,23 +39,25 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
  */
 export function resolveRegisterOptions(
   options: FencedRegisterOptions,
+  dialect: RegisterDialect,
 ): Readonly<Record<'table', string> & Record<'idleTimeout', number>> {
-  checkOptionNames('FencedRegister', options, ['table', 'idleTimeout']);
+  checkOptionNames(dialect.owner, options, ['table', 'idleTimeout']);
   const { table = DEFAULTS.table, idleTimeout = DEFAULTS.idleTimeout } = options;
   checkMilliseconds('idleTimeout', idleTimeout, 0);
-  return { table: quoted(table), idleTimeout };
+  return { table: quoted(table, dialect), idleTimeout };
 }
 
 /** Quotes the name of the table. Names cannot be parameters of a statement, so only a plain name is accepted. */
-function quoted(table: unknown): string {
+function quoted(table: unknown, { mark, longest }: RegisterDialect): string {
   const parts = typeof table === 'string' ? table.split('.') : [];
-  if (parts.length < 1 || parts.length > 2 || !parts.every((part) => IDENTIFIER.test(part))) {
+  const isPlain = (part: string): boolean => part.length <= longest && IDENTIFIER.test(part);
+  if (parts.length < 1 || parts.length > 2 || !parts.every(isPlain)) {
     throw badOption(
       'table',
-      'a table name of letters, digits and underscores, at most 63, not beginning with a digit, ' +
+      `a table name of letters, digits and underscores, at most ${longest}, not beginning with a digit, ` +
         'with or without a schema (`schema.table`)',
       table,
     );
   }
-  return parts.map((part) => `"${part}"`).join('.');
+  return parts.map((part) => `${mark}${part}${mark}`).join('.');
 }

@@ -1,9 +1,16 @@
-import { type FencedRegisterOptions, resolveRegisterOptions } from './fenced-register.options.js';
+import {
+  type FencedRegisterOptions,
+  type RegisterDialect,
+  resolveRegisterOptions,
+} from './fenced-register.options.js';
 import type { LockMode } from '../core/lock-mode.js';
 import { quoted } from '../core/printable.js';
 import type { SqlClient, SqlPool, SqlPoolClient } from './sql-client.js';
 import { StaleTokenError } from './stale-token.error.js';
 import { type CheckedHolder, checkedHolder, type TokenHolder } from './token-holder.js';
+
+// Longer names are not allowed, because PostgreSQL shortens them without an error.
+const DIALECT: RegisterDialect = { owner: 'FencedRegister', mark: '"', longest: 63 };
 
 /** PostgreSQL's code for `LOCK TABLE` outside of a transaction. */
 const NO_ACTIVE_TRANSACTION = '25P01';
@@ -63,7 +70,7 @@ export class FencedRegister {
 
   /** @throws TypeError or RangeError naming the wrong option */
   constructor(options: FencedRegisterOptions = {}) {
-    ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options));
+    ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options, DIALECT));
     // The table refuses numbers above 2^53 - 1. Such a number would exclude all real tokens, and JavaScript cannot
     // represent it exactly.
     const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
