@@ -75,8 +75,8 @@ const hooks: Partial<RedlockModuleOptions> = {
 };
 
 ormContract('MikroORM', {
-  async connect({ server }: ShopDatabase) {
-    orm = await MikroORM.init({ clientUrl: server.url, entities: [stocks], pool: { max: 5 } });
+  async connect({ url }: ShopDatabase) {
+    orm = await MikroORM.init({ clientUrl: url, entities: [stocks], pool: { max: 5 } });
   },
   close: () => orm.close(true),
   shop: Shop,

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { until } from '../support/until.js';
-import { CURED, LOST, ShopDatabase } from './lost-update.js';
+import { CURED, LOST, postgresShop, type ShopDatabase } from './lost-update.js';
 
 interface Message {
   readonly id?: number;
@@ -17,9 +17,9 @@ interface Message {
 let database: ShopDatabase;
 let file: string;
 beforeAll(async () => {
-  [database, file] = await Promise.all([ShopDatabase.start(), bundled('test/fixtures/cls-shop.ts')]);
+  [database, file] = await Promise.all([postgresShop(), bundled('test/fixtures/cls-shop.ts')]);
 });
-afterAll(() => database.server.stop());
+afterAll(() => database.stop());
 
 /** Runs the shop of test/fixtures/cls-shop.ts in a process of its own, and calls its methods. */
 class RemoteShop {
@@ -32,7 +32,7 @@ class RemoteShop {
 
   constructor(env: Readonly<Record<string, string>>) {
     this.#child = fork(file, {
-      env: { ...process.env, NODE_OPTIONS: '', DATABASE_URL: database.server.url, ...env },
+      env: { ...process.env, NODE_OPTIONS: '', DATABASE_URL: database.url, ...env },
     });
     this.#forget = cleanUpAfterTests(async () => void this.#child.kill('SIGKILL'));
     this.#child.on('message', (message: Message) => {

@@ -4,7 +4,7 @@ import { LockService, type RedlockModuleOptions } from '../../lib/index.js';
 import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
-import { CURED, KEY, LOST, ShopDatabase } from './lost-update.js';
+import { CURED, KEY, LOST, postgresShop, type ShopDatabase } from './lost-update.js';
 
 /** Notes the stock that a sale has read. */
 export type Read = (left: number) => void;
@@ -40,8 +40,12 @@ export interface OrmScene {
   readonly isFree: () => Promise<boolean>;
 }
 
-/** Tests locks and transactions of a mapper of objects, with the hooks that docs/transactions.md shows for it. */
-export function ormContract(name: string, orm: Orm): OrmScene {
+/**
+ * Tests locks and transactions of a mapper of objects, with the hooks that docs/transactions.md shows for it.
+ *
+ * @param start - starts the database, by default PostgreSQL
+ */
+export function ormContract(name: string, orm: Orm, start = postgresShop): OrmScene {
   let database: ShopDatabase;
   let app: INestApplication;
   let shop: Shop;
@@ -49,12 +53,12 @@ export function ormContract(name: string, orm: Orm): OrmScene {
   let lines: LogLines;
 
   beforeAll(async () => {
-    database = await ShopDatabase.start();
+    database = await start();
     await orm.connect(database);
   });
   afterAll(async () => {
     await orm.close();
-    await database.server.stop();
+    await database.stop();
   });
   beforeEach(async () => {
     lines = new LogLines();
