@@ -15,13 +15,8 @@ import {
   type TurnAnswer,
   type TurnRequest,
 } from './request.js';
+import { fitting, MOST_LEASES } from './statement-size.js';
 import { storedKey } from './text.js';
-
-/**
- * Largest number of releases in one statement, and likewise of extensions and of acquisitions. The statement locks the
- * rows of all their keys until it ends, so a larger statement makes others wait longer.
- */
-const MOST_LEASES = 500;
 
 /**
  * Planned duration of a statement with extensions, in milliseconds. The duration of the last such statement decides how
@@ -162,11 +157,11 @@ export class Turns {
 
   async #sendAll(): Promise<void> {
     while (this.#isAsked) {
-      const releases = this.#releases.splice(0, MOST_LEASES);
+      const releases = firstOf(this.#releases);
       const extensions = this.#nextExtensions();
       // Send no acquisition while releases are left: an acquisition may need a key that one of these releases frees.
       const mayAcquire = this.#releases.length === 0;
-      const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
+      const acquisitions = mayAcquire ? this.#wanted(firstOf(this.#acquisitions)) : [];
       if (releases.length + extensions.length + acquisitions.length === 0) continue;
       const begun = performance.now();
       const isAnswered = await this.#run(releases, extensions, acquisitions);
@@ -176,14 +171,15 @@ export class Turns {
   }
 
   #extended(count: number, took: number): void {
-    const fitting = Math.floor((count * EXTENDING_MS) / took);
-    this.#mostExtensions = Math.min(Math.max(fitting, LEAST_EXTENSIONS), MOST_LEASES);
+    const inTime = Math.floor((count * EXTENDING_MS) / took);
+    this.#mostExtensions = Math.min(Math.max(inTime, LEAST_EXTENSIONS), MOST_LEASES);
   }
 
   #nextExtensions(): Extension[] {
     const next: Extension[] = [];
+    let left = fitting(this.#extensions.keys(), this.#mostExtensions, (lease) => lease);
     for (const extension of this.#extensions.values()) {
-      if (next.length === this.#mostExtensions) break;
+      if (left-- === 0) break;
       const { lease, tell } = extension;
       this.#extensions.delete(lease);
       if (lease.ended) tell(false);
@@ -305,4 +301,12 @@ export class Turns {
     const { keyPrefix } = this.context;
     return keys.map((key) => storedKey(keyPrefix, key));
   }
+}
+
+/** Takes the first requests away, as many as fit into one statement. */
+function firstOf<Request extends Release | Acquisition>(requests: Request[]): Request[] {
+  return requests.splice(
+    0,
+    fitting(requests, MOST_LEASES, ({ request }) => request.lease),
+  );
 }

@@ -20,7 +20,7 @@ async function hear(message: { after: number; turn: 0 | 1 | boolean }): Promise<
   return heard;
 }
 
-// The statement takes its time, a release writes the message, and the statement reads it.
+// The statement takes its time when it begins. A release can write the message before the statement reads the rows.
 test.each([1, true] as const)(
   'a waiter whose turn has begun may try at once, even if the statement took its time before the turn began (%s)',
   async (turn) => {
