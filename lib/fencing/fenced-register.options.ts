@@ -21,7 +21,7 @@ export interface FencedRegisterOptions {
 
 const DEFAULTS = { table: 'fencing_tokens', idleTimeout: 10_000 };
 
-/** What differs between the databases of the registers. */
+/** Properties of a database that a register depends on. */
 export interface RegisterDialect {
   /** The name of the class, for errors. */
   readonly owner: string;
