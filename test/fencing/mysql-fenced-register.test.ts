@@ -291,7 +291,7 @@ const LOCK_WAITS = "select count(*) from information_schema.innodb_trx where trx
         await server.query(`kill ${before.id}`);
         await write('too late', client);
       }),
-    ).rejects.toMatchObject({ code: expect.any(String) });
+    ).rejects.toThrow(/killed|closed|lost|ended|ECONNRESET|EPIPE/);
     const after = await register.transaction(single, holder(2), state);
     expect((after as { id: number }).id).not.toBe(before.id);
     await expect(read()).resolves.toBe('initial');

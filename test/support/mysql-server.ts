@@ -90,6 +90,14 @@ export function debianMysql(): MysqlProgram[] {
   }
 }
 
+/**
+ * The environment of a server. A MariaDB that starts removes the temporary tables in its temporary folder, also those of
+ * another server.
+ */
+function withTemporaryFolder(folder: string): NodeJS.ProcessEnv {
+  return { ...process.env, TMPDIR: folder };
+}
+
 export interface StartMysqlOptions {
   readonly program?: MysqlProgram;
   /** Settings such as `['read_only=ON']`. */
@@ -102,7 +110,10 @@ async function installation({ name, install }: MysqlProgram): Promise<string> {
   if (!existsSync(folder)) {
     const draft = await mkdtemp(`${folder}.`);
     const [command = '', ...args] = install;
-    execFileSync(command, [...args, `--datadir=${draft}`], { stdio: 'pipe' });
+    execFileSync(command, [...args, `--datadir=${draft}`], {
+      stdio: 'pipe',
+      env: withTemporaryFolder(draft),
+    });
     // Another worker may have made the folder first.
     await rename(draft, folder).catch(() => rm(draft, { recursive: true, force: true }));
   }
@@ -187,6 +198,7 @@ export class MysqlServer {
       cwd: this.folder,
       detached: true,
       stdio: ['ignore', log, log],
+      env: withTemporaryFolder(this.folder),
     });
     closeSync(log);
     child.unref();
