@@ -1,5 +1,6 @@
 import type { Store } from '../core/ports.js';
 import type { Target } from './command-line.js';
+import { lookingTerms } from './looking-terms.js';
 import { decode, tlsOf } from './node-url.js';
 import { UsageError } from './usage-error.js';
 
@@ -16,7 +17,7 @@ export function isEtcd({ nodes }: Target): boolean {
  * @throws UsageError that does not name the URL, because it may hold a password
  */
 export async function openEtcd(target: Target): Promise<Store> {
-  const { nodes, source, keyPrefix } = target;
+  const { nodes, source } = target;
   const refusal = `Expected ${source} to be URLs of the members of one etcd, such as http://user:password@10.0.0.1:2379`;
   if (!nodes.every((url) => SCHEME.test(url) && URL.canParse(url))) throw new UsageError(refusal);
   const urls = nodes.map((url) => new URL(url));
@@ -31,14 +32,7 @@ export async function openEtcd(target: Target): Promise<Store> {
       endpoints: urls.map(({ origin }) => origin),
       ...(username ? { username, password: password ?? '' } : {}),
       ...(isSecure ? { tls: tlsOf(target) } : {}),
-    }).openStore({
-      keyPrefix,
-      // `doctor` prints these warnings.
-      warnOnce: () => undefined,
-      lost: () => undefined,
-      ready: () => undefined,
-      looksOnly: true,
-    });
+    }).openStore(lookingTerms(target));
   } catch {
     throw new UsageError(refusal);
   }

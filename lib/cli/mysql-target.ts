@@ -1,6 +1,6 @@
 import type { Store } from '../core/ports.js';
-import type { StoreTerms } from '../core/store-factory.js';
 import { MYSQL_SCHEME, type Target } from './command-line.js';
+import { lookingTerms } from './looking-terms.js';
 import { tlsOf } from './node-url.js';
 import { UsageError } from './usage-error.js';
 
@@ -15,27 +15,19 @@ export function isMysql({ nodes }: Target): boolean {
  * @throws UsageError that does not name the URL, because it may hold a password
  */
 export async function openMysql(target: Target): Promise<Store> {
-  const { nodes, source, tablePrefix, keyPrefix, ca, cert, insecure } = target;
+  const { nodes, source, tablePrefix, ca, cert, insecure } = target;
   const [uri = '', second] = nodes;
   if (second !== undefined)
     throw new UsageError(`Expected ${source} to be one URL: a MySQL or MariaDB must be the only node`);
   // Loaded on demand: a command for Redis does not need mysql2, which may not be installed.
   const { mysql } = await import('../mysql/index.js');
-  const terms: StoreTerms = {
-    keyPrefix,
-    // `doctor` prints these warnings.
-    warnOnce: () => undefined,
-    lost: () => undefined,
-    ready: () => undefined,
-    looksOnly: true,
-  };
   const isSecure = ca !== undefined || cert !== undefined || insecure;
   try {
     return mysql({
       uri,
       ...(tablePrefix === undefined ? {} : { tablePrefix }),
       ...(isSecure ? { ssl: tlsOf(target) ?? true } : {}),
-    }).openStore(terms);
+    }).openStore(lookingTerms(target));
   } catch {
     throw new UsageError(`Expected ${source} to be a URL such as mysql://user:password@host:3306/database`);
   }

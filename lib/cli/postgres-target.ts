@@ -1,6 +1,6 @@
 import type { Store } from '../core/ports.js';
-import type { StoreTerms } from '../core/store-factory.js';
 import type { Target } from './command-line.js';
+import { lookingTerms } from './looking-terms.js';
 import { UsageError } from './usage-error.js';
 
 const SCHEME = /^postgres(ql)?:\/\//;
@@ -16,22 +16,16 @@ export function isPostgres({ nodes }: Target): boolean {
  * @throws UsageError that does not name the URL, because it may hold a password
  */
 export async function openPostgres(target: Target): Promise<Store> {
-  const { nodes, source, schema, keyPrefix } = target;
+  const { nodes, source, schema } = target;
   const [connectionString = '', second] = nodes;
   if (second !== undefined)
     throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL must be the only node`);
   // Loaded on demand: a command for Redis does not need pg, which may not be installed.
   const { postgres } = await import('../postgres/index.js');
-  const terms: StoreTerms = {
-    keyPrefix,
-    // `doctor` prints these warnings.
-    warnOnce: () => undefined,
-    lost: () => undefined,
-    ready: () => undefined,
-    looksOnly: true,
-  };
   try {
-    return postgres({ connectionString, ...(schema === undefined ? {} : { schema }) }).openStore(terms);
+    return postgres({ connectionString, ...(schema === undefined ? {} : { schema }) }).openStore(
+      lookingTerms(target),
+    );
   } catch {
     throw new UsageError(
       `Expected ${source} to be a URL such as postgres://user:password@host:5432/database`,

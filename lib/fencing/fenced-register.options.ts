@@ -61,3 +61,11 @@ function quoted(table: unknown, { mark, longest }: RegisterDialect): string {
   }
   return parts.map((part) => `${mark}${part}${mark}`).join('.');
 }
+
+/**
+ * The definition of a column with a token. It refuses numbers above 2^53 - 1: such a number would exclude all real
+ * tokens, and JavaScript cannot represent it exactly.
+ */
+export function tokenColumn(name: string): string {
+  return `${name} bigint not null default 0 check (${name} between 0 and ${Number.MAX_SAFE_INTEGER})`;
+}

@@ -2,6 +2,7 @@ import {
   type FencedRegisterOptions,
   type RegisterDialect,
   resolveRegisterOptions,
+  tokenColumn,
 } from './fenced-register.options.js';
 import type { LockMode } from '../core/lock-mode.js';
 import { quoted } from '../core/printable.js';
@@ -71,12 +72,9 @@ export class FencedRegister {
   /** @throws TypeError or RangeError naming the wrong option */
   constructor(options: FencedRegisterOptions = {}) {
     ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options, DIALECT));
-    // The table refuses numbers above 2^53 - 1. Such a number would exclude all real tokens, and JavaScript cannot
-    // represent it exactly.
-    const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
     this.createTableSql =
-      `create table if not exists ${this.table} (key text primary key, token ${token.replace('%s', 'token')}, ` +
-      `read_token ${token.replace('%s', 'read_token')}, slots jsonb not null default '{}')`;
+      `create table if not exists ${this.table} (key text primary key, ${tokenColumn('token')}, ` +
+      `${tokenColumn('read_token')}, slots jsonb not null default '{}')`;
   }
 
   /**

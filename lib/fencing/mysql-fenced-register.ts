@@ -3,6 +3,7 @@ import {
   type FencedRegisterOptions,
   type RegisterDialect,
   resolveRegisterOptions,
+  tokenColumn,
 } from './fenced-register.options.js';
 import type { MysqlClient, MysqlPool, MysqlPoolClient } from './mysql-client.js';
 import { StaleTokenError } from './stale-token.error.js';
@@ -63,13 +64,10 @@ export class MysqlFencedRegister {
   /** @throws TypeError or RangeError naming the wrong option */
   constructor(options: FencedRegisterOptions = {}) {
     ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options, DIALECT));
-    // The table refuses numbers above 2^53 - 1. Such a number would exclude all real tokens, and JavaScript cannot
-    // represent it exactly. Keys are bytes, as in the locks: `a`, `A` and `a ` are three keys.
-    const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
+    // Keys are bytes, as in the locks: `a`, `A` and `a ` are three keys.
     this.createTableSql =
-      `create table if not exists ${this.table} (\`key\` varbinary(2048) primary key, ` +
-      `token ${token.replace('%s', 'token')}, read_token ${token.replace('%s', 'read_token')}, ` +
-      'slots mediumtext character set ascii) engine=innodb row_format=dynamic';
+      `create table if not exists ${this.table} (\`key\` varbinary(2048) primary key, ${tokenColumn('token')}, ` +
+      `${tokenColumn('read_token')}, slots mediumtext character set ascii) engine=innodb row_format=dynamic`;
   }
 
   /**

@@ -1,12 +1,6 @@
 import type { ConnectionOptions } from 'node:tls';
-import {
-  badNumber,
-  badOption,
-  badSecret,
-  checkOptionNames,
-  ESCAPE_PASSWORD,
-  hasUnescapedPassword,
-} from '../../core/checks.js';
+import { badSecret, checkOptionNames } from '../../core/checks.js';
+import { badName, checkAddress, checkUrl, hasOnlyDatabase } from '../database/address-checks.js';
 import { isTablePrefix, SchemaNames } from './schema.js';
 
 /** The address of the database, and the names of the tables. */
@@ -71,6 +65,7 @@ const NAMES: readonly (keyof MysqlOptions)[] = [
   'tablePrefix',
 ];
 
+const SCHEME = /^(mysql|mariadb):\/\//;
 const URL_RULE = 'a URL such as mysql://user:password@host:3306/database';
 const DEFAULT_PORT = 3_306;
 
@@ -84,55 +79,36 @@ export function checkMysqlOptions(options: MysqlOptions): void {
         'for themselves'
       : undefined,
   );
-  const { uri, host, socketPath, port, password, ssl, tablePrefix } = options;
+  const { uri, host, socketPath, ssl, tablePrefix } = options;
   if (uri === undefined && host === undefined && socketPath === undefined) {
     throw new TypeError(
       `Expected \`mysql\` to have \`uri\` (${URL_RULE}), \`host\` or \`socketPath\`, got none of them; if the value comes ` +
         'from an environment variable, set the variable',
     );
   }
-  checkUri(uri);
-  for (const name of ['host', 'socketPath', 'database', 'user'] as const) {
-    const value = options[name];
-    if (value !== undefined && (typeof value !== 'string' || value === ''))
-      throw badSecret(`\`${name}\``, 'a string that is not empty', value);
-  }
-  if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
-    throw typeof port === 'number'
-      ? badNumber('port', 'a port, from 1 to 65535', port)
-      : badSecret('`port`', 'a port, from 1 to 65535', port);
-  if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
-    throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);
+  checkUrl('uri', uri, SCHEME, URL_RULE, mistakeIn);
+  checkAddress(options, ['host', 'socketPath', 'database', 'user']);
   if (ssl !== undefined && typeof ssl !== 'boolean' && (typeof ssl !== 'object' || ssl === null))
     throw badSecret('`ssl`', '`true`, or an object with options of TLS', ssl);
   if (addressOf(options).database === '')
     throw new TypeError(
       `Expected \`mysql\` to have a database: in \`uri\` (${URL_RULE}), or as \`database\``,
     );
-  if (tablePrefix !== undefined && !isTablePrefix(tablePrefix)) {
-    const rule = 'lower-case letters, digits and underscores, at most 30, not beginning with a digit';
-    // A URL in the wrong variable must not be shown.
-    throw typeof tablePrefix === 'string' && /^[\w. -]{0,100}$/.test(tablePrefix)
-      ? badOption('tablePrefix', rule, tablePrefix)
-      : badSecret('`tablePrefix`', rule, tablePrefix);
-  }
+  if (tablePrefix !== undefined && !isTablePrefix(tablePrefix))
+    throw badName(
+      'tablePrefix',
+      'lower-case letters, digits and underscores, at most 30, not beginning with a digit',
+      tablePrefix,
+    );
 }
 
-function checkUri(uri: unknown): void {
-  if (uri === undefined) return;
-  const refuse = (because: string): never => {
-    throw badSecret('`uri`', URL_RULE, uri, because);
-  };
-  if (typeof uri !== 'string') return refuse('');
-  if (!/^(mysql|mariadb):\/\//.test(uri)) refuse(/^\s/.test(uri) ? ', which begins with a space' : '');
-  if (/[\s\p{Cc}]/u.test(uri)) refuse(', which contains a space or a line break');
-  if (hasUnescapedPassword(uri)) refuse(`, which ${ESCAPE_PASSWORD}`);
-  if (!URL.canParse(uri)) return refuse(', which is no valid URL');
-  const { pathname, search, hostname } = new URL(uri);
-  if (hostname === '') refuse(', which has no host');
-  if (!/^\/?[^/]*$/.test(pathname)) refuse(', which has more than a database after its host');
-  if (search !== '') refuse(', which has parameters; leave them out, and give options such as `ssl`');
-  if (!isDecodable(uri)) refuse(', which has a "%" without two hexadecimal digits; write it as %25');
+function mistakeIn(uri: string): string | undefined {
+  if (!URL.canParse(uri)) return ', which is no valid URL';
+  const { search, hostname } = new URL(uri);
+  if (hostname === '') return ', which has no host';
+  if (!hasOnlyDatabase(uri)) return ', which has more than a database after its host';
+  if (search !== '') return ', which has parameters; leave them out, and give options such as `ssl`';
+  return isDecodable(uri) ? undefined : ', which has a "%" without two hexadecimal digits; write it as %25';
 }
 
 function isDecodable(uri: string): boolean {

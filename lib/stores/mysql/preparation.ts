@@ -26,17 +26,18 @@ const MIGRATION = 'the output of `npx nestjs-redlock schema --node mysql://…`'
  * Checks if the server can be used, and creates tables and procedures that are missing.
  *
  * @param mayMake - `true` to create them
- * @param learn - called with the server's settings
+ * @param learn - called with the server's time
  * @throws UnfitStoreError when the server must not be used
  */
 export async function prepare(
   client: OwnClient,
   names: SchemaNames,
   mayMake: boolean,
-  learn: (settings: ServerSettings) => void,
+  learn: (time: number) => void,
 ): Promise<void> {
   const settings = settingsOf(await client.run(DESCRIBE));
-  learn(settings);
+  // The server tells seconds since 1970.
+  learn(Number(settings['timestamp']) * 1_000);
   const unfit = unfitBecause(settings);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
   const found = await describe(client, names);
@@ -73,11 +74,6 @@ async function describe(client: OwnClient, names: SchemaNames): Promise<SchemaDe
 /** The settings in the answer to {@link DESCRIBE}. */
 export function settingsOf(text: string | undefined): ServerSettings {
   return JSON.parse(text ?? '{}') as ServerSettings;
-}
-
-/** The server's time in milliseconds since 1970. */
-export function timeOf({ timestamp }: ServerSettings): number {
-  return Number(timestamp) * 1_000;
 }
 
 /**

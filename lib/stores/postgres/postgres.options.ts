@@ -1,12 +1,6 @@
 import type { ConnectionOptions } from 'node:tls';
-import {
-  badNumber,
-  badOption,
-  badSecret,
-  checkOptionNames,
-  ESCAPE_PASSWORD,
-  hasUnescapedPassword,
-} from '../../core/checks.js';
+import { checkOptionNames } from '../../core/checks.js';
+import { badName, checkAddress, checkUrl, hasOnlyDatabase } from '../database/address-checks.js';
 import { DEFAULT_SCHEMA, isIdentifier } from './schema.js';
 
 /** The address of the database, and the schema of the locks. */
@@ -72,6 +66,7 @@ const NAMES: readonly (keyof PostgresOptions)[] = [
   'applicationName',
 ];
 
+const SCHEME = /^postgres(ql)?:\/\//;
 const URL_RULE = 'a URL such as postgres://user:password@host:5432/database';
 
 /** @throws TypeError or RangeError naming the option and what is wrong with it, but no value that may contain a password */
@@ -86,50 +81,28 @@ export function checkPostgresOptions(options: PostgresOptions): void {
         'wait for themselves'
       : undefined,
   );
-  const { connectionString, host, port, password, schema } = options;
+  const { connectionString, listenConnectionString, host, schema } = options;
   if (connectionString === undefined && host === undefined) {
     throw new TypeError(
       `Expected \`postgres\` to have either \`connectionString\` (${URL_RULE}) or \`host\`, got neither; if the value comes ` +
         'from an environment variable, set the variable',
     );
   }
-  checkUrl('connectionString', connectionString);
-  checkUrl('listenConnectionString', options.listenConnectionString);
-  for (const name of ['host', 'database', 'user', 'applicationName'] as const) {
-    const value = options[name];
-    if (value !== undefined && (typeof value !== 'string' || value === ''))
-      throw badSecret(`\`${name}\``, 'a string that is not empty', value);
-  }
-  if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
-    throw typeof port === 'number'
-      ? badNumber('port', 'a port, from 1 to 65535', port)
-      : badSecret('`port`', 'a port, from 1 to 65535', port);
-  if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
-    throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);
-  if (schema !== undefined && !isIdentifier(schema)) {
-    const rule =
-      'the name of a schema, of letters, digits and underscores, at most 63, not beginning with a digit';
-    // A URL in the wrong variable must not be shown.
-    throw typeof schema === 'string' && /^[\w. -]{0,100}$/.test(schema)
-      ? badOption('schema', rule, schema)
-      : badSecret('`schema`', rule, schema);
-  }
+  checkUrl('connectionString', connectionString, SCHEME, URL_RULE, mistakeIn);
+  checkUrl('listenConnectionString', listenConnectionString, SCHEME, URL_RULE, mistakeIn);
+  checkAddress(options, ['host', 'database', 'user', 'applicationName']);
+  if (schema !== undefined && !isIdentifier(schema))
+    throw badName(
+      'schema',
+      'the name of a schema, of letters, digits and underscores, at most 63, not beginning with a digit',
+      schema,
+    );
 }
 
-function checkUrl(option: string, url: unknown): void {
-  if (url === undefined) return;
-  const refuse = (because: string): never => {
-    throw badSecret(`\`${option}\``, URL_RULE, url, because);
-  };
-  if (typeof url !== 'string') return refuse('');
-  if (!/^postgres(ql)?:\/\//.test(url)) refuse(/^\s/.test(url) ? ', which begins with a space' : '');
-  if (/[\s\p{Cc}]/u.test(url)) refuse(', which contains a space or a line break');
-  if (hasUnescapedPassword(url)) refuse(`, which ${ESCAPE_PASSWORD}`);
+function mistakeIn(url: string): string | undefined {
   // `URL.canParse` refuses a URL with the folder of a Unix socket as its host.
-  if (!URL.canParse(url)) {
-    if (!url.includes('%2F')) refuse(', which is no valid URL');
-  } else if (!/^\/?[^/]*$/.test(new URL(url).pathname))
-    refuse(', which has more than a database after its host');
+  if (!URL.canParse(url)) return url.includes('%2F') ? undefined : ', which is no valid URL';
+  return hasOnlyDatabase(url) ? undefined : ', which has more than a database after its host';
 }
 
 /** The schema of the options, or the default schema. */
