@@ -66,5 +66,7 @@ export function adopt(object: object, instance: string | undefined, interceptor:
  */
 function propertyOf(instance: string | undefined): symbol {
   const name = instance === undefined ? '' : `, name: '${instance}'`;
-  return Symbol.for(`@WithLock needs RedlockModule.forRoot({ nodes${name} }) in the imports`);
+  return Symbol.for(
+    `@WithLock needs RedlockModule.forRoot({ nodes${name} }) in the imports, of the same copy of nestjs-redlock`,
+  );
 }

@@ -1,8 +1,11 @@
+import { isStandardContext } from '../core/bare-use.js';
+
 /**
  * Returns the name of the class and of the decorated method, such as `Orders.settle`.
  *
  * @param decorator - the name of the decorator, such as `@WithLock`
- * @throws TypeError unless the decorated member is a method of an instance
+ * @throws TypeError unless the decorated member is a method of an instance, and the compiler applies decorators as
+ * NestJS needs it
  */
 export function methodName(
   decorator: string,
@@ -10,6 +13,13 @@ export function methodName(
   name: string | symbol,
   descriptor: PropertyDescriptor | undefined,
 ): string {
+  if (isStandardContext(name)) {
+    throw new TypeError(
+      `${decorator} of ${String(name.name)} was compiled as a standard decorator, and the decorators of NestJS are those of ` +
+        '`experimentalDecorators`. Set `experimentalDecorators` and `emitDecoratorMetadata` in the `compilerOptions` of ' +
+        'tsconfig.json; for SWC, `legacyDecorator` and `decoratorMetadata` in `jsc.transform`',
+    );
+  }
   if (typeof descriptor?.value !== 'function' || typeof target === 'function') {
     const what = name === undefined ? 'a class' : `\`${String(name)}\``;
     const remedy = remedyFor(decorator, target, name, descriptor);

@@ -6,11 +6,12 @@ import { fixedKeysOf, type LockKey } from '../core/keys.js';
 import { whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy, modeOf } from '../core/lock-policy.js';
 import { addLockSite } from '../service/lock-sites.js';
+import { refuseBareUse } from '../core/bare-use.js';
 import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
 import { keepMetadata } from './keep-metadata.js';
 import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
 import { methodName } from './method-name.js';
-import { mocked, notInjected } from './not-injected.js';
+import { cannotLock } from './not-injected.js';
 import { markOncePerTick } from './schedule/once-per-tick.js';
 import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
@@ -58,6 +59,7 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
   name: string | symbol,
   descriptor: DescriptorFor<Key, Method>,
 ) => void {
+  refuseBareUse('@WithLock', arguments, "@WithLock('key')");
   const given = key as LockKey | ((...args: unknown[]) => LockKey);
   const isFixed = typeof given !== 'function';
   const keyOf = isFixed ? (): LockKey => given : given;
@@ -109,6 +111,7 @@ export namespace WithLock {
     name: string | symbol,
     descriptor: DescriptorFor<(...args: Args) => LockKey, Method>,
   ) => void {
+    refuseBareUse('@WithLock.of', arguments, '@WithLock.of(locks[name])');
     const declared = lock as unknown as DeclaredLock;
     return (target, name, descriptor: PropertyDescriptor) => {
       const fullName = checkedName(target, name, descriptor, () => {
@@ -183,10 +186,9 @@ function lockMethod(
   const locked = new Proxy(method, {
     apply(_method, self: unknown, args: unknown[]): unknown {
       const interceptor = interceptorOf(self, instance);
-      // Reject a mock of the interceptor: it would return `undefined` without running the method.
       if (!(interceptor instanceof LockInterceptor)) {
-        const why = interceptor === undefined ? notInjected : mocked;
-        const error = why('@WithLock', fullName);
+        const unlocked = { decorator: '@WithLock', method: fullName, self, instance, found: interceptor };
+        const error = cannotLock(unlocked);
         if (kind === 'observable' || kind === 'generator') throw error;
         return Promise.reject(error);
       }

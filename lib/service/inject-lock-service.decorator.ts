@@ -1,4 +1,5 @@
 import { Inject, type InjectionToken } from '@nestjs/common';
+import { refuseBareUse } from '../core/bare-use.js';
 import { badOption } from '../core/checks.js';
 import { LockService } from './lock.service.js';
 
@@ -28,6 +29,7 @@ export function lockServiceToken(name: string | undefined): InjectionToken<LockS
  * ```
  */
 export function InjectLockService(name: string): PropertyDecorator & ParameterDecorator {
+  refuseBareUse('@InjectLockService', arguments, "@InjectLockService('billing')");
   if (typeof name !== 'string' || name === '') throw badOption('name', 'the `name` of a RedlockModule', name);
   return Inject(lockServiceToken(name));
 }

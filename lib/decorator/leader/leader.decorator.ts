@@ -5,6 +5,7 @@ import { fixedKeysOf } from '../../core/keys.js';
 import { addLockSite } from '../../service/lock-sites.js';
 import { checkLeaderName, leaderKey, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
+import { refuseBareUse } from '../../core/bare-use.js';
 import { methodName } from '../method-name.js';
 
 /** Options of `@Leader`. */
@@ -72,6 +73,7 @@ export function Leader(
   method: string | symbol,
   descriptor: TypedPropertyDescriptor<Method>,
 ) => void {
+  refuseBareUse('@Leader', arguments, "@Leader('name')");
   return (target, method, descriptor) => {
     const fullName = methodName('@Leader', target, method, descriptor);
     try {

@@ -3,7 +3,8 @@ import { checkOptionNames } from '../../core/checks.js';
 import { injectInterceptor, interceptorOf } from '../interceptor-injection.js';
 import { LockInterceptor } from '../lock.interceptor.js';
 import { keepMetadata } from '../keep-metadata.js';
-import { mocked, notInjected } from '../not-injected.js';
+import { refuseBareUse } from '../../core/bare-use.js';
+import { cannotLock } from '../not-injected.js';
 import { checkLeaderName } from '../../service/leader/leader-term.js';
 import { methodName } from '../method-name.js';
 import { checkInstance, type LeaderOptions, misuse } from './leader.decorator.js';
@@ -55,6 +56,7 @@ export function OnlyLeader(
   method: string | symbol,
   descriptor: TypedPropertyDescriptor<Method>,
 ) => void {
+  refuseBareUse('@OnlyLeader', arguments, "@OnlyLeader('name')");
   return (target, property, descriptor: PropertyDescriptor) => {
     const fullName = methodName('@OnlyLeader', target, property, descriptor);
     try {
@@ -73,8 +75,8 @@ export function OnlyLeader(
       apply(_method, self: unknown, args: unknown[]): unknown {
         const interceptor = interceptorOf(self, instance);
         if (!(interceptor instanceof LockInterceptor)) {
-          const why = interceptor === undefined ? notInjected : mocked;
-          return Promise.reject(why('@OnlyLeader', fullName));
+          const unlocked = { decorator: '@OnlyLeader', method: fullName, self, instance, found: interceptor };
+          return Promise.reject(cannotLock(unlocked));
         }
         return interceptor.onlyLeader(name, fullName, () => Reflect.apply(method, self, args));
       },
