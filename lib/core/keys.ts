@@ -1,3 +1,4 @@
+import { isPromise } from 'node:util/types';
 import { badValue } from './checks.js';
 import { quoted } from './printable.js';
 
@@ -37,6 +38,7 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
   const keys: readonly unknown[] = Array.isArray(key) ? key : [];
   const usable = keys.filter(isUsable);
   if (keys.length === 0 || usable.length < keys.length) {
+    refusePromises([key, ...keys], what);
     throw badValue(
       what,
       'a string that is not empty and does not begin with "}", or an array of such strings',
@@ -56,6 +58,18 @@ export function oneKey(key: string): string {
   if (!isUsable(key)) throw badValue('`key`', 'a string that is not empty and does not begin with "}"', key);
   checkLength(key, '`key`');
   return key;
+}
+
+/** @throws TypeError when one of the values is a Promise, as an `async` key function returns it */
+function refusePromises(values: readonly unknown[], what: string): void {
+  const promises = values.filter(isPromise);
+  if (promises.length === 0) return;
+  // The caller gets the TypeError, so a later rejection must not end the process.
+  for (const promise of promises) promise.catch(() => undefined);
+  throw new TypeError(
+    `Expected ${what} to be a string or an array of strings, got a Promise. A key function cannot be \`async\`: await what the ` +
+      'key needs before the call, and pass it as an argument; or await it and lock with `LockService.withLock`',
+  );
 }
 
 /** The number of bytes of a text in UTF-8. Half of a surrogate pair counts as U+FFFD, as which it is sent. */

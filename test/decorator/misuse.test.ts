@@ -2,7 +2,7 @@ import 'reflect-metadata';
 import { describe, expect, jest, test } from '@jest/globals';
 import { EventEmitter } from 'node:events';
 import { interceptorToken } from '../../lib/decorator/interceptor-injection.js';
-import { InjectLockService, Leader, OnlyLeader, WithLock } from '../../lib/index.js';
+import { InjectLockService, Leader, LockService, OnlyLeader, WithLock } from '../../lib/index.js';
 import { startApp } from '../support/nest-app.js';
 
 /** The error of a call that must fail, synchronously or later. */
@@ -71,6 +71,30 @@ describe('a locked method that is called too early', () => {
     const { message } = (await failureOf(() => new Orders().settle())) as Error;
     expect(message).toMatch(/Nest did not create.*factory of another provider.*`onModuleInit`/);
     expect(message).not.toContain('constructor');
+  });
+});
+
+describe('an async key function', () => {
+  const later = async (): Promise<string> => Promise.reject(new Error('no such order'));
+  class Later {
+    @(WithLock(later as never) as MethodDecorator)
+    async run(): Promise<void> {}
+
+    @(WithLock((() => ['a', later()]) as never) as MethodDecorator)
+    async list(): Promise<void> {}
+  }
+
+  // A rejection that nobody handles would make this test fail.
+  test('rejects with the remedy, and its own rejection is handled', async () => {
+    const app = await startApp({ providers: [Later] });
+    const remedy =
+      /^Expected the key of @WithLock on Later\.\w+ to be a string .*got a Promise\..*cannot be `async`/;
+    await expect(app.get(Later).run()).rejects.toThrow(remedy);
+    await expect(app.get(Later).list()).rejects.toThrow(remedy);
+    const locks = app.get(LockService);
+    await expect(failureOf(() => locks.acquire(later() as never))).resolves.toMatchObject({
+      message: expect.stringMatching(/^Expected `key` .*got a Promise/),
+    });
   });
 });
 
