@@ -101,7 +101,8 @@ export function badSecret(what: string, rule: string, value: unknown, because = 
   return new TypeError(`Expected ${what} to be ${rule}, got ${kindOfValue(value)}${because}`);
 }
 
-function kindOfValue(value: unknown): string {
+/** Describes a value that may contain a password. */
+export function kindOfValue(value: unknown): string {
   if (typeof value === 'string' && value !== '') {
     const [, scheme] = /^([a-z][a-z+]{1,15}):\/\//.exec(value) ?? [];
     return scheme === undefined ? 'a string without a scheme' : `a string that begins with '${scheme}://'`;

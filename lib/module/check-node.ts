@@ -1,5 +1,13 @@
 import { checkStore } from '../core/check-store.js';
-import { badNumber, badOption, badSecret, ESCAPE_PASSWORD, hasUnescapedPassword } from '../core/checks.js';
+import {
+  badNumber,
+  badOption,
+  badSecret,
+  ESCAPE_PASSWORD,
+  hasUnescapedPassword,
+  kindOfValue,
+  listed,
+} from '../core/checks.js';
 import type { Store } from '../core/ports.js';
 import { isClient } from '../stores/redis/driver-for.js';
 import type { StoreFactory } from '../core/store-factory.js';
@@ -126,10 +134,38 @@ function checkObject(node: object): void {
         '`createClient` of node-redis 5 or 6, or the result of `createCluster` or `createSentinel` of node-redis 6',
     );
   }
+  checkAddress(node, refuse);
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
   if (db !== undefined && !isDatabase(db))
     throw badText('nodes.db', 'the number of a database, such as 1', db);
   if (port !== undefined && !isPort(port)) throw badText('nodes.port', 'a port, from 1 to 65535', port);
+}
+
+/**
+ * Refuses options without a server: ioredis would connect to localhost. An environment variable that is not set gives such
+ * options.
+ */
+function checkAddress(node: object, refuse: (got: string) => never): void {
+  const { host, port, path, sentinels } = node as Readonly<Record<string, unknown>>;
+  for (const [name, value] of Object.entries({ host, path })) {
+    if (name in node && !(typeof value === 'string' && value !== '') && !hasSentinels(sentinels))
+      refuse(`an object whose \`${name}\` is ${kindOfValue(value)}; ${SET_IT}`);
+  }
+  if ('sentinels' in node && !hasSentinels(sentinels))
+    refuse(`an object whose \`sentinels\` is ${kindOfValue(sentinels)}; ${SET_IT}`);
+  if (host === undefined && path === undefined && sentinels === undefined && port === undefined) {
+    const names = Object.keys(node);
+    refuse(
+      `an object ${names.length === 0 ? 'without options' : `with ${listed(names)}`}, which names no server; give \`host\`, ` +
+        '`path` or `sentinels`',
+    );
+  }
+}
+
+const SET_IT = 'if the value comes from an environment variable, set the variable';
+
+function hasSentinels(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0;
 }
 
 /** A text in the place of a number may be a whole URL. */
@@ -137,12 +173,21 @@ function badText(option: string, rule: string, value: unknown): Error {
   return typeof value === 'number' ? badNumber(option, rule, value) : badSecret(`\`${option}\``, rule, value);
 }
 
-/** Options by which other clients name the address. ioredis would ignore them and connect to localhost. */
+/** Options by which other clients and packages, such as BullMQ, name the address. ioredis would ignore them and connect to localhost. */
 const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] = [
   ['url', 'the URL itself'],
   ['uri', 'the URL itself'],
   ['hostname', '`host`'],
   ['socket', '`host` and `port`'],
+  ['connection', 'the value of `connection` itself'],
+  ['connectionString', 'the URL itself'],
+  ['address', '`host` and `port`'],
+  ['server', '`host` and `port`'],
+  ['redis', 'the value of `redis` itself'],
+  ['config', 'the value of `config` itself'],
+  ['client', 'the client itself'],
+  ['redisOptions', 'the value of `redisOptions` itself'],
+  ['nodes', 'the nodes as an array, or a `Cluster` client'],
 ];
 
 /** Accepts a number and its text: ioredis also takes texts, such as the values of environment variables. */

@@ -755,6 +755,28 @@ describe('a node that ioredis would read as localhost', () => {
       { socket: { host: 'secret' } },
       /got an object with `socket`, which ioredis does not know; give `host` and/,
     ],
+    [
+      { connection: { host: 'secret' } },
+      /got an object with `connection`, .*; give the value of `connection` itself$/,
+    ],
+    [
+      { connectionString: 'redis://:secret@host' },
+      /`connectionString`, which ioredis does not know; give the URL/,
+    ],
+    [{}, /got an object without options, which names no server; give `host`, `path` or `sentinels`$/],
+    [
+      { password: 'secret', db: 1 },
+      /got an object with `password`, `db`, which names no server; give `host`/,
+    ],
+    [{ host: undefined, password: 'secret' }, /got an object whose `host` is undefined; .*set the variable$/],
+    [{ host: undefined, port: 6379 }, /got an object whose `host` is undefined; .*set the variable$/],
+    [{ host: '', port: 6379 }, /got an object whose `host` is ''; .*set the variable$/],
+    [{ path: undefined, password: 'secret' }, /got an object whose `path` is undefined; .*set the variable$/],
+    [
+      { sentinels: undefined, name: 'secret' },
+      /got an object whose `sentinels` is undefined; .*set the variable$/,
+    ],
+    [{ sentinels: [], name: 'secret' }, /got an object whose `sentinels` is \[\]; .*set the variable$/],
     [Promise.resolve('redis://:secret@host'), /got a Promise; await it, or use `forRootAsync`$/],
     [['redis://:secret@host'], /got an array in the array$/],
     [
