@@ -51,6 +51,15 @@ const IDLE_AFTER_MS = 1_000;
 /** Longest time in milliseconds that a request waits for a new connection before it is repeated. */
 const REPEAT_WITHIN_MS = 1_000;
 
+/** The error of a client that the application has subscribed to channels. */
+const SUBSCRIBED = new Error(
+  'the client in `nodes` is subscribed to channels, so it can send no other commands; give a client of its own, such as ' +
+    '`client.duplicate()`, or the options of the client',
+);
+
+/** The errors of ioredis, and of a server, for a command on a connection that is subscribed to channels. */
+const ON_SUBSCRIBER = /subscriber mode|are allowed in this context/;
+
 /** The errors of clients for a request whose connection was lost. */
 const LOST = /max retries per request limit|Connection is closed|socket closed|ECONNRESET|EPIPE|ETIMEDOUT/i;
 
@@ -342,6 +351,7 @@ export class CommandChannel {
   /** Replaces the error of a lost connection. Ends a connection whose server has become a replica. */
   explained(error: Error): Error {
     if (isSlotMoving(error)) return new MovingSlotError(error);
+    if (!this.opened && ON_SUBSCRIBER.test(error.message)) return SUBSCRIBED;
     if (LOST.test(error.message) && !isRefusal(error)) return this.#lostBecause(error);
     // The server was a master, and became a replica in a fail-over. A new connection to its address may lead to the new
     // master.
