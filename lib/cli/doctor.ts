@@ -83,6 +83,8 @@ async function examineNode(
       const itsName = client.isCluster ? addressOf(server) : name;
       servers.push(await examineServer(itsName, server, client.isCluster, guarded && !client.isCluster));
     }
+    // A replica refuses each write, and a Sentinel each script: the reason is already known.
+    if (servers.some(({ isUnsafe }) => isUnsafe)) return { name, servers, findings: [] };
     const findings = await examineRights(channel, keyPrefix);
     if (!client.isCluster) findings.push(...(await examineIdentity(client as Redis, keyPrefix, servers)));
     if (channel.lacksDatabase) findings.unshift({ level: 'problem', text: NO_SUCH_DATABASE });

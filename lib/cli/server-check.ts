@@ -37,6 +37,8 @@ export interface ServerExam {
   /** Milliseconds by which the server's clock is ahead of this machine's clock, accurate to half a round trip. */
   readonly clockAhead: number | undefined;
   readonly findings: readonly Finding[];
+  /** `true` if locks must not be on the server at all. Its other settings do not matter then. */
+  readonly isUnsafe?: boolean;
 }
 
 /** The number of round trips that are measured. */
@@ -78,18 +80,22 @@ export async function examineServer(
   }
   const report = parseInfo(info);
   const unsafe = unsafeBecause(inCluster ? { ...report, mode: 'standalone' } : report, undefined);
-  if (unsafe !== undefined) problem(unsafe);
+  const version = versionIn(info);
+  const product = /^server_name:(\S+)/m.exec(info)?.[1] ?? 'redis';
+  const known = { name, version: `${product} ${version}`, report, ...timing, findings };
+  if (unsafe !== undefined) {
+    problem(unsafe);
+    return { ...known, persistence: undefined, isUnsafe: true };
+  }
   if (!inCluster) untoldBy(report).forEach(warning);
   const appendfsync = report.appendOnly ? await appendfsyncOf(server) : undefined;
   for (const text of weakBecause(report, 'always', true)) problem(text);
   for (const text of weakBecause({ ...report, evictionPolicy: 'noeviction' }, appendfsync, guarded))
     warning(text);
-  const version = versionIn(info);
   const upgrade = adviceOnVersion(version);
   if (upgrade !== undefined) problem(upgrade);
   const persistence = report.appendOnly ? (appendfsync ?? 'yes') : 'none';
-  const product = /^server_name:(\S+)/m.exec(info)?.[1] ?? 'redis';
-  return { name, version: `${product} ${version}`, report, persistence, ...timing, findings };
+  return { ...known, persistence };
 }
 
 /** Checks that the user may run the commands of locks. */
