@@ -1,5 +1,4 @@
 import 'reflect-metadata';
-import type { Observable } from 'rxjs';
 import { badValue, checkOptionNames } from '../core/checks.js';
 import { type DeclaredLock, isDeclaredLock, withPlace } from '../core/declared-lock.js';
 import { fixedKeysOf, type LockKey } from '../core/keys.js';
@@ -12,23 +11,10 @@ import { keepMetadata } from './keep-metadata.js';
 import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
 import { methodName } from './method-name.js';
 import { cannotLock } from './not-injected.js';
+import type { LockableDescriptor, Method, Reacting, Skips } from './method-types.js';
 import { markOncePerTick } from './schedule/once-per-tick.js';
 import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
-
-/** A method that can be locked: its result is asynchronous. */
-type LockableMethod = (
-  ...args: never[]
-) => PromiseLike<unknown> | Observable<unknown> | AsyncIterable<unknown>;
-
-/** The descriptor of a method, if the key function can be called with the method's own arguments. */
-type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: never[]) => unknown
-  ? Key extends (...args: Parameters<Method>) => unknown
-    ? TypedPropertyDescriptor<Method>
-    : TypedPropertyDescriptor<Method> & {
-        readonly 'the key function must take the parameters of the method, each with its type': never;
-      }
-  : TypedPropertyDescriptor<Method>;
 
 /**
  * Runs the method under a lock: acquires the lock before the method runs, renews it while the method runs, and releases
@@ -51,13 +37,18 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * }
  * ```
  */
-export function WithLock<const Key extends LockKey | ((...args: never[]) => LockKey)>(
+export function WithLock<
+  const Key extends LockKey | ((...args: never[]) => LockKey),
+  Busy extends 'throw' | 'skip' | undefined = undefined,
+  Tick extends boolean | undefined = undefined,
+  Instead = unknown,
+>(
   key: Key,
-  options: WithLockOptions = {},
-): <Method extends LockableMethod>(
+  options: Reacting<WithLockOptions, Busy, Tick, Instead> = {},
+): <Of extends Method>(
   target: object,
   name: string | symbol,
-  descriptor: DescriptorFor<Key, Method>,
+  descriptor: LockableDescriptor<Key, Of, Skips<Busy, Tick, Instead>>,
 ) => void {
   refuseBareUse('@WithLock', arguments, "@WithLock('key')");
   const given = key as LockKey | ((...args: unknown[]) => LockKey);
@@ -103,13 +94,18 @@ export namespace WithLock {
    * }
    * ```
    */
-  export function of<Args extends readonly unknown[]>(
+  export function of<
+    Args extends readonly unknown[],
+    Busy extends 'throw' | 'skip' | undefined = undefined,
+    Tick extends boolean | undefined = undefined,
+    Instead = unknown,
+  >(
     lock: DeclaredLock<Args>,
-    options: WithDeclaredLockOptions = {},
-  ): <Method extends LockableMethod>(
+    options: Reacting<WithDeclaredLockOptions, Busy, Tick, Instead> = {},
+  ): <Of extends Method>(
     target: object,
     name: string | symbol,
-    descriptor: DescriptorFor<(...args: Args) => LockKey, Method>,
+    descriptor: LockableDescriptor<(...args: Args) => LockKey, Of, Skips<Busy, Tick, Instead>>,
   ) => void {
     refuseBareUse('@WithLock.of', arguments, '@WithLock.of(locks[name])');
     const declared = lock as unknown as DeclaredLock;

@@ -108,12 +108,12 @@ class Service {
   }
 
   @WithLock('key', { onBusy: 'skip' })
-  async orSkip(): Promise<string> {
+  async orSkip(): Promise<string | undefined> {
     return 'ran';
   }
 
   @WithLock('key', { onBusy: 'skip', retry: { timeout: 20_000, delay: 1, jitter: 0 } })
-  async orSkipLater(): Promise<string> {
+  async orSkipLater(): Promise<string | undefined> {
     return 'ran';
   }
 

@@ -38,7 +38,7 @@ class Chief {
   }
 
   @OnlyLeader('chief')
-  async task(): Promise<string> {
+  async task(): Promise<string | undefined> {
     return 'done';
   }
 }

@@ -39,7 +39,7 @@ class Settings {
   }
 
   @OnlyLeader('settings')
-  async publish(): Promise<string> {
+  async publish(): Promise<string | undefined> {
     return 'published';
   }
 }

@@ -66,13 +66,13 @@ class Events {
   @Sse('intercepted-skip')
   @UseInterceptors(Around)
   @WithLock('key', { ...WAITING, onBusy: 'skip' })
-  async interceptedSkip(): Promise<Observable<MessageEvent>> {
+  async interceptedSkip(): Promise<Observable<MessageEvent> | undefined> {
     return of(HELLO);
   }
 
   @Sse('later-skip')
   @WithLock('key', { ...WAITING, onBusy: 'skip' })
-  async laterSkip(): Promise<Observable<MessageEvent>> {
+  async laterSkip(): Promise<Observable<MessageEvent> | undefined> {
     return of(HELLO);
   }
 }

@@ -21,7 +21,7 @@ class Catalog {
   }
 
   @WithLock((id: number) => `catalog:${id}`, { onBusy: 'skip' })
-  async write(_id: number): Promise<string> {
+  async write(_id: number): Promise<string | undefined> {
     return 'written';
   }
 

@@ -9,7 +9,7 @@ import { RedlockTestingModule, TestLocks } from '../../lib/testing/index.js';
 class Reports {
   @Cron('0 3 * * *', { timeZone: 'UTC' })
   @WithLock('report', { oncePerTick: true })
-  async send(): Promise<string> {
+  async send(): Promise<string | undefined> {
     return 'sent';
   }
 }

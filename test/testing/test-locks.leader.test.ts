@@ -25,7 +25,7 @@ class Consumer {
   }
 
   @OnlyLeader('consumer')
-  async sweep(): Promise<string> {
+  async sweep(): Promise<string | undefined> {
     return 'swept';
   }
 }

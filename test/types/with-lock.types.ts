@@ -10,12 +10,14 @@ import type { Observable } from 'rxjs';
 import type { Readable } from 'node:stream';
 import {
   currentLock,
+  defineLocks,
   type LockHandle,
   type LockHeldError,
   type LockHolder,
   type LockKey,
   type LockMode,
   type LockService,
+  OnlyLeader,
   RedlockModule,
   type RedlockModuleOptions,
   WithLock,
@@ -26,6 +28,7 @@ interface Order {
   readonly id: string;
 }
 
+const DECLARED = defineLocks({ fixed: { key: 'key' } });
 const SEVERAL: readonly string[] = ['a', 'b'];
 
 export class Keys {
@@ -202,6 +205,136 @@ export abstract class Results {
   // @ts-expect-error - a property
   @WithLock('key')
   readonly property = async (): Promise<void> => {};
+}
+
+/** Options whose reaction the compiler does not know. */
+const ANY_REACTION: WithLockOptions = { onBusy: 'skip' };
+
+export class Refused {
+  @WithLock('key', { onBusy: 'skip' })
+  async skipped(): Promise<void> {}
+
+  @WithLock('key', { onBusy: 'skip' })
+  async skippedOrNumber(): Promise<number | undefined> {
+    return 1;
+  }
+
+  @WithLock('key', { onBusy: 'skip' })
+  observable(): Observable<number> {
+    throw new Error();
+  }
+
+  @WithLock('key', { onBusy: 'skip' })
+  async *generator(): AsyncGenerator<number> {
+    yield 1;
+  }
+
+  @WithLock('key', { onBusy: 'throw' })
+  async refused(): Promise<number> {
+    return 1;
+  }
+
+  @WithLock('key', { oncePerTick: true })
+  async tick(): Promise<void> {}
+
+  @WithLock('key', { oncePerTick: true, onBusy: 'throw' })
+  async refusedTick(): Promise<number> {
+    return 1;
+  }
+
+  @WithLock('key', { onBusy: (error) => error.retryAfter })
+  async instead(): Promise<number> {
+    return 1;
+  }
+
+  @WithLock('key', { onBusy: async (error) => error.retryAfter })
+  async insteadLater(): Promise<number | string> {
+    return 1;
+  }
+
+  @WithLock('key', {
+    onBusy: (error) => {
+      throw error;
+    },
+  })
+  async thrown(): Promise<number> {
+    return 1;
+  }
+
+  @WithLock('key', ANY_REACTION)
+  async anyReaction(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error - a skipped call resolves to undefined
+  @WithLock('key', { onBusy: 'skip' })
+  async skippedNumber(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error - a skipped call resolves to undefined, with a key function, too
+  @WithLock((id: number) => `key:${id}`, { onBusy: 'skip', ttl: 5_000 })
+  async skippedWithKey(_id: number): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error - `oncePerTick` skips by default
+  @WithLock('key', { oncePerTick: true })
+  async skippedTick(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error - the function has no result for a refused caller
+  @WithLock('key', { onBusy: () => {} })
+  async nothingInstead(): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error - the function may have no result for a refused caller
+  @WithLock('key', { onBusy: async (error) => error.owner || undefined })
+  async maybeInstead(): Promise<string> {
+    return '';
+  }
+
+  @WithLock('key', { onBusy: () => 'busy' })
+  async literalInstead(): Promise<'busy' | 'done'> {
+    return 'done';
+  }
+
+  @WithLock('key', { oncePerTick: true, onBusy: () => 'busy' })
+  async tickInstead(): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error - a skipped call resolves to undefined, also with a declared lock
+  @WithLock.of(DECLARED.fixed, { onBusy: 'skip' })
+  async skippedDeclared(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error - an unknown option
+  @WithLock('key', { onBusy: 'skip', tll: 5_000 })
+  async unknownOption(): Promise<void> {}
+}
+
+export class Led {
+  @OnlyLeader('name')
+  async sweep(): Promise<void> {}
+
+  @OnlyLeader('name')
+  async count(): Promise<number | undefined> {
+    return 1;
+  }
+
+  // @ts-expect-error - a skipped call resolves to undefined
+  @OnlyLeader('name')
+  async skipped(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error - the method returns nothing, not a Promise
+  @OnlyLeader('name')
+  nothing(): void {}
 }
 
 expectTypeOf<Keys['ofArguments']>().toEqualTypeOf<(order: Order) => Promise<void>>();

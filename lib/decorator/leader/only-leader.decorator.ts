@@ -7,6 +7,7 @@ import { refuseBareUse } from '../../core/bare-use.js';
 import { cannotLock } from '../not-injected.js';
 import { checkLeaderName } from '../../service/leader/leader-term.js';
 import { methodName } from '../method-name.js';
+import type { Method, SkippableDescriptor } from '../method-types.js';
 import { checkInstance, type LeaderOptions, misuse } from './leader.decorator.js';
 
 /** Options of `@OnlyLeader`. */
@@ -20,9 +21,6 @@ export interface NeededLeader extends OnlyLeaderOptions {
   /** The name of the class and of the method. */
   readonly method: string;
 }
-
-/** A method that can be skipped: it returns a Promise, and its result can be `undefined`. */
-type SkippableMethod = (...args: never[]) => PromiseLike<unknown>;
 
 /**
  * Runs the method only while this process leads under the name; in other processes the call resolves to `undefined`.
@@ -51,11 +49,7 @@ type SkippableMethod = (...args: never[]) => PromiseLike<unknown>;
 export function OnlyLeader(
   name: string,
   options: OnlyLeaderOptions = {},
-): <Method extends SkippableMethod>(
-  target: object,
-  method: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method>,
-) => void {
+): <Of extends Method>(target: object, method: string | symbol, descriptor: SkippableDescriptor<Of>) => void {
   refuseBareUse('@OnlyLeader', arguments, "@OnlyLeader('name')");
   return (target, property, descriptor: PropertyDescriptor) => {
     const fullName = methodName('@OnlyLeader', target, property, descriptor);

@@ -13,7 +13,7 @@ export class ReportsService {
   constructor(private readonly locks: LockService) {}
 
   @WithLock((name: string) => `report:${name}`, { ttl: 30_000, onBusy: 'skip' })
-  async build(name: string): Promise<Report> {
+  async build(name: string): Promise<Report | undefined> {
     const lock = currentLock();
     await sleep(100);
     return { name, keys: lock?.keys ?? [], held: lock?.isHeld() ?? false };
