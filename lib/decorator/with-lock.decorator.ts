@@ -4,7 +4,7 @@ import { type DeclaredLock, isDeclaredLock, withPlace } from '../core/declared-l
 import { fixedKeysOf, type LockKey } from '../core/keys.js';
 import { whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy, modeOf } from '../core/lock-policy.js';
-import { addLockSite } from '../service/lock-sites.js';
+import { addLockSite, sitesOfMethod } from '../service/lock-sites.js';
 import { refuseBareUse } from '../core/bare-use.js';
 import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
 import { keepMetadata } from './keep-metadata.js';
@@ -12,6 +12,7 @@ import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
 import { methodName } from './method-name.js';
 import { cannotLock } from './not-injected.js';
 import type { LockableDescriptor, Method, Reacting, Skips } from './method-types.js';
+import { refuseSameKey } from './same-key.js';
 import { markOncePerTick } from './schedule/once-per-tick.js';
 import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
@@ -26,7 +27,8 @@ import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.
  *
  * @param key - the key or keys to lock: a string, a list of strings that makes one lock, or a function that computes
  * either from the method's arguments. Write out the types of the function's parameters
- * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value
+ * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value; TypeError when two
+ * decorators of the method lock the same key
  * @example
  * ```ts
  * import { WithLock } from 'nestjs-redlock';
@@ -175,7 +177,10 @@ function lockMethod(
   const what = lock
     ? { kind: 'declared' as const, lock }
     : { kind: 'key' as const, mode: modeOf(options), keys };
-  addLockSite(target, { place: `@WithLock of ${fullName}`, method: name, instance, ttl, release, what });
+  const reentrant = options.reentrant ?? lock?.policy.reentrant;
+  const site = { place: `@WithLock of ${fullName}`, method: name, instance, ttl, reentrant, release, what };
+  refuseSameKey(sitesOfMethod(target, name), site);
+  addLockSite(target, site);
   injectInterceptor(target, instance);
   const kind = resultKindOf(target, name, method);
   const origin = { label, method: fullName };

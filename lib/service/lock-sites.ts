@@ -14,6 +14,8 @@ export interface LockSite {
   readonly instance: string | undefined;
   /** The ttl, if the decorator has one. */
   readonly ttl: number | undefined;
+  /** The option `reentrant` of the decorator, or of its declared lock. */
+  readonly reentrant?: boolean | undefined;
   /** The option `release` of the decorator. */
   readonly release?: LockOptions['release'];
   readonly what: LockedThing;
@@ -68,6 +70,11 @@ function sitesOf(object: object): readonly LockSite[] {
     for (const name of Reflect.ownKeys(prototype)) replaced.add(name);
   }
   return sites;
+}
+
+/** The decorators of one method of a class, without those of its parents. */
+export function sitesOfMethod(prototype: object, method: string | symbol): readonly LockSite[] {
+  return ownSitesOf(prototype).filter((site) => site.method === method);
 }
 
 function ownSitesOf(prototype: object): readonly LockSite[] {
