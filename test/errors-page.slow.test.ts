@@ -579,6 +579,18 @@ describe('docs/errors.md quotes each start-up error', () => {
     '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
     "@InjectLockService('...') needs RedlockModule.forRoot({ nodes, name: '...' })": () => refusalOf(Billing),
     'RedlockModule needs .forRoot({ nodes })': () => refusalOf(RedlockModule),
+    'two decorators of this method lock ...': async () => {
+      try {
+        class Twice {
+          @WithLock('key')
+          @WithLock('key')
+          async run(): Promise<void> {}
+        }
+        return Twice.name;
+      } catch (error) {
+        return (error as Error).message;
+      }
+    },
     'Two policies for one key': () =>
       refusalOf(
         RedlockModule.forRoot({ ...memory, locks: defineLocks({ a: { key: 'a' }, b: { key: 'a' } }) }),
@@ -623,6 +635,20 @@ describe('docs/errors.md quotes each log line', () => {
       await running;
       await app.close();
       await ended;
+      return log.of('warn').join();
+    },
+    'is called under a lock of ..., and waits until that lock ends': async () => {
+      const log = new LogLines();
+      app = await startApp({}, memory, { logger: log });
+      const locks = app.get(LockService);
+      const nested = { retry: { timeout: 100 } };
+      await locks.withLock('key', () => locks.acquire('key', nested).catch(() => undefined));
+      return log.of('warn').join();
+    },
+    'locks with `ttl: ...`: below 1000 ms': async () => {
+      const log = new LogLines();
+      app = await startApp({}, memory, { logger: log });
+      await app.get(LockService).withLock('key', { ttl: 500 }, () => undefined);
       return log.of('warn').join();
     },
     'probably stands for a missing value': async () => {

@@ -11,6 +11,7 @@ import type { LockCall } from './lock-call.js';
 import { LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError } from '../core/errors.js';
 import type { LockMode } from '../core/lock-mode.js';
+import { LockWarnings, RISKY_TTL_MS } from './lock-warnings.js';
 import { modeOf } from '../core/lock-policy.js';
 import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
@@ -39,6 +40,7 @@ export class LockRuntime {
   #draining: Promise<void> | undefined;
   readonly #options: ResolvedOptions;
   readonly #missingValues = new MissingValues();
+  readonly #warnings = new LockWarnings();
   readonly #around: SurroundingLocks;
   /**
    * The options of the last call that had no signal and no tick, and was not made under a lock: the next call usually
@@ -210,6 +212,7 @@ export class LockRuntime {
   acquire(call: LockCall): Promise<RunnableLock> {
     const { keys, origin } = call;
     for (const key of keys) if (missingValueIn(key)) this.#missingValues.warn(key, origin);
+    if (call.options.ttl < RISKY_TTL_MS) this.#warnings.shortTtl(call);
     const outer = this.#around.mayBe ? this.#around.outerOf(call) : undefined;
     const joined = outer && JoinedLock.in(outer);
     if (joined) return Promise.resolve(joined);
@@ -231,6 +234,10 @@ export class LockRuntime {
     // During shutdown only code that runs under a held lock may acquire another lock, because it may need the other
     // lock in order to finish.
     const isNested = this.#around.mayBe && this.#around.lock()?.isHeld() === true;
+    if (isNested && options.retry.attempts > 1) {
+      const own = this.#around.inTheWay(call);
+      if (own) this.#warnings.waitsForItself(call, own.keys);
+    }
     const terms = isNested
       ? termsOf(call, outer, this.#ended.signal)
       : this.#usualTerms(call, outer, this.#refusing.signal);

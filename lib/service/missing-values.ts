@@ -1,7 +1,7 @@
 import { Logger } from '@nestjs/common';
 import { missingValueIn } from '../core/keys.js';
 import { quoted } from '../core/printable.js';
-import type { LockOrigin } from '../telemetry/lock-origin.js';
+import { callerOf, type LockOrigin } from '../telemetry/lock-origin.js';
 
 /** Most warnings of one module: the keys of `LockService` can be of any number. */
 const MOST_WARNINGS = 100;
@@ -12,13 +12,14 @@ export class MissingValues {
   readonly #logger = new Logger('RedlockModule');
 
   /** @param key - a key in which a value is missing */
-  warn(key: string, { method, label }: LockOrigin): void {
+  warn(key: string, origin: LockOrigin): void {
+    const { method, label } = origin;
     const { text, before } = missingValueIn(key)!;
     const name = method ?? `${label} ${before}`;
     if (this.#told.has(name) || this.#told.size === MOST_WARNINGS) return;
     this.#told.add(name);
     this.#logger.warn(
-      `${method ?? `LockService (label ${quoted([label])})`} locks ${quoted([key])}, where "${text}" probably stands for a missing ` +
+      `${callerOf(origin)} locks ${quoted([key])}, where "${text}" probably stands for a missing ` +
         'value: all calls without the value exclude each other. ' +
         (text === '${' ? 'Write the key in backticks' : 'Refuse such a call, or correct the key') +
         '. The warning comes once.',

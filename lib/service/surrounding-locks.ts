@@ -38,6 +38,16 @@ export class SurroundingLocks {
     return this.find(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
   }
 
+  /** A held lock around the running call that excludes the lock which the call asks for. */
+  inTheWay({ keys, options: { kind } }: LockCall): RunnableLock | undefined {
+    return this.find(
+      ({ lock }) =>
+        !canHoldTogether(lock.mode, kind.mode) &&
+        keys.some((key) => lock.keys.includes(key)) &&
+        lock.isHeld(),
+    )?.lock;
+  }
+
   /**
    * Finds the outer call whose lock a `reentrant` call can join (S18): a lock of all the keys, in a mode that includes
    * the requested mode. `undefined` for any other call.

@@ -1,7 +1,7 @@
 import { asError } from '../core/errors.js';
 import { quoted } from '../core/printable.js';
 import type { ResolvedLockOptions } from '../core/lock-options.js';
-import type { LockOrigin } from '../telemetry/lock-origin.js';
+import { callerOf, type LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockScope, Outlived } from './lock-scope.js';
 
 /** The functions with which an application reports its database transactions. */
@@ -80,7 +80,7 @@ export class Transactions {
     origin: LockOrigin,
   ): OpenTransaction | undefined {
     const { afterTransaction } = this.hooks;
-    const who = origin.method ?? `LockService (label ${quoted([origin.label])})`;
+    const who = callerOf(origin);
     if (release === 'afterCommit' && afterTransaction) {
       const transaction = this.#ask();
       if (!this.#hasEnded(transaction)) return this.#opened(transaction, afterTransaction);

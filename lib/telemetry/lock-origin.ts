@@ -1,3 +1,5 @@
+import { quoted } from '../core/printable.js';
+
 /**
  * Origin of a lock. Events, traces, metrics and tests use it in place of the keys, because there are too many different
  * keys.
@@ -10,4 +12,9 @@ export interface LockOrigin {
   readonly label: string;
   /** The names of the class and of the method with `@WithLock`. */
   readonly method?: string;
+}
+
+/** Formats the origin as the caller, for messages. */
+export function callerOf({ method, label }: LockOrigin): string {
+  return method ?? `LockService (label ${quoted([label])})`;
 }

@@ -1,0 +1,52 @@
+import { Logger } from '@nestjs/common';
+import { quoted } from '../core/printable.js';
+import { callerOf, type LockOrigin } from '../telemetry/lock-origin.js';
+import type { LockCall } from './lock-call.js';
+
+/** With a shorter ttl, in milliseconds, a usual pause of the process or of the network loses the lock. */
+export const RISKY_TTL_MS = 1_000;
+
+/** Most warnings of one kind: the labels and keys of `LockService` can be of any number. */
+const MOST_WARNINGS = 100;
+
+/** Warnings about calls that are legal, but are probably a mistake. Each comes once for its cause. */
+export class LockWarnings {
+  readonly #told = new Set<string>();
+  readonly #logger = new Logger('RedlockModule');
+
+  /** Warns once for each ttl. */
+  shortTtl({ origin, options: { ttl } }: LockCall): void {
+    this.#once(
+      `ttl ${ttl}`,
+      `${callerOf(origin)} locks with \`ttl: ${ttl}\`: below ${RISKY_TTL_MS} ms, a usual pause of the process or of the network ` +
+        'loses the lock. Give a longer `ttl`; it does not limit the method, because the lock is renewed.',
+    );
+  }
+
+  /**
+   * Warns once for each method or label about a call that is made under a lock for which it waits. The wait may be right:
+   * the code under that lock need not await the call.
+   *
+   * @param held - the keys of the lock
+   */
+  waitsForItself({ origin, options: { reentrant } }: LockCall, held: readonly string[]): void {
+    const remedy = reentrant
+      ? 'Another nested call has joined that lock: await the calls one after the other'
+      : 'Give the nested call `reentrant: true`, or lock in one of the two places';
+    this.#once(
+      `waits ${nameOf(origin)}`,
+      `${callerOf(origin)} is called under a lock of ${quoted(held)}, and waits until that lock ends. If the code under the lock ` +
+        `awaits the call, the call waits for itself and fails. ${remedy}; if nobody awaits it, start it with \`outside\`.`,
+    );
+  }
+
+  #once(cause: string, message: string): void {
+    if (this.#told.has(cause) || this.#told.size === MOST_WARNINGS) return;
+    this.#told.add(cause);
+    this.#logger.warn(`${message} The warning comes once.`);
+  }
+}
+
+function nameOf({ method, label }: LockOrigin): string {
+  return method ?? label;
+}
