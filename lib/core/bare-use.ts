@@ -4,7 +4,7 @@
  *
  * @param decorator - the name of the decorator, such as `@WithLock`
  * @param args - the arguments of the decorator: mostly a key or a name, and options
- * @param written - how to write the decorator
+ * @param written - the decorator as it should be written
  * @throws TypeError
  */
 export function refuseBareUse(decorator: string, args: ArrayLike<unknown>, written: string): void {
@@ -15,7 +15,7 @@ export function refuseBareUse(decorator: string, args: ArrayLike<unknown>, writt
   );
 }
 
-/** What a decorator with these arguments decorates; `undefined` for the arguments of a decorator with parentheses. */
+/** Names the decorated class and method; `undefined` for the arguments of a decorator with parentheses. */
 function decoratedBy({ 0: target, 1: name }: ArrayLike<unknown>): string | undefined {
   if (isStandardContext(name)) return String(name.name);
   const type = typeof target === 'function' ? target : isPrototype(target) ? target.constructor : undefined;

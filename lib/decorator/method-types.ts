@@ -22,7 +22,7 @@ export type Reacting<Options extends LockPolicy, Busy, Tick, Instead> = Omit<
   Reaction<Busy, Tick, Instead>;
 
 /**
- * Whether a refused call can resolve to `undefined`. `Instead` is `unknown` without a function; a type that allows more
+ * `true` if a refused call can resolve to `undefined`. `Instead` is `unknown` without a function; a type that allows more
  * than one reaction gives `false`, because the compiler does not know which applies.
  */
 export type Skips<Busy, Tick, Instead> = unknown extends Instead
