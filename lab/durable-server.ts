@@ -1,5 +1,6 @@
 import { preparePostgres, takesConnections } from '../sample-app/demo/embedded-postgres.js';
 import { isHealthy, prepareEtcd } from '../sample-app/demo/path-etcd.js';
+import { acceptsConnections, prepareMariadb } from '../sample-app/demo/path-mariadb.js';
 import type { ServerProcess } from '../sample-app/demo/server-process.js';
 import type { StopList } from '../sample-app/demo/stop-list.js';
 import type { LockServer } from './lock-server.js';
@@ -12,7 +13,7 @@ interface Program {
   readonly crash: NodeJS.Signals;
 }
 
-/** A PostgreSQL or etcd server that keeps only locks. Its data is on disk, so it still has its locks after a crash. */
+/** A PostgreSQL, MariaDB or etcd server that keeps only locks. Its data is on disk, so it still has its locks after a crash. */
 export class DurableServer implements LockServer {
   readonly host = '127.0.0.1';
   readonly forgets = false;
@@ -28,6 +29,11 @@ export class DurableServer implements LockServer {
     // SIGQUIT is the "immediate" shutdown of PostgreSQL: it writes nothing more, and the next start recovers. SIGKILL
     // would end only one process: the others might still run, and PostgreSQL would not start again.
     return this.open(name, { ...prepared, isReady: takesConnections, crash: 'SIGQUIT' }, stops);
+  }
+
+  static async startMariadb(name: string, stops: StopList): Promise<DurableServer> {
+    const prepared = await prepareMariadb(stops);
+    return this.open(name, { ...prepared, isReady: acceptsConnections, crash: 'SIGKILL' }, stops);
   }
 
   static async startEtcd(name: string, stops: StopList): Promise<DurableServer> {

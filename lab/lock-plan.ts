@@ -15,6 +15,7 @@ export interface LockPlan {
 /** Returns the names of the servers of a plan. */
 export function namesOfServers({ store, nodes }: LockPlan): string[] {
   if (store === 'postgres') return ['PostgreSQL'];
+  if (store === 'mysql') return ['MariaDB'];
   if (store === 'etcd') return ['etcd'];
   if (nodes === 'replicated') return ['master', 'replica'];
   return Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
@@ -29,6 +30,8 @@ export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList):
           return RedisNode.start(name, redis, stops);
         case 'postgres':
           return DurableServer.startPostgres(name, stops);
+        case 'mysql':
+          return DurableServer.startMariadb(name, stops);
         case 'etcd':
           return DurableServer.startEtcd(name, stops);
       }
@@ -42,6 +45,11 @@ export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList):
  * @param urls - URLs of the servers for this instance
  */
 export function lockEnvironment(store: LockStore, urls: readonly string[]): Record<string, string> {
-  const variable = { redis: 'LOCK_REDIS_URLS', postgres: 'LOCK_DATABASE_URL', etcd: 'ETCD_URLS' }[store];
+  const variable = {
+    redis: 'LOCK_REDIS_URLS',
+    postgres: 'LOCK_DATABASE_URL',
+    mysql: 'MYSQL_URL',
+    etcd: 'ETCD_URLS',
+  }[store];
   return { LOCK_STORE: store, [variable]: urls.join(',') };
 }

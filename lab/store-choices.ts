@@ -1,6 +1,7 @@
 import type { LockStore } from '../sample-app/config/environment.js';
 import { locateBinaries } from '../sample-app/demo/embedded-postgres.js';
 import { etcdOnPath, HOW_TO_GET_ETCD } from '../sample-app/demo/path-etcd.js';
+import { HOW_TO_GET_MARIADB, mariadbOnPath } from '../sample-app/demo/path-mariadb.js';
 import type { LockPlan } from './lock-plan.js';
 
 /** A store of locks for the playground. */
@@ -20,7 +21,7 @@ export interface StoreChoice {
 const ETCD_TTL = { least: 2_000, step: 1_000 };
 
 const FORGETS = 'A Redis that is killed comes back without its data.';
-const REMEMBERS = 'A PostgreSQL for the locks alone. After a kill and a restart, it still has its locks.';
+const REMEMBERS = 'After a kill and a restart, it still has its locks.';
 
 const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
   {
@@ -36,11 +37,22 @@ const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
     plan: { store: 'redis', nodes: 3 },
   },
   { name: 'redis-1', title: 'Redis, one', note: FORGETS, plan: { store: 'redis', nodes: 1 } },
-  { name: 'postgres', title: 'PostgreSQL', note: REMEMBERS, plan: { store: 'postgres', nodes: 1 } },
+  {
+    name: 'postgres',
+    title: 'PostgreSQL',
+    note: `A PostgreSQL for the locks alone. ${REMEMBERS}`,
+    plan: { store: 'postgres', nodes: 1 },
+  },
+  {
+    name: 'mysql',
+    title: 'MariaDB',
+    note: `A MariaDB for the locks alone. ${REMEMBERS}`,
+    plan: { store: 'mysql', nodes: 1 },
+  },
   {
     name: 'etcd',
     title: 'etcd',
-    note: `After a kill and a restart, it still has its locks. A ttl is whole seconds, at least ${ETCD_TTL.least / 1_000}.`,
+    note: `${REMEMBERS} A ttl is whole seconds, at least ${ETCD_TTL.least / 1_000}.`,
     plan: { store: 'etcd', nodes: 1, ttl: ETCD_TTL.least },
   },
 ];
@@ -58,6 +70,7 @@ export async function findStores(preferred: LockStore = 'redis'): Promise<StoreC
       () => undefined,
       () => 'There is no embedded PostgreSQL for this machine',
     ),
+    mysql: (await mariadbOnPath()) === undefined ? HOW_TO_GET_MARIADB : undefined,
     etcd: (await etcdOnPath()) === undefined ? HOW_TO_GET_ETCD : undefined,
   };
   const preselected = CHOICES.find(({ plan }) => plan.store === preferred);

@@ -18,8 +18,13 @@ const etcdUrls = z
   .transform((urls) => urls.split(',').map((url) => url.trim()))
   .pipe(z.array(z.url({ protocol: /^https?$/, error: 'must be like http://host:2379' })));
 
+const mysqlUrl = z.url({
+  protocol: /^(mysql|mariadb)$/,
+  error: 'must be like mysql://user:password@host:3306/database',
+});
+
 /** Stores for locks. */
-export const LOCK_STORES = ['redis', 'postgres', 'etcd'] as const;
+export const LOCK_STORES = ['redis', 'postgres', 'mysql', 'etcd'] as const;
 export type LockStore = (typeof LOCK_STORES)[number];
 
 export function isLockStore(name: string): name is LockStore {
@@ -38,6 +43,9 @@ const environmentSchema = z.object({
 
   /** Members of the etcd for locks, separated by commas. */
   ETCD_URLS: etcdUrls.default(['http://127.0.0.1:2379']),
+
+  /** MySQL or MariaDB for locks. */
+  MYSQL_URL: mysqlUrl.default('mysql://root@127.0.0.1:3306/locks'),
 
   /** Store of the locks. The queue is always in Redis. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),

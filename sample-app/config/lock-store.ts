@@ -1,5 +1,6 @@
 import type { RedlockModuleOptions } from 'nestjs-redlock';
 import { etcd } from 'nestjs-redlock/etcd';
+import { mysql } from 'nestjs-redlock/mysql';
 import { postgres } from 'nestjs-redlock/postgres';
 import type { Environment } from './environment.js';
 
@@ -13,12 +14,15 @@ export function lockNodes(environment: Environment): RedlockModuleOptions['nodes
     REDIS_URLS,
     LOCK_REDIS_URLS,
     ETCD_URLS,
+    MYSQL_URL,
   } = environment;
   switch (LOCK_STORE) {
     case 'redis':
       return LOCK_REDIS_URLS ?? REDIS_URLS;
     case 'postgres':
       return postgres({ connectionString: LOCK_DATABASE_URL, schema });
+    case 'mysql':
+      return mysql({ uri: MYSQL_URL });
     case 'etcd':
       return etcd({ endpoints: ETCD_URLS });
   }

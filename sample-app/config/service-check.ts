@@ -1,22 +1,24 @@
 import { Redis } from 'ioredis';
+import { createConnection } from 'mysql2/promise';
 import { Client } from 'pg';
 import type { Environment } from './environment.js';
 
 const ANSWER_TIMEOUT_MS = 10_000;
 
 /**
- * Checks that the database, Redis and etcd answer before the application starts. Without this check the clients would
+ * Checks that the databases, Redis and etcd answer before the application starts. Without this check the clients would
  * retry without output, or with a stack trace each time; the user gets one sentence instead.
  *
  * @throws Error that says which server does not answer, why, and which variable to change
  */
 export async function checkServices(environment: Environment): Promise<void> {
-  const { DATABASE_URL, LOCK_DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE } = environment;
+  const { DATABASE_URL, LOCK_DATABASE_URL, REDIS_URLS, ETCD_URLS, MYSQL_URL, LOCK_STORE } = environment;
   const { LOCK_REDIS_URLS = REDIS_URLS } = environment;
   const lockUrls = LOCK_STORE === 'redis' ? LOCK_REDIS_URLS : [];
   await checkDatabase(DATABASE_URL, 'DATABASE_URL');
   if (LOCK_STORE === 'postgres' && LOCK_DATABASE_URL !== undefined)
     await checkDatabase(LOCK_DATABASE_URL, 'LOCK_DATABASE_URL');
+  if (LOCK_STORE === 'mysql') await checkMysql(MYSQL_URL);
   if (LOCK_STORE === 'etcd') await checkEtcd(ETCD_URLS);
   const [queueUrl] = REDIS_URLS;
   const [queueProblem, ...problems] = await Promise.all([queueUrl, ...lockUrls].map(problemOfRedis));
@@ -50,6 +52,19 @@ async function checkDatabase(url: string, variable: string): Promise<void> {
     );
   } finally {
     await client.end().catch(() => undefined);
+  }
+}
+
+async function checkMysql(uri: string): Promise<void> {
+  try {
+    const connection = await createConnection({ uri, connectTimeout: ANSWER_TIMEOUT_MS });
+    connection.on('error', () => undefined);
+    connection.destroy();
+  } catch (error) {
+    throw new Error(
+      `Cannot use MySQL or MariaDB at ${withoutPassword(uri)} (${reasonOf(error)}). Start it, or set MYSQL_URL.`,
+      { cause: error },
+    );
   }
 }
 

@@ -27,6 +27,7 @@ export interface BatchRunOptions {
   readonly databaseUrl: string;
   readonly redisUrls: readonly [string, ...string[]];
   readonly etcdUrls: readonly string[];
+  readonly mysqlUrl: string;
   readonly instances: number;
   readonly tasks: readonly NewTask[];
   /** True to kill one instance with SIGKILL half-way, if possible during its dispatch. */
@@ -64,7 +65,7 @@ export async function runBatch(options: BatchRunOptions, stops: StopList): Promi
 }
 
 async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
-  const { main, dispatcher, store, tasks, redisUrls, etcdUrls, killOne, log } = options;
+  const { main, dispatcher, store, tasks, redisUrls, etcdUrls, mysqlUrl, killOne, log } = options;
   const runName = `batch_demo_${dispatcher}_${randomBytes(4).toString('hex')}`;
   const databaseUrl = await createScratchSchema(options.databaseUrl, runName, stops);
   const observer = new PushObserver(redisUrls[0], runName);
@@ -82,6 +83,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           DISPATCHER: dispatcher,
           LOCK_STORE: store,
           ETCD_URLS: etcdUrls.join(','),
+          MYSQL_URL: mysqlUrl,
           // The schema of the locks is removed with the tables of the run.
           LOCK_SCHEMA: runName,
           // A small value, so that one run of the demo needs several runs of the dispatcher.

@@ -6,6 +6,7 @@ import { runBatch } from './batch-run.js';
 import { startPostgres } from './embedded-postgres.js';
 import { startRedis } from './embedded-redis.js';
 import { startEtcd } from './path-etcd.js';
+import { startMariadb } from './path-mariadb.js';
 import { judge } from './judge.js';
 import { resultTable } from './result-table.js';
 import { StopList } from './stop-list.js';
@@ -27,8 +28,9 @@ async function demo(stops: StopList): Promise<boolean> {
     DATABASE_URL: databaseUrl,
     REDIS_URLS: redisUrls,
     ETCD_URLS: etcdUrls,
+    MYSQL_URL: mysqlUrl,
   } = await services(store, stops);
-  const servers = { databaseUrl, redisUrls, etcdUrls };
+  const servers = { databaseUrl, redisUrls, etcdUrls, mysqlUrl };
   const common = { main: MAIN, ...servers, instances: INSTANCES, tasks, store, log: indented };
   console.log(`Locks:      ${PLACES[store]}`);
 
@@ -52,16 +54,19 @@ async function demo(stops: StopList): Promise<boolean> {
 
 /** Description of the store of the locks. */
 const PLACES: Readonly<Record<LockStore, string>> = {
-  redis: 'in that Redis (--store postgres keeps them in PostgreSQL, --store etcd in an etcd)',
+  redis: 'in that Redis (--store postgres, mysql or etcd keeps them there)',
   postgres: 'in that PostgreSQL; the queue is in Redis',
+  mysql: 'in that database; the queue is in Redis',
   etcd: 'in that etcd; the queue is in Redis',
 };
 
 /** Returns the servers that the environment variables name, and starts all other servers of the demo. */
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
-  // Start etcd first: no package brings it along, so it may be missing on this machine, and the demo then ends at once.
-  const ETCD_URLS = store === 'etcd' ? await urlOfEtcd(stops) : undefined;
+  // Start these first: no package brings them along, so they may be missing on this machine, and the demo then ends at once.
+  const ETCD_URLS = store === 'etcd' ? await urlOf('etcd', 'ETCD_URLS', () => startEtcd(stops)) : undefined;
+  const MYSQL_URL =
+    store === 'mysql' ? await urlOf('MariaDB', 'MYSQL_URL', () => startMariadb(stops)) : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');
   } else {
@@ -75,19 +80,20 @@ async function services(store: LockStore, stops: StopList): Promise<Environment>
     DATABASE_URL = await startPostgres(stops);
     console.log('PostgreSQL: embedded-postgres (set DATABASE_URL to use another)');
   }
-  const environment = readEnvironment({ DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE: store });
+  const environment = readEnvironment({ DATABASE_URL, REDIS_URLS, ETCD_URLS, MYSQL_URL, LOCK_STORE: store });
   await checkServices(environment);
   return environment;
 }
 
-async function urlOfEtcd(stops: StopList): Promise<string> {
-  const { ETCD_URLS } = process.env;
-  if (ETCD_URLS) {
-    console.log('etcd:       given by ETCD_URLS');
-    return ETCD_URLS;
-  }
-  const { url, description } = await startEtcd(stops);
-  console.log(`etcd:       ${description}`);
+/** Returns the URL that a variable names, or starts the server. */
+async function urlOf(
+  name: string,
+  variable: string,
+  start: () => Promise<{ url: string; description: string }>,
+): Promise<string> {
+  const given = process.env[variable];
+  const { url, description } = given ? { url: given, description: `given by ${variable}` } : await start();
+  console.log(`${`${name}:`.padEnd(11)} ${description}`);
   return url;
 }
 

@@ -36,7 +36,7 @@ test('the lab refuses `--store` without `--open`, and refuses an unknown store',
   expect(readArguments(['--open', '--store', 'postgres']).store).toBe('postgres');
   expect(readArguments(['--open']).store).toBeUndefined();
   expect(() => readArguments(['--store', 'postgres'])).toThrow(/--store is for the playground.*add --open/);
-  expect(() => readArguments(['--open', '--store', 'mysql'])).toThrow(
-    /--store must be one of redis, postgres, etcd, not "mysql"/,
+  expect(() => readArguments(['--open', '--store', 'oracle'])).toThrow(
+    /--store must be one of redis, postgres, mysql, etcd, not "oracle"/,
   );
 });

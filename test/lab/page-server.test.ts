@@ -11,7 +11,11 @@ beforeAll(async () => {
   const stores = (await findStores()).map((store) =>
     store.name === 'etcd' ? { ...store, missing: 'There is none: install one' } : store,
   );
-  const withEtcd = { ...stores[4], name: 'etcd-2', missing: undefined } as (typeof stores)[number];
+  const withEtcd = {
+    ...stores.find(({ name }) => name === 'etcd'),
+    name: 'etcd-2',
+    missing: undefined,
+  } as (typeof stores)[number];
   url = await servePage(new Lab(stops, [...stores, withEtcd]), 0, stops);
 });
 

@@ -30,6 +30,7 @@ describe('several instances in separate processes', () => {
     return runBatch(
       {
         etcdUrls: ['http://127.0.0.1:2379'],
+        mysqlUrl: 'mysql://127.0.0.1:3306/locks',
         main: MAIN,
         store: 'redis',
         databaseUrl,

@@ -159,8 +159,8 @@ describe('the arguments of the demo', () => {
   });
 
   test.each([
-    [['--store', 'mysql'], '--store must be one of redis, postgres, etcd; not "mysql"'],
-    [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
+    [['--store', 'oracle'], '--store must be one of redis, postgres, mysql, etcd; not "oracle"'],
+    [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|mysql\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
   ])('readArguments refuses %j with the reason', (args, message) => {
@@ -168,11 +168,11 @@ describe('the arguments of the demo', () => {
   });
 
   test('the demo ends before it starts a server when its arguments are invalid', async () => {
-    const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
+    const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'oracle']);
     await until(() => demo.code !== undefined, TIMEOUT);
     expect([demo.code, demo.output]).toEqual([
       1,
-      '--store must be one of redis, postgres, etcd; not "mysql"\n',
+      '--store must be one of redis, postgres, mysql, etcd; not "oracle"\n',
     ]);
   });
 
