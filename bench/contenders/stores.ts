@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { etcd } from '../../lib/etcd/index.js';
+import { mysql } from '../../lib/mysql/index.js';
 import { postgres } from '../../lib/postgres/index.js';
 import type { RedlockModuleOptions } from '../../lib/index.js';
 import { importPeer } from '../peers.js';
@@ -44,6 +45,11 @@ export const OUR_STORES: readonly StoreWay[] = [
     open: (urls) => ours(postgres({ connectionString: urls.postgres })),
   },
 ];
+
+/** The locks of this package in a MySQL or MariaDB. */
+export function oursInMysql(name: string, uri: string): StoreWay {
+  return { name: `ours in ${name}`, isShared: true, holdsMany: true, open: () => ours(mysql({ uri })) };
+}
 
 export const oursInEtcd: StoreWay = {
   name: 'ours in etcd',

@@ -1,7 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasEtcd, startEtcd } from '../../test/support/etcd-server.js';
+import { debianMysql, mysqlPrograms, startMysqlServer } from '../../test/support/mysql-server.js';
 import { startPostgresServer } from '../../test/support/postgres-server.js';
-import { advisoryLock, oursInEtcd, OUR_STORES, type StoreUrls, type StoreWay } from '../contenders/stores.js';
+import {
+  advisoryLock,
+  oursInEtcd,
+  oursInMysql,
+  OUR_STORES,
+  type StoreUrls,
+  type StoreWay,
+} from '../contenders/stores.js';
 import type { Release } from '../contenders/contender.js';
 import { type Figure, once, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
@@ -23,18 +31,27 @@ const IN_LINE = 30;
 export const stores: Group = {
   name: 'stores',
   about:
-    'ours in memory, in Redis, in PostgreSQL and in etcd, and advisory-lock: latency, throughput, hand-over, locks held',
+    'ours in memory, in Redis, in PostgreSQL, in MariaDB, in MySQL and in etcd, and advisory-lock: latency, throughput, hand-over, locks held',
   async run(plan) {
     const servers = await Servers.start(1);
     const database = await startPostgresServer();
     // This is the default timing of etcd.
     const cluster = hasEtcd() ? await startEtcd({ timing: { heartbeat: 100, election: 1_000 } }) : undefined;
+    // A trial downloads no server.
+    const programs = [...mysqlPrograms(), ...(plan.effort < 1 ? [] : debianMysql())];
+    const mysqlServers = await Promise.all(programs.map((program) => startMysqlServer({ program })));
     try {
       const urls: StoreUrls = { redis: servers.urls[0] ?? '', postgres: database.url, etcd: cluster?.url };
       // The run installs other libraries only if `--only` allows more than `raw` and `ours`.
       const hasOthers = plan.contenders.some(({ name }) => name !== 'raw' && name !== 'ours');
       const rows = new Map<string, Readonly<Record<string, Figure>>>();
-      const ways = [...OUR_STORES, ...(cluster ? [oursInEtcd] : []), ...(hasOthers ? [advisoryLock] : [])];
+      const inMysql = programs.map(({ name }, index) => oursInMysql(name, mysqlServers[index]?.uri ?? ''));
+      const ways = [
+        ...OUR_STORES,
+        ...inMysql,
+        ...(cluster ? [oursInEtcd] : []),
+        ...(hasOthers ? [advisoryLock] : []),
+      ];
       for (const way of ways) {
         progress(way.name);
         rows.set(way.name, once(await measure(way, urls, plan)));
@@ -64,6 +81,7 @@ export const stores: Group = {
     } finally {
       await servers.stop();
       await database.stop();
+      await Promise.all(mysqlServers.map((each) => each.stop()));
       await cluster?.stop();
     }
   },
