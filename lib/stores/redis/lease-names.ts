@@ -41,9 +41,13 @@ export class LeaseNames<Kind extends string = string> {
    * has one key
    */
   at(kind: Kind, first: string | number = 'key + i'): string {
-    const before = this.#locals.indexOf(kind);
-    if (typeof first === 'number') return `KEYS[${first + before}]`;
-    return `KEYS[${before === 0 ? '' : before === 1 ? 'n + ' : `${before} * n + `}${first}]`;
+    const kinds = this.#locals.indexOf(kind);
+    return typeof first === 'number' ? `KEYS[${first + kinds}]` : `KEYS[${timesN(kinds)}${first}]`;
+  }
+
+  /** Lua text for the number of KEYS before the first Redis key of this kind, if `key` is that before the lease. */
+  before(kind: Kind): string {
+    return `${timesN(this.#locals.indexOf(kind))}key`;
   }
 
   /** Lua text that sets a local for each of these kinds; as {@link at}. */
@@ -72,4 +76,8 @@ export class LeaseNames<Kind extends string = string> {
     const leases = this.#leases;
     return leases.length === requests.length && leases.every((lease, at) => lease === requests[at]?.lease);
   }
+}
+
+function timesN(count: number): string {
+  return count === 0 ? '' : count === 1 ? 'n + ' : `${count} * n + `;
 }

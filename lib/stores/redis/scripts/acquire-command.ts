@@ -2,28 +2,13 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
+import { Arguments, number, text } from './arguments.js';
+import { Fragment } from './fragment.js';
 import { identify } from './identity.js';
 import { digitsOf, REFUSE_FOREIGN_MARK, TELL_ERROR, tokenOf } from './lua.js';
+import { type Packed, pack } from './script.js';
 
-/**
- * The beginning of the command of every acquire script.
- *
- * KEYS     the node's marker, if it has one; its identity key, if it has one; then the KEYS of the leases
- * ARGV[1]  three characters, each a letter or `-`:
- *          - `p` when every lease is plain: it has one key and no further details, and so only one argument
- *          - `o` at the node that keeps the queue; `h` when the leases heal (S26): they are held, and this node does not store
- *            them. No lease is plain then, and none has a waiter; in the place of the milliseconds that its waiter has waited
- *            is its token
- *          - `m` when KEYS begins with the marker; `g` when it begins with the marker and the identity key; `c` when there is no marker, but ARGV[5] and ARGV[6] are given
- * ARGV[2]  the life of the records in milliseconds: ttl plus LINGER_MS
- * ARGV[3]  the deadline: the time on this server's clock, in milliseconds since 1970, after which no caller waits for the
- *          answer (S16)
- * ARGV[4]  the prefix of channel names; empty on a Cluster
- * ARGV[5]  only with `m`, `g` or `c`: the guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  only with `m`, `g` or `c`: the proposed token; each node grants it unless the next token of this node must be
- *          larger
- * ARGV[7]  only with `g`: milliseconds since 1970 on the client's clock (S28)
- */
+/** What all leases of a command have in common. */
 export interface AcquireCommand {
   readonly keyPrefix: string;
   /** The prefix of channel names; empty on a Cluster. */
@@ -42,13 +27,59 @@ export interface AcquireCommand {
   readonly guard: number;
 }
 
+/** The beginning of a command. */
+interface Beginning {
+  readonly form: string;
+  readonly ttl: number;
+  readonly proposal: number;
+  readonly command: AcquireCommand;
+}
+
+/** The first arguments of every acquire script. KEYS begins with the node's marker and its identity key, if it has them. */
+const BEGIN = new Arguments<Beginning>({
+  /**
+   * Three characters, each a letter or `-`:
+   *
+   * - `p` when every lease is plain: it has one key and no further details, and so only one argument
+   * - `o` at the node that keeps the queue; `h` when the leases heal (S26): they are held, and this node does not store
+   *   them. No lease is plain then, and none has a waiter; in the place of the milliseconds that its waiter has waited
+   *   is its token
+   * - `m` when KEYS begins with the marker; `g` when it begins with the marker and the identity key; `c` when there is no
+   *   marker, but {@link SEVERAL} is given
+   */
+  form: text(({ form }) => form),
+  /** The life of the records in milliseconds: ttl plus LINGER_MS. */
+  life: text(({ ttl }) => ttl + LINGER_MS),
+  /**
+   * The time on this server's clock, in milliseconds since 1970, after which no caller waits for the answer (S16).
+   */
+  deadline: text(({ command }) => command.deadline),
+  /** The prefix of channel names; empty on a Cluster. */
+  base: text(({ command }) => command.base),
+});
+
+/** The further arguments with `m`, `g` or `c`. */
+const SEVERAL = new Arguments<Beginning>({
+  /** Milliseconds, or 0 for no guard (S12). */
+  guard: text(({ command }) => command.guard),
+  /** The proposed token; each node grants it unless the next token of this node must be larger. */
+  proposal: number(({ proposal }) => proposal),
+});
+
+/** The further argument with `g`. */
+const GUARDED = new Arguments<Beginning>({
+  /** Milliseconds since 1970 on the client's clock (S28). */
+  wall: number(({ command }) => command.wall),
+});
+
 /**
- * Number of arguments before the arguments of the leases. `LONG_HEADER` is the number with a guard and a proposed
- * token, `GUARDED_HEADER` the number with the client's clock as well.
+ * The first value of an answer about a lease that the node did not store. If that value is positive, it is the position
+ * of a held key.
  */
-const HEADER = 4;
-const LONG_HEADER = 6;
-const GUARDED_HEADER = 7;
+export const TOO_LATE = -1;
+export const TOO_YOUNG = -2;
+export const ALREADY_RAN = -3;
+export const TURN_OF_ANOTHER = -4;
 
 /** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
@@ -57,19 +88,30 @@ const codeOf = (letter: string): number => letter.charCodeAt(0);
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
 /** Lua text that reads the beginning of a command, and the marker. */
-export const BEGIN_ACQUIRE = `
+export const BEGIN_ACQUIRE = new Fragment(
+  {
+    needs: [],
+    sets: [
+      ...['call', 'pcall', 'sub', 'byte', 'time', 'seconds', 'micros', 'now', 'clock'],
+      ...['form', 'life', 'deadline', 'base', 'plain', 'ordered', 'heals', 'late'],
+      ...['least', 'ahead', 'young', 'header', 'key', 'guard', 'proposal', 'why', 'shape'],
+      ...['marker', 'born', 'high'],
+    ],
+  },
+  `
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
 local time = call('TIME')
 local seconds, micros = time[1] + 0, time[2] + 0
 local now = seconds * 1000 + micros / 1000
 local clock = seconds * ${STEPS_PER_SECOND} + math.floor(micros * ${STEPS_PER_SECOND / 1_000_000})
-local plain, ordered = byte(ARGV[1], 1) == ${codeOf('p')}, byte(ARGV[1], 2) == ${codeOf('o')}
-local heals = byte(ARGV[1], 2) == ${codeOf('h')}
-local life, late, base = ARGV[2], now - ARGV[3], ARGV[4]
-local least, ahead, young, header, key = clock, clock + ${LEAD}, 0, ${HEADER}, 0
-local proposal, why, shape, marker, born, high = 0, '-', byte(ARGV[1], 3)
+${BEGIN.locals(1)}
+local plain, ordered, heals = byte(form, 1) == ${codeOf('p')}, byte(form, 2) == ${codeOf('o')}, byte(form, 2) == ${codeOf('h')}
+local late = now - deadline
+local least, ahead, young, header, key = clock, clock + ${LEAD}, 0, ${BEGIN.size}, 0
+local guard, proposal, why, shape, marker, born, high = 0, 0, '-', byte(form, 3)
 if shape ~= ${codeOf('-')} then
-  header, proposal = ${LONG_HEADER}, ARGV[6] + 0
+  header = ${BEGIN.size + SEVERAL.size}
+  ${SEVERAL.assign(BEGIN.size + 1)}
   if proposal > clock then
     least = proposal < ahead and proposal or ahead
   end
@@ -87,20 +129,22 @@ if shape == ${codeOf('m')} or shape == ${codeOf('g')} then
     born = math.floor(now)
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))
   end
-  young = ARGV[5] - (now - born)
+  young = guard - (now - born)
   if shape == ${codeOf('g')} then
-    key, header = 2, ${GUARDED_HEADER}
-    local identity, wall = KEYS[2], ARGV[7] + 0
-    ${identify('false', 'false', 'young <= 0 and ARGV[5] - age <= 0')}
-    if ARGV[5] - age >= young then
-      young, why = ARGV[5] - age, cause
+    key, header = 2, ${BEGIN.size + SEVERAL.size + GUARDED.size}
+    local identity = KEYS[2]
+    ${GUARDED.locals(BEGIN.size + SEVERAL.size + 1)}
+    ${identify({ check: 'false', another: 'false', votes: 'young <= 0 and guard - age <= 0' }, ['young', 'guard'])}
+    if guard - age >= young then
+      young, why = guard - age, cause
     end
   end
   if high >= least then
     least = high + 1
   end
 end
-`;
+`,
+);
 
 /** The parts of {@link straightPath} that differ between the modes. */
 interface StraightPath {
@@ -195,9 +239,11 @@ end
  * Lua text that stores a token in the marker if the token is ahead of the clock. Later tokens must still be larger
  * after the record has expired.
  *
- * Needs the locals of {@link BEGIN_ACQUIRE}, `token` and `answer`. If there is an error, sets `answer` to it.
+ * If there is an error, sets `answer` to it.
  */
-export const RAISE_MARKER = `
+export const RAISE_MARKER = new Fragment(
+  { needs: ['answer', 'token', 'marker', 'high', 'clock', 'born', 'pcall'] },
+  `
     if token > ${Number.MAX_SAFE_INTEGER} then
       answer = redis.error_reply('ERR fencing token out of range: the token or the clock of this server is wrong')
     elseif marker and token > math.max(high, clock + ${LEAD}) then
@@ -208,40 +254,82 @@ export const RAISE_MARKER = `
         high = token
       end
     end
-`;
+`,
+);
+
+/**
+ * Lua text that refuses a lease without an answer if the command is too late (S16), or if the node must not vote yet
+ * (S12).
+ */
+export const REFUSE_UNFIT = new Fragment(
+  { needs: ['answer', 'late', 'young', 'why'] },
+  `
+  if not answer and late > 0 then
+    answer = {${TOO_LATE}, math.ceil(late)}
+  elseif not answer and young > 0 then
+    answer = {${TOO_YOUNG}, math.ceil(young), why}
+  end
+`,
+);
 
 /** Lua text that adds the `answer` for a lease to the `answers`. */
-export const ADD_ANSWER = `
+export const ADD_ANSWER = new Fragment(
+  { needs: ['answer', 'answers'] },
+  `
   if type(answer) == 'table' and answer.err then
     ${TELL_ERROR}
   end
   answers[#answers + 1] = answer
-`;
+`,
+);
 
-/** Packs the arguments of a command that come before the arguments of the leases. */
-export function packBegin(
+/** Lua text that ends a command: after the answers comes the time in microseconds on this server's clock. */
+export const END_ACQUIRE = new Fragment(
+  { needs: ['answers', 'seconds', 'micros'] },
+  `
+answers[#answers + 1] = seconds * 1000000 + micros
+return answers
+`,
+);
+
+/**
+ * Packs the command of an acquire script.
+ *
+ * @param names - the Redis keys of the leases
+ * @param rows - the arguments after the beginning
+ */
+export function packAcquireWith(
+  names: readonly string[],
+  rows: readonly (string | number)[],
   requests: readonly AcquireRequest[],
-  { base, ordered, marker, identity, deadline, guard, wall }: AcquireCommand,
+  command: AcquireCommand,
   plain: boolean,
-): (string | number)[] {
+): Packed {
+  const { marker, identity, ordered } = command;
+  const [first] = requests;
   const proposal = requests.reduce((most, request) => Math.max(most, request.proposal), 0);
-  const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
   const shape = shapeOf(marker, identity, proposal);
-  const node = ordered ? 'o' : requests[0]?.heals === true ? 'h' : '-';
-  const begin = [`${plain ? 'p' : '-'}${node}${shape}`, life, deadline, base];
-  if (shape === '-') return begin;
-  begin.push(guard, proposal);
-  if (shape === 'g') begin.push(wall);
-  return begin;
+  const node = ordered ? 'o' : first?.heals === true ? 'h' : '-';
+  const begin: Beginning = {
+    form: `${plain ? 'p' : '-'}${node}${shape}`,
+    ttl: first?.lease.ttl ?? 0,
+    proposal,
+    command,
+  };
+  const args: (string | number)[] = [];
+  BEGIN.push(args, begin);
+  if (shape !== '-') SEVERAL.push(args, begin);
+  if (shape === 'g') GUARDED.push(args, begin);
+  return pack([...nodeKeys(command), ...names], [...args, ...rows]);
 }
 
 /** The keys of a node that come before the keys of the leases. */
-export function nodeKeys({ marker, identity }: AcquireCommand): readonly string[] {
+function nodeKeys({ marker, identity }: AcquireCommand): readonly string[] {
   if (marker === undefined) return [];
   return identity === undefined ? [marker] : [marker, identity];
 }
 
-/** The third character of a command, see {@link AcquireCommand}. */
+/** The third character of the form. */
 function shapeOf(marker: string | undefined, identity: string | undefined, proposal: number): string {
   if (marker !== undefined) return identity === undefined ? 'm' : 'g';
   return proposal > 0 ? 'c' : '-';

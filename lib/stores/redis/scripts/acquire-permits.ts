@@ -2,18 +2,21 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import type { AcquireReply, AcquireRequest, KeyHolder, SlotWish } from '../../../core/ports.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
-import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER, waitedOf } from './acquire.js';
+import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER } from '../record.js';
+import { type Leased, nextOf, readAcquireReply, waitedOf, waiterOf } from './acquire.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
   BEGIN_ACQUIRE,
+  END_ACQUIRE,
+  packAcquireWith,
   RAISE_MARKER,
-  nodeKeys,
-  packBegin,
   readMarks,
+  REFUSE_UNFIT,
   straightPath,
+  TURN_OF_ANOTHER,
 } from './acquire-command.js';
+import { Arguments, number, text } from './arguments.js';
 import { FOREIGN, isForeignMark, tokenOf } from './lua.js';
 import { GIVE_UP_SLOTS } from './permit-exchange.js';
 import { STORE_PERMIT } from './permit-grant.js';
@@ -28,7 +31,7 @@ import {
   PERMITS,
   permitsOfRecord,
 } from './permits.js';
-import { LEAVE_QUEUES, QUEUE_LIFE_MS, ADD_TO_QUEUE, WAKE } from './queue.js';
+import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, WAKE } from './queue.js';
 import { type Packed, script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
@@ -36,11 +39,47 @@ import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
-/**
- * The number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number at the node
- * that keeps the queue, then the number at other nodes.
- */
-const COUNTS = [4, 3] as const;
+const MARKS = new LeaseNames({ mark: markKey });
+/** The Redis keys of a lease besides its marks. */
+const NAMES = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
+/** These keys at the node that keeps the queue. */
+const ORDERED = new LeaseNames({
+  name: recordKey,
+  holders: holdersKey,
+  details: detailsKey,
+  queue: queueKey,
+});
+const COUNTS = [ORDERED.size, NAMES.size] as const;
+
+/** The argument between the beginning of a command and the leases. */
+const COUNT = new Arguments<number>({
+  /** The number of permits of each key, the same for all these leases. */
+  permits: number((permits) => permits),
+});
+
+/** A lease of a command whose leases ask for this number of permits. */
+interface LeasedPermit extends Leased {
+  readonly permits: number;
+  readonly plain: boolean;
+}
+
+/** The arguments of each lease; a plain lease has only the first. */
+const LEASED = new Arguments<LeasedPermit>({
+  /** Its part of the record, from its id on, see {@link LEASE}. */
+  lease: text(({ request, permits, plain }) => {
+    const slot = plain ? (request.wish?.slots[0] ?? 0) : 0;
+    return `${leasePart(request, `${inDigits(slot)}${inDigits(permits)}1:`)}:`;
+  }),
+  n: number(({ request }) => request.lease.keys.length, '1'),
+  waiter: text(waiterOf, "''"),
+  waited: number(waitedOf, '0'),
+  next: number(nextOf, 'nil'),
+  /**
+   * 1 for exactly the slots that follow, one for each key; 0 for the next free slot of each key, counted from the slots
+   * that follow; empty if none follow: for the next free slot, counted from the slot in the lease's part of the record.
+   */
+  exactly: text(({ request: { wish } }) => (wish ? (wish.exactly ? 1 : 0) : ''), "''"),
+});
 
 /** Lua text for the floor (see {@link PERMITS}) of a phase that begins with a lease on a free key. */
 const FLOOR = ` .. (seen and sub(seen, ${RECORD.token.join(', ')}) or '${'0'.repeat(TOKEN_DIGITS)}')`;
@@ -62,20 +101,9 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  * reason: a mark expires when the process of its waiter dies, and an entry in the queue does not. The lease that begins
  * a phase sets the mark for the first waiter in another mode.
  *
- * KEYS     the node's marker and identity, if it has them; then the n marks of each lease; then for each lease: its n records, their n sets of
- *          holders, n hashes of their details, and at the node that keeps the queue their n queues
- * ARGV     the beginning of a command, see {@link AcquireCommand}
- * ARGV     the number of permits of each key, the same for all these leases
- * ARGV     for each lease:
- *          - its part of the record, from its id on, see {@link LEASE}
- *          - n
- *          - the name of its waiter in the queue; empty for none
- *          - milliseconds that this waiter has waited
- *          - milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
- *            empty for none
- *          - 1 for exactly the slots that follow; 0 for the next free slot of each key, counted from the slots that follow; empty
- *            for the next free slot, counted from the slot in the lease's part of the record
- *          - for each key a slot; nothing if the argument before is empty
+ * KEYS     the node's marker and identity, if it has them; then the n marks of each lease (`MARKS`); then for each lease its
+ *          other Redis keys (`NAMES`, or `ORDERED`)
+ * ARGV     the beginning of a command, see acquire-command.ts, then `COUNT`, then for each lease `LEASED` and its slots
  * Returns  if the straight path (acquire-command.ts) stored every lease, the clock as in ACQUIRE: each lease then has the slot
  *          that it requested. Else an answer for each lease, and then the time in microseconds on this server's clock. An
  *          answer is one of
@@ -91,8 +119,9 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, excludes the lease for these milliseconds more
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
-export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}header = header + 1
-local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
+export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${COUNT.locals('header + 1')}
+header = header + ${COUNT.size}
+local ttl = life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
@@ -104,21 +133,15 @@ local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, 
 local numbers = {}
 local at = first
 while ARGV[at] do
-  local lease, n, waiter, came, next, exactly, wishes = ARGV[at], 1, nil, now
-  local answer, refused, freed, waited
-  if plain then
-    at = at + 1
-  else
-    n, waiter, next, exactly = tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 4]), ARGV[at + 5]
-    waited = tonumber(ARGV[at + 3]) or 0
-    came = now - waited
-    waiter = waiter ~= '' and waiter or nil
-    wishes = exactly ~= '' and at + 5
-    exactly = exactly == '1'
-    at = at + 6 + (wishes and n or 0)
-  end
+  ${LEASED.locals('at')}
+  local wishes = exactly ~= '' and at + ${LEASED.size - 1}
+  at = at + (${LEASED.step}) + (wishes and n or 0)
+  waiter = waiter ~= '' and waiter or nil
+  exactly = exactly == '1'
+  local came = now - waited
+  local answer, refused, freed
   local id, token, mine, waits = sub(lease, 1, ${ID_LENGTH}), heals and waited or least, 0
-  local queues = key + 3 * n
+  local queues = ${ORDERED.before('queue')}
 
 ${GIVE_UP_SLOTS}
 
@@ -126,7 +149,7 @@ ${GIVE_UP_SLOTS}
     if answer then
       break
     end
-    local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
+    ${NAMES.locals(['name', 'holders', 'details'])}
     local record = seen or pcall('GET', name)
     seen = nil
     local state, left, last, held, taken, floor = ${RECORD.free}, 0, 0, 0, ''
@@ -228,11 +251,8 @@ ${TELL_HOLDERS}
     end
   elseif mine > 0 and not (answer and answer.err) then
     answer, refused = redis.error_reply('ERR this lock was stored before, and some of its keys are gone'), nil
-  elseif not answer and late > 0 then
-    answer = {${TOO_LATE}, math.ceil(late)}
-  elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young), why}
   end
+${REFUSE_UNFIT}
 
 ${WAIT_FOR_TURN}
 
@@ -240,12 +260,7 @@ ${ADD_TO_QUEUE}
   if not answer then
     local others = 0
     ${RAISE_MARKER}${LEAVE_QUEUES}
-    if next and not answer then
-      waits = waits or {}
-      pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
-      call('PEXPIRE', KEYS[queues + 1], ${QUEUE_LIFE_MS})
-      waits[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
-    end
+${INHERIT}
     local digits = not answer and string.format('%016.0f', token)
 ${STORE_PERMIT}
     if not answer then
@@ -277,7 +292,7 @@ ${STORE_PERMIT}
     end
   elseif freed and ordered then
     for i = 1, n do
-      local record = pcall('GET', KEYS[key + i])
+      local record = pcall('GET', ${NAMES.at('name')})
       if record and not record.err and byte(record, 2) == ${RECORD.waited} then
         local queue, after, released = KEYS[queues + i], 0, id
         ${WAKE}
@@ -285,10 +300,9 @@ ${STORE_PERMIT}
     end
   end
 ${ADD_ANSWER}
-  key, marks = ordered and queues + n or queues, marks + n
+  key, marks = key + (ordered and ${ORDERED.size} or ${NAMES.size}) * n, marks + n
 end
-answers[#answers + 1] = seconds * 1000000 + micros
-return answers
+${END_ACQUIRE}
 `);
 
 /**
@@ -303,33 +317,15 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
     ({ lease, position, wish, heals }) =>
       lease.keys.length === 1 && !position && heals !== true && (!wish || isPlain(wish, permits)),
   );
-  const packed: [number, ...(string | number)[]] = [0];
-  packed.push(...nodeKeys(command));
-  packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
-  packed[0] = packed.length - 1;
-  packed.push(...packBegin(requests, command, plain), permits);
-  const count = inDigits(permits);
+  const names = [...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED : NAMES).of(requests, keyPrefix)];
+  const rows: (string | number)[] = [];
+  COUNT.push(rows, permits);
   for (const request of requests) {
-    const { lease, position, wish } = request;
-    const slot = plain ? (wish?.slots[0] ?? 0) : 0;
-    packed.push(`${leasePart(request, `${inDigits(slot)}${count}1:`)}:`);
-    if (plain) continue;
-    packed.push(lease.keys.length, ordered && position ? waiterName(position.waiter) : '');
-    packed.push(waitedOf(request), ordered ? (position?.next?.toFixed(3) ?? '') : '');
-    if (wish) packed.push(wish.exactly ? 1 : 0, ...wish.slots);
-    else packed.push('');
+    LEASED.push(rows, { request, ordered, permits, plain }, plain);
+    if (!plain && request.wish) rows.push(...request.wish.slots);
   }
-  return packed;
+  return packAcquireWith(names, rows, requests, command, plain);
 }
-
-const MARKS = new LeaseNames({ mark: markKey });
-const KEYS = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
-const ORDERED_KEYS = new LeaseNames({
-  name: recordKey,
-  holders: holdersKey,
-  details: detailsKey,
-  queue: queueKey,
-});
 
 /** `true` if the lease's text contains all that the request asks for, so that no further arguments are needed. */
 function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {

@@ -2,18 +2,21 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
-import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER, waitedOf } from './acquire.js';
+import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER } from '../record.js';
+import { type Leased, waitedOf, waiterOf } from './acquire.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
   BEGIN_ACQUIRE,
+  END_ACQUIRE,
+  packAcquireWith,
   RAISE_MARKER,
-  nodeKeys,
-  packBegin,
   readMarks,
+  REFUSE_UNFIT,
   straightPath,
+  TURN_OF_ANOTHER,
 } from './acquire-command.js';
+import { Arguments, number, text } from './arguments.js';
 import { MARK_MS } from './hold-back.js';
 import { digitsOf, FOREIGN, isForeignMark, tokenOf } from './lua.js';
 import { LEAVE_QUEUES, passTurn, ADD_TO_QUEUE } from './queue.js';
@@ -26,11 +29,26 @@ const MOST_CLEARED = 500;
 /** Largest number of waiters that one command checks. */
 const MOST_WAITERS = 64;
 
-/**
- * The number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number at the node
- * that keeps the queue, then the number at other nodes.
- */
-const COUNTS = [4, 3] as const;
+const MARKS = new LeaseNames({ mark: markKey });
+/** The Redis keys of a lease besides its marks. */
+const NAMES = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
+/** These keys at the node that keeps the queue. */
+const ORDERED = new LeaseNames({
+  name: recordKey,
+  holders: holdersKey,
+  details: detailsKey,
+  queue: queueKey,
+});
+const COUNTS = [ORDERED.size, NAMES.size] as const;
+
+/** The arguments of each lease; a plain lease has only the first. */
+const LEASED = new Arguments<Leased>({
+  /** Its id, time and owner, as they are in the record. */
+  lease: text(({ request }) => leasePart(request)),
+  n: number(({ request }) => request.lease.keys.length, '1'),
+  waiter: text(waiterOf, "''"),
+  waited: number(waitedOf, '0'),
+});
 
 /**
  * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. All else is as in
@@ -45,14 +63,9 @@ const COUNTS = [4, 3] as const;
  * earlier waiter in another mode. The reader that begins a phase also stores the mark of the first waiter in another
  * mode. That waiter may have no mark yet, because a waiter stores its mark only after readers have blocked it.
  *
- * KEYS     the node's marker and identity, if it has them; then the n marks of each lease; then for each lease: its n records, their n sets of
- *          holders, n hashes of their details, and at the node that keeps the queue their n queues
- * ARGV     the beginning of a command, see {@link AcquireCommand}
- * ARGV     for each lease:
- *          - its id, time and owner, as they are in the record
- *          - n
- *          - the name of its waiter in the queue; empty for none
- *          - milliseconds that this waiter has waited
+ * KEYS     the node's marker and identity, if it has them; then the n marks of each lease (`MARKS`); then for each lease its
+ *          other Redis keys (`NAMES`, or `ORDERED`)
+ * ARGV     the beginning of a command, see acquire-command.ts, then for each lease `LEASED`
  * Returns  as {@link ACQUIRE}
  *
  * The record names the reader that ends last, and the other readers are in the set and the hash. So a single reader,
@@ -71,15 +84,10 @@ local ttl = life - ${LINGER_MS}
 -- there are further readers, and true if there are remains of an earlier phase. Then the present mark, and the mark to
 -- set.
 local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
-for at = first, #ARGV, plain and 1 or 4 do
-  local lease, n, waiter, waited = ARGV[at], 1, nil, 0
-  if not plain then
-    n, waiter, waited = tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
-    if waiter == '' then
-      waiter = nil
-    end
-  end
-  local holders, details, queues = key + n, key + 2 * n, key + 3 * n
+for at = first, #ARGV, ${LEASED.step} do
+  ${LEASED.locals('at')}
+  waiter = waiter ~= '' and waiter or nil
+  local holders, details, queues = ${ORDERED.before('holders')}, ${ORDERED.before('details')}, ${ORDERED.before('queue')}
   local id, came = sub(lease, 1, ${ID_LENGTH}), now - waited
   -- A lease that heals has its token in the place of the time that its waiter has waited.
   local least = heals and waited or least
@@ -88,7 +96,7 @@ for at = first, #ARGV, plain and 1 or 4 do
     if answer then
       break
     end
-    local record, mark = seen or pcall('GET', KEYS[key + i]), marked and pcall('GET', KEYS[marks + i])
+    local record, mark = seen or pcall('GET', ${NAMES.at('name')}), marked and pcall('GET', KEYS[marks + i])
     seen = nil
     local failed = record and record.err and record or mark and mark.err and mark
     local last = not failed and record and ${tokenOf('record')}
@@ -99,7 +107,7 @@ for at = first, #ARGV, plain and 1 or 4 do
     else
       local state, left = record and byte(record, 1) or ${RECORD.free}, 0
       if state ~= ${RECORD.free} then
-        left = call('PTTL', KEYS[key + i])
+        left = call('PTTL', ${NAMES.at('name')})
         left = left < 0 and math.huge or left - ${LINGER_MS}
       end
       local shared = state == ${RECORD.shared} and left > 0
@@ -160,11 +168,8 @@ for at = first, #ARGV, plain and 1 or 4 do
     answer = token
   elseif mine > 0 then
     answer = redis.error_reply('ERR this lock was stored before, and some of its keys are gone')
-  elseif not answer and late > 0 then
-    answer = {${TOO_LATE}, math.ceil(late)}
-  elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young), why}
   end
+${REFUSE_UNFIT}
 
   if waits and ordered and not answer then
     for i in pairs(waits) do
@@ -200,7 +205,7 @@ ${ADD_TO_QUEUE}
     ${RAISE_MARKER}${LEAVE_QUEUES}
     local digits = not answer and ${digitsOf('token')} .. ':'
     for i = 1, answer and 0 or n do
-      local name, holders, details, left = KEYS[key + i], KEYS[holders + i], KEYS[details + i], lefts[i]
+      local name, holders, details, left = ${NAMES.at('name')}, KEYS[holders + i], KEYS[details + i], lefts[i]
       local stored
       if stale[i] then
         call('DEL', holders, details)
@@ -257,10 +262,9 @@ ${ADD_TO_QUEUE}
     end
   end
 ${ADD_ANSWER}
-  key, marks = ordered and queues + n or queues, marks + n
+  key, marks = key + (ordered and ${ORDERED.size} or ${NAMES.size}) * n, marks + n
 end
-answers[#answers + 1] = seconds * 1000000 + micros
-return answers
+${END_ACQUIRE}
 `);
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE_SHARED}, for leases with the same ttl. */
@@ -269,26 +273,8 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
   const plain = requests.every(
     ({ lease, position, heals }) => lease.keys.length === 1 && !position && heals !== true,
   );
-  const packed: [number, ...(string | number)[]] = [0];
-  packed.push(...nodeKeys(command));
-  packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
-  packed[0] = packed.length - 1;
-  packed.push(...packBegin(requests, command, plain));
-  for (const request of requests) {
-    packed.push(leasePart(request));
-    if (plain) continue;
-    const { lease, position } = request;
-    packed.push(lease.keys.length, ordered && position ? waiterName(position.waiter) : '');
-    packed.push(waitedOf(request));
-  }
-  return packed;
+  const names = [...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED : NAMES).of(requests, keyPrefix)];
+  const rows: (string | number)[] = [];
+  for (const request of requests) LEASED.push(rows, { request, ordered }, plain);
+  return packAcquireWith(names, rows, requests, command, plain);
 }
-
-const MARKS = new LeaseNames({ mark: markKey });
-const KEYS = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
-const ORDERED_KEYS = new LeaseNames({
-  name: recordKey,
-  holders: holdersKey,
-  details: detailsKey,
-  queue: queueKey,
-});

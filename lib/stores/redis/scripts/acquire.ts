@@ -3,47 +3,75 @@ import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import type { Tick } from '../../../core/tick.js';
 import { NoTimeError, type YoungBecause } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
+import { LeaseNames } from '../lease-names.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, STATE, waiterName } from '../record.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
+  ALREADY_RAN,
   BEGIN_ACQUIRE,
+  END_ACQUIRE,
+  packAcquireWith,
   RAISE_MARKER,
-  nodeKeys,
-  packBegin,
+  REFUSE_UNFIT,
   straightPath,
+  TOO_LATE,
+  TOO_YOUNG,
+  TURN_OF_ANOTHER,
 } from './acquire-command.js';
+import { Arguments, number, text } from './arguments.js';
 import { causeOf } from './identity.js';
 import { digitsOf, FOREIGN, isForeignTick, tokenOf } from './lua.js';
-import { LEAVE_QUEUES, passTurn, QUEUE_LIFE_MS, ADD_TO_QUEUE } from './queue.js';
+import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, passTurn } from './queue.js';
 import { namedBy } from './read.js';
 import { type Packed, script } from './script.js';
 
+const RECORDS = new LeaseNames({ name: recordKey });
+const QUEUES = new LeaseNames({ name: recordKey, queue: queueKey });
+const ALL = new LeaseNames({ name: recordKey, queue: queueKey, mark: markKey });
+
+/** A lease of a command. */
+export interface Leased {
+  readonly request: AcquireRequest;
+  /** `true` at the node that keeps the queue. */
+  readonly ordered: boolean;
+}
+
+/** The name of the waiter in the queue; empty for none. */
+export const waiterOf = ({ request: { position }, ordered }: Leased): string =>
+  ordered && position ? waiterName(position.waiter) : '';
+
+/** Milliseconds that the waiter has waited; for a lease that heals, its token. */
+export const waitedOf = ({ request: { position, heals, proposal } }: Leased): string | number =>
+  heals === true ? proposal : (position?.waited.toFixed(3) ?? 0);
+
 /**
- * The first value of an answer about a lease that {@link ACQUIRE} did not store. If that value is positive, it is the
- * position of a held key.
+ * Milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
+ * empty for none.
  */
-export const TOO_LATE = -1;
-export const TOO_YOUNG = -2;
-const ALREADY_RAN = -3;
-export const TURN_OF_ANOTHER = -4;
+export const nextOf = ({ request: { position }, ordered }: Leased): string =>
+  ordered ? (position?.next?.toFixed(3) ?? '') : '';
+
+/** The arguments of each lease; a plain lease has only the first. */
+const LEASED = new Arguments<Leased>({
+  /** Its id, time and owner, as they are in the record. */
+  lease: text(({ request }) => leasePart(request)),
+  n: number(({ request }) => request.lease.keys.length, '1'),
+  /** Its tick, in milliseconds since 1970; empty for none. */
+  tick: number(({ request }) => tickOf(request)?.at ?? '', 'nil'),
+  waiter: text(waiterOf, "''"),
+  waited: number(waitedOf, '0'),
+  next: number(nextOf, 'nil'),
+});
 
 /**
  * Stores leases, each under all its keys or under none, and gives each a fencing token. The node that keeps the queue
  * also keeps the order: it refuses a lease while an earlier caller waits, and adds a refused waiter to the queue.
  *
- * KEYS     the node's marker and identity, if it has them; then for each lease: its n records; at the node that keeps the queue their n queues,
- *          and, unless all leases are plain, their n marks (S22); for a tick of a schedule, the key of the last tick that ran
- * ARGV     the beginning of a command, see {@link AcquireCommand}
- * ARGV     for each lease:
- *          - its id, time and owner, as they are in the record
- *          - n
- *          - its tick, in milliseconds since 1970; empty for none
- *          - the name of its waiter in the queue; empty for none
- *          - milliseconds that this waiter has waited
- *          - milliseconds that the next waiter of the same process has waited, if that waiter takes over the position in the queue;
- *            empty for none
+ * KEYS     the node's marker and identity, if it has them; then for each lease its Redis keys (`RECORDS`; at the node that keeps
+ *          the queue `ALL`, or `QUEUES` if all leases are plain), and for a tick of a schedule the key of the last tick that ran
+ * ARGV     the beginning of a command, see acquire-command.ts, then for each lease `LEASED`
  * Returns  if the straight path (acquire-command.ts) stored every lease, only the clock of this server, in the form of a token:
  *          each lease then has that token or the proposed token, whichever is larger. Else an answer for each lease, and then
  *          the time in microseconds on this server's clock. An answer is one of
@@ -68,21 +96,15 @@ export const TURN_OF_ANOTHER = -4;
  * of the first record, fails when memory is short. After the first write of a script, later writes cannot fail. The
  * removal of a waiter from the queue is also a write, so a lock with waiters may be granted although memory is short.
  */
-export const ACQUIRE = script(`${BEGIN_ACQUIRE}${straightPath({ keys: [2, 1], state: STATE.held })}
-for at = first, #ARGV, plain and 1 or 6 do
-  local lease, n, tick, waiter, came, next = ARGV[at], 1
-  if not plain then
-    n, tick, waiter = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
-    came, next = now - ARGV[at + 4], tonumber(ARGV[at + 5])
-    if waiter == '' then
-      waiter = nil
-    end
-  end
-  local queues = key + n
-  local marks = queues + n
-  local ticks = not ordered and queues or plain and marks or marks + n
+export const ACQUIRE =
+  script(`${BEGIN_ACQUIRE}${straightPath({ keys: [QUEUES.size, RECORDS.size], state: STATE.held })}
+for at = first, #ARGV, ${LEASED.step} do
+  ${LEASED.locals('at')}
+  waiter = waiter ~= '' and waiter or nil
+  local came, queues, marks = now - waited, ${ALL.before('queue')}, ${ALL.before('mark')}
+  local ticks = key + (not ordered and ${RECORDS.size} or plain and ${QUEUES.size} or ${ALL.size}) * n
   local id = sub(lease, 1, ${ID_LENGTH})
-  local token, mine, answer, refused, waits = heals and tonumber(ARGV[at + 4]) or least, 0
+  local token, mine, answer, refused, waits = heals and waited or least, 0
 
   if tick then
     local ran = pcall('GET', KEYS[ticks + 1])
@@ -96,7 +118,7 @@ for at = first, #ARGV, plain and 1 or 6 do
   end
 
   for i = 1, n do
-    local record = not answer and (seen or pcall('GET', KEYS[key + i]))
+    local record = not answer and (seen or pcall('GET', ${RECORDS.at('name')}))
     seen = nil
     if record then
       local last = not record.err and ${tokenOf('record')}
@@ -106,7 +128,7 @@ for at = first, #ARGV, plain and 1 or 6 do
         local state = byte(record, 1)
         local left = 0
         if state ~= ${RECORD.free} then
-          left = call('PTTL', KEYS[key + i])
+          left = call('PTTL', ${RECORDS.at('name')})
           left = left < 0 and math.huge or left - ${LINGER_MS}
         end
         if sub(record, ${RECORD.id.join(', ')}) == id and not (heals and state == ${RECORD.held} and left <= 0) then
@@ -133,11 +155,8 @@ for at = first, #ARGV, plain and 1 or 6 do
     answer = token
   elseif mine > 0 then
     answer = redis.error_reply('ERR this lock was stored before, and some of its keys are gone')
-  elseif not answer and late > 0 then
-    answer = {${TOO_LATE}, math.ceil(late)}
-  elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young), why}
   end
+${REFUSE_UNFIT}
 
   if waits and ordered and not answer then
     for i in pairs(waits) do
@@ -160,15 +179,10 @@ for at = first, #ARGV, plain and 1 or 6 do
 ${ADD_TO_QUEUE}
   if not answer then
     local others = 0${RAISE_MARKER}${LEAVE_QUEUES}
-    if next and not answer then
-      waits = waits or {}
-      pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
-      call('PEXPIRE', KEYS[queues + 1], ${QUEUE_LIFE_MS})
-      waits[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
-    end
+${INHERIT}
     local digits = not answer and ${digitsOf('token')} .. ':'
     for i = 1, answer and 0 or n do
-      local stored = pcall('SET', KEYS[key + i], (waits and waits[i] and 'Hw' or 'H-') .. digits .. lease, 'PX', life)
+      local stored = pcall('SET', ${RECORDS.at('name')}, (waits and waits[i] and 'Hw' or 'H-') .. digits .. lease, 'PX', life)
       if stored.err then
         answer = stored
         break
@@ -180,8 +194,7 @@ ${ADD_TO_QUEUE}
   end
 ${ADD_ANSWER}  key = ticks + (tick and 1 or 0)
 end
-answers[#answers + 1] = seconds * 1000000 + micros
-return answers
+${END_ACQUIRE}
 `);
 
 /**
@@ -196,38 +209,22 @@ export function isPlain({ lease, position, heals }: AcquireRequest, ordered: boo
 export function packAcquire(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
   const { keyPrefix, ordered } = command;
   const plain = requests.every((request) => isPlain(request, ordered));
-  const packed: [number, ...(string | number)[]] = [0];
-  packed.push(...nodeKeys(command));
+  const kinds = !ordered ? RECORDS : plain ? QUEUES : ALL;
+  const names: string[] = [];
+  const rows: (string | number)[] = [];
   for (const request of requests) {
-    const { lease } = request;
-    for (const key of lease.keys) packed.push(recordKey(keyPrefix, key));
-    if (ordered) for (const key of lease.keys) packed.push(queueKey(keyPrefix, key));
-    if (ordered && !plain) for (const key of lease.keys) packed.push(markKey(keyPrefix, key));
+    const { keys } = request.lease;
+    kinds.push(names, keys, keyPrefix);
     const tick = tickOf(request);
-    if (tick) packed.push(tickKey(keyPrefix, lease.keys, tick));
+    if (tick) names.push(tickKey(keyPrefix, keys, tick));
+    LEASED.push(rows, { request, ordered }, plain);
   }
-  packed[0] = packed.length - 1;
-  packed.push(...packBegin(requests, command, plain));
-  for (const request of requests) {
-    packed.push(leasePart(request));
-    if (plain) continue;
-    const { lease, position } = request;
-    packed.push(lease.keys.length, tickOf(request)?.at ?? '');
-    if (ordered && position)
-      packed.push(waiterName(position.waiter), position.waited.toFixed(3), position.next?.toFixed(3) ?? '');
-    else packed.push('', waitedOf(request), '');
-  }
-  return packed;
+  return packAcquireWith(names, rows, requests, command, plain);
 }
 
 /** The tick that must not have run before; a lease that heals runs its tick already. */
 function tickOf({ lease, heals }: AcquireRequest): Tick | undefined {
   return heals === true ? undefined : lease.tick;
-}
-
-/** The argument with the time that the waiter has waited; for a lease that heals, its token. */
-export function waitedOf({ position, heals, proposal }: AcquireRequest): string | number {
-  return heals === true ? proposal : (position?.waited.toFixed(3) ?? 0);
 }
 
 /**

@@ -22,7 +22,7 @@ export function number<T>(of: (subject: T) => Value, plain?: string): Argument<T
  * A row of arguments in ARGV: those of a command, or those of one of its leases. Each argument is declared once, under
  * the name of its Lua local: from this come the Lua text that reads the row, and the values that the client sends.
  *
- * The Lua text is made when the module loads. The scripts of acquisitions and `BIRTH` still count their positions.
+ * The Lua text is made when the module loads.
  */
 export class Arguments<T> {
   readonly #names: readonly string[];
@@ -49,10 +49,7 @@ export class Arguments<T> {
    * @param first - the position of the first argument in ARGV: a number, or the name of a local
    */
   locals(first: number | string): string {
-    const read = this.#all.map(({ isNumber }, index) => {
-      const at = typeof first === 'number' ? first + index : index === 0 ? first : `${first} + ${index}`;
-      return isNumber ? `tonumber(ARGV[${at}])` : `ARGV[${at}]`;
-    });
+    const read = this.#reads(first);
     const mayLack = this.#all.flatMap(({ plain }, index) => (plain === undefined ? [] : [index]));
     const begin = this.#all.map(({ plain }, index) => plain ?? read[index]);
     const lines = [`local ${this.#names.join(', ')} = ${begin.join(', ')}`];
@@ -61,6 +58,18 @@ export class Arguments<T> {
       lines.push('if not plain then', `  ${names} = ${values}`, 'end');
     }
     return lines.join('\n');
+  }
+
+  /** As {@link locals}, for locals that exist already. */
+  assign(first: number | string): string {
+    return `${this.#names.join(', ')} = ${this.#reads(first).join(', ')}`;
+  }
+
+  #reads(first: number | string): readonly string[] {
+    return this.#all.map(({ isNumber }, index) => {
+      const at = typeof first === 'number' ? first + index : index === 0 ? first : `${first} + ${index}`;
+      return isNumber ? `tonumber(ARGV[${at}])` : `ARGV[${at}]`;
+    });
   }
 
   /** Appends the values of a row; of a plain row only those that are never left out. */

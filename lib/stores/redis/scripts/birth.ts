@@ -1,17 +1,32 @@
 import type { YoungBecause } from '../../../core/errors.js';
+import { Arguments, number, text } from './arguments.js';
 import { causeOf, identify } from './identity.js';
 import { REFUSE_FOREIGN_MARK } from './lua.js';
-import { type Packed, script } from './script.js';
+import { type Packed, pack, script } from './script.js';
+
+/** The server to which the former connection of a node led. */
+export interface FormerServer {
+  readonly runId: string;
+  /** Milliseconds since the connection was lost, or less. */
+  readonly lostFor: number;
+}
+
+/** What the client tells of itself. */
+const CLIENT = new Arguments<{ readonly wall: number; readonly former: FormerServer | undefined }>({
+  /** Milliseconds since 1970 on the client's clock. */
+  wall: number(({ wall }) => wall),
+  /** The run id of the server to which the former connection led; empty for none. */
+  former: text(({ former }) => former?.runId ?? ''),
+  /** Milliseconds since that connection was lost. */
+  lostFor: number(({ former }) => Math.floor(former?.lostFor ?? 0)),
+});
 
 /**
  * Reads the server's clock, and sets a missing marker to the time of this first contact. Runs on each new connection,
  * and in `RedisStore.check`. A server that loses its data loses the marker, too (S12).
  *
  * KEYS     the marker, or none; the identity key of the node, if the user may run INFO (S28)
- * ARGV     with an identity key:
- *          - milliseconds since 1970 on the client's clock
- *          - the run id of the server to which the former connection led; empty for none
- *          - milliseconds since that connection was lost
+ * ARGV     with an identity key: `CLIENT`
  * Returns  microseconds since 1970 on this server's clock; the milliseconds for which the node has had its data, or -1
  *          if that is not known; and a letter for the cause, see `identify`
  *
@@ -30,8 +45,16 @@ if KEYS[1] then
   ${REFUSE_FOREIGN_MARK}
   known = mark and math.max(0, now - sub(mark, 1, 16)) or 0
   if KEYS[2] then
-    local identity, wall = KEYS[2], ARGV[1] + 0
-    ${identify('true', `ARGV[2] ~= '' and run ~= '' and ARGV[2] ~= run and now - since > ARGV[3] + 0`, 'false')}
+    local identity = KEYS[2]
+    ${CLIENT.locals(1)}
+    ${identify(
+      {
+        check: 'true',
+        another: `former ~= '' and run ~= '' and former ~= run and now - since > lostFor`,
+        votes: 'false',
+      },
+      ['former', 'lostFor'],
+    )}
     if age <= known then
       known, why = math.max(0, age), cause
     end
@@ -44,13 +67,6 @@ end
 return {time[1] * 1000000 + time[2], math.floor(known), why}
 `);
 
-/** The server to which the former connection of a node led. */
-export interface FormerServer {
-  readonly runId: string;
-  /** Milliseconds since the connection was lost, or less. */
-  readonly lostFor: number;
-}
-
 /** The number of keys, the keys and the arguments of {@link BIRTH}. */
 export function packBirth(
   marker: string | undefined,
@@ -58,9 +74,11 @@ export function packBirth(
   wall: number,
   former: FormerServer | undefined,
 ): Packed {
-  if (marker === undefined) return [0];
-  if (identity === undefined) return [1, marker];
-  return [2, marker, identity, wall, former?.runId ?? '', Math.floor(former?.lostFor ?? 0)];
+  if (marker === undefined) return pack([]);
+  if (identity === undefined) return pack([marker]);
+  const args: (string | number)[] = [];
+  CLIENT.push(args, { wall, former });
+  return pack([marker, identity], args);
 }
 
 /** The time for which a node has had its data. */

@@ -1,4 +1,5 @@
 import type { YoungBecause } from '../../../core/errors.js';
+import { Fragment } from './fragment.js';
 import { REFUSE_FOREIGN_IDENTITY } from './lua.js';
 
 /** Positions of the parts in the value of a node's identity key, as in Lua. */
@@ -57,14 +58,24 @@ export function parseIdentity(value: string | null): Identity | undefined {
  * A node gets the letter `n` at its first contact, and loses it with its first vote. Until then a restart of the server
  * does not begin the guard again: there is no grant that the data of another run could lack.
  *
- * Needs the locals `call`, `pcall`, `sub`, `now`, `mark` (false without a marker), `identity` (the key) and `wall` (the
- * client's clock, in milliseconds). Sets `age` and `cause`. Without the right to run INFO, `age` is `math.huge`.
+ * Needs `mark` (false without a marker), `identity` (the key) and `wall` (the client's clock, in milliseconds). Sets `age`
+ * and `cause`. Without the right to run INFO, `age` is `math.huge`.
  *
  * @param check - Lua text that is true if the run must be compared, whether or not the history is the same
  * @param another - Lua text that is true if the client knows that `run` is another server than before
  * @param votes - Lua text that is true if the node votes in this command
+ * @param further - the locals in these texts
  */
-export const identify = (check: string, another: string, votes: string): string => `
+export const identify = (
+  { check, another, votes }: Readonly<Record<'check' | 'another' | 'votes', string>>,
+  further: readonly string[],
+): Fragment =>
+  new Fragment(
+    {
+      needs: ['call', 'pcall', 'sub', 'now', 'mark', 'identity', 'wall', ...further],
+      sets: ['age', 'cause', 'replication'],
+    },
+    `
 local age, cause = math.huge, '-'
 local replication = pcall('INFO', 'replication')
 if type(replication) == 'string' then
@@ -113,4 +124,5 @@ if type(replication) == 'string' then
     pcall('SET', identity, string.format('%016.0f:%016.0f:', since, walled) .. cause .. ':' .. ids)
   end
 end
-`;
+`,
+  );

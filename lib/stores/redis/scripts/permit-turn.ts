@@ -1,5 +1,5 @@
 import { WAITER } from '../record.js';
-import { TURN_OF_ANOTHER } from './acquire.js';
+import { TURN_OF_ANOTHER } from './acquire-command.js';
 import { passTurn } from './queue.js';
 import { COUNT_FREE } from './slot-map.js';
 

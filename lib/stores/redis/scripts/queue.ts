@@ -11,7 +11,7 @@ const STANDBY_MS = 200;
 const MOST_TOGETHER = 1_000;
 
 /** Milliseconds without a request after which a queue expires. A waiter asks every few seconds. */
-export const QUEUE_LIFE_MS = 60_000;
+const QUEUE_LIFE_MS = 60_000;
 
 /**
  * Lua text for the queue of a lock, a sorted set. Its members are:
@@ -246,6 +246,25 @@ export const LEAVE_QUEUES = new Fragment(
         waits[i] = waiting
         others = waiting and 1 or others
       end
+    end
+`,
+);
+
+/**
+ * Lets the next waiter of the same process inherit the position of a waiter that was granted the lock.
+ *
+ * Needs `next` (the milliseconds that the next waiter has waited, if there is one). Sets `others` to 2 if that waiter is
+ * the first of the queue, else to 1.
+ */
+export const INHERIT = new Fragment(
+  { needs: ['call', 'pcall', 'next', 'answer', 'waits', 'queues', 'now', 'waiter', 'others'] },
+  `
+    if next and not answer then
+      local queue = KEYS[queues + 1]
+      waits = waits or {}
+      pcall('ZADD', queue, string.format('%.3f', now - next), waiter)
+      call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+      waits[1], others = true, call('ZRANGE', queue, 0, 0)[1] == waiter and 2 or 1
     end
 `,
 );
