@@ -41,8 +41,9 @@ export class Extensions {
     // If the server does not know the script, its text is sent only while no lease has ended (S15).
     const wanted = (): boolean => leases.every(({ ended }) => !ended);
     channel.run(script, pack(leases, ttl, context.keyPrefix, channelBase), wanted).then(
-      (outcomes) => {
-        for (let index = 0; index < leases.length; index++) tell(index, String(outcomes)[index] === '1');
+      (reply) => {
+        for (let index = 0; index < leases.length; index++)
+          tell(index, nodeScripts.extend.isExtended(reply, index));
       },
       (thrown: unknown) => {
         const error = asError(thrown);

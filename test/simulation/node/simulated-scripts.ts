@@ -81,6 +81,7 @@ export const nodeScripts: NodeScripts = {
     youngBecause: (answer) => (answer as { because?: YoungBecause }).because,
     showsWaiters: (answer) => (answer as { waiting?: boolean }).waiting === true,
   },
+  extend: { isExtended: (reply, index) => (reply as string)[index] === '1' },
   release: {
     answer: (reply, index) => (reply as readonly unknown[])[index],
     withoutQueue: {

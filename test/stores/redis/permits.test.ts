@@ -7,19 +7,15 @@ import type { AcquireReply, AcquireRequest, SlotWish } from '../../../lib/core/p
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, waiterName } from '../../../lib/stores/redis/record.js';
+import { ACQUIRE_PERMITS, packAcquirePermits } from '../../../lib/stores/redis/scripts/acquire-permits.js';
+import { readAcquirePermitsReply } from '../../../lib/stores/redis/scripts/permit-answer.js';
+import { ACQUIRE, packAcquire } from '../../../lib/stores/redis/scripts/acquire.js';
 import {
-  ACQUIRE_PERMITS,
-  packAcquirePermits,
-  readAcquirePermitsReply,
-} from '../../../lib/stores/redis/scripts/acquire-permits.js';
-import {
-  ACQUIRE,
   acquireAnswers,
-  packAcquire,
   readAcquireReply,
   showsWaiters,
   tooYoungFor,
-} from '../../../lib/stores/redis/scripts/acquire.js';
+} from '../../../lib/stores/redis/scripts/acquire-answer.js';
 import { EXTEND_PERMITS, packExtendPermits } from '../../../lib/stores/redis/scripts/extend-permits.js';
 import { packRaisePermits, RAISE_PERMITS } from '../../../lib/stores/redis/scripts/raise-permits.js';
 import { packReleasePermits, RELEASE_PERMITS } from '../../../lib/stores/redis/scripts/release-permits.js';

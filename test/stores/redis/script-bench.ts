@@ -7,7 +7,7 @@ import type { AcquireRequest, SlotWish } from '../../../lib/core/ports.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import { channelBase, markerKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { waiterName } from '../../../lib/stores/redis/record.js';
-import { acquireAnswers } from '../../../lib/stores/redis/scripts/acquire.js';
+import { acquireAnswers } from '../../../lib/stores/redis/scripts/acquire-answer.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';

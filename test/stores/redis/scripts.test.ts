@@ -8,14 +8,13 @@ import type { Tick } from '../../../lib/core/tick.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import { queueKey, recordKey, tickKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
+import { ACQUIRE, packAcquire } from '../../../lib/stores/redis/scripts/acquire.js';
 import {
-  ACQUIRE,
   acquireAnswers,
-  packAcquire,
   readAcquireReply,
   showsWaiters,
   tooYoungFor,
-} from '../../../lib/stores/redis/scripts/acquire.js';
+} from '../../../lib/stores/redis/scripts/acquire-answer.js';
 import { BIRTH } from '../../../lib/stores/redis/scripts/birth.js';
 import { EXTEND, packExtend } from '../../../lib/stores/redis/scripts/extend.js';
 import { FORCE_RELEASE, packForceRelease } from '../../../lib/stores/redis/scripts/force-release.js';

@@ -6,7 +6,7 @@ import type { AcquireReply, AcquireRequest, HeldKey, KeyHolder } from '../../../
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
-import { tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
+import { tooYoungFor } from '../../../lib/stores/redis/scripts/acquire-answer.js';
 import { releaseAnswer } from '../../../lib/stores/redis/scripts/release-command.js';
 import { ACQUIRE_SHARED } from '../../../lib/stores/redis/scripts/acquire-shared.js';
 import { EXTEND_SHARED } from '../../../lib/stores/redis/scripts/extend-shared.js';

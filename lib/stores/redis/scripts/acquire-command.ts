@@ -2,6 +2,7 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
+import { TOO_LATE, TOO_YOUNG } from './acquire-answer.js';
 import { Arguments, number, text } from './arguments.js';
 import { Fragment } from './fragment.js';
 import { identify } from './identity.js';
@@ -71,15 +72,6 @@ const GUARDED = new Arguments<Beginning>({
   /** Milliseconds since 1970 on the client's clock (S28). */
   wall: number(({ command }) => command.wall),
 });
-
-/**
- * The first value of an answer about a lease that the node did not store. If that value is positive, it is the position
- * of a held key.
- */
-export const TOO_LATE = -1;
-export const TOO_YOUNG = -2;
-export const ALREADY_RAN = -3;
-export const TURN_OF_ANOTHER = -4;
 
 /** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
@@ -182,24 +174,37 @@ interface StraightPath {
  * @param keys - the number of Redis keys (KEYS) that each locked key of a lease has besides its mark: first the number
  * at the node that keeps the queue, then the number at other nodes
  */
-export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
+export const readMarks = ([ordered, unordered]: StraightPath['keys']): Fragment =>
+  new Fragment(
+    { needs: ['key', 'ordered', 'heals', 'pcall'], sets: ['marks', 'marked'] },
+    `
 local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
 -- Read mark by mark if there are more marks than Lua can unpack. Do so as well if EXISTS fails, for example because the
 -- user may not run EXISTS: then each GET reports its own error.
 local marked = not heals and (key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0)
-`;
+`,
+  );
 
 /**
  * Lua text of the straight path: the fast first part of an acquire script. It stores leases whose key has no record, or
  * a free record without waiters: the usual cases. At the first lease in another case, it stops. The rest of the script,
  * the general path, continues from that lease.
  *
- * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument of the lease at which the
+ * Sets the locals `answers`, `first` (the argument of the lease at which the
  * general path begins) and `seen` (the record of the key of that lease, if the straight path has read it).
  */
-export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
-  return `
+export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): Fragment {
+  return new Fragment(
+    {
+      needs: [
+        ...['byte', 'sub', 'pcall', 'plain', 'ordered', 'late', 'young', 'life', 'header', 'key'],
+        ...['clock', 'proposal', 'least', 'ahead'],
+        ...(marked ? ['marks', 'marked'] : []),
+      ],
+      sets: ['answers', 'first', 'seen'],
+    },
+    `
 local answers, first, seen = {}, header + 1
 -- With 64 leases in flight the straight path takes 2.8 us for each lease, and the script without it 3.7 to 4.2 us
 -- (bench -- server-time).
@@ -232,7 +237,8 @@ if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) 
     answers[i] = ${answer}
   end
 end
-`;
+`,
+  );
 }
 
 /**
@@ -265,9 +271,9 @@ export const REFUSE_UNFIT = new Fragment(
   { needs: ['answer', 'late', 'young', 'why'] },
   `
   if not answer and late > 0 then
-    answer = {${TOO_LATE}, math.ceil(late)}
+    answer = ${TOO_LATE.lua({ by: 'math.ceil(late)' })}
   elseif not answer and young > 0 then
-    answer = {${TOO_YOUNG}, math.ceil(young), why}
+    answer = ${TOO_YOUNG.lua({ left: 'math.ceil(young)', cause: 'why' })}
   end
 `,
 );

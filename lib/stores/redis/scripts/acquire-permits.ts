@@ -1,9 +1,10 @@
 import { ID_LENGTH } from '../../../core/random-id.js';
-import type { AcquireReply, AcquireRequest, KeyHolder, SlotWish } from '../../../core/ports.js';
+import type { AcquireRequest, SlotWish } from '../../../core/ports.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER } from '../record.js';
-import { type Leased, nextOf, readAcquireReply, waitedOf, waiterOf } from './acquire.js';
+import { HELD, STORED, TURN_OF_ANOTHER } from './acquire-answer.js';
+import { type Leased, nextOf, waitedOf, waiterOf } from './acquire.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
@@ -14,35 +15,22 @@ import {
   readMarks,
   REFUSE_UNFIT,
   straightPath,
-  TURN_OF_ANOTHER,
 } from './acquire-command.js';
 import { Arguments, number, text } from './arguments.js';
 import { FOREIGN, isForeignMark, tokenOf } from './lua.js';
+import { SLOT_DIGITS, STORED_BESIDE_MORE, TOKEN_DIGITS } from './permit-answer.js';
 import { GIVE_UP_SLOTS } from './permit-exchange.js';
 import { STORE_PERMIT } from './permit-grant.js';
 import { TELL_HOLDERS } from './permit-refusal.js';
 import { CHOOSE_SLOT } from './permit-slot.js';
 import { WAIT_FOR_TURN } from './permit-turn.js';
-import {
-  COUNT_OF_RECORD,
-  LEASE,
-  parsePermit,
-  parsePermitRecord,
-  PERMITS,
-  permitsOfRecord,
-} from './permits.js';
+import { COUNT_OF_RECORD, LEASE, PERMIT_NAMES as NAMES, PERMITS } from './permits.js';
 import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, WAKE } from './queue.js';
 import { type Packed, script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
-/** Number of digits of a token in the answer for a stored lease. `SLOT_DIGITS` is the number for a slot. */
-const TOKEN_DIGITS = 16;
-const SLOT_DIGITS = 4;
-
 const MARKS = new LeaseNames({ mark: markKey });
-/** The Redis keys of a lease besides its marks. */
-const NAMES = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
-/** These keys at the node that keeps the queue. */
+/** The Redis keys of a lease besides its marks at the node that keeps the queue. */
 const ORDERED = new LeaseNames({
   name: recordKey,
   holders: holdersKey,
@@ -107,17 +95,11 @@ const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE
  * Returns  if the straight path (acquire-command.ts) stored every lease, the clock as in ACQUIRE: each lease then has the slot
  *          that it requested. Else an answer for each lease, and then the time in microseconds on this server's clock. An
  *          answer is one of
- *          a string                           stored: 16 digits of the token, and 4 of the slot of each key. A list of both
- *                                             would take the client 1 us more
- *          {0, that string, waiting, most}    stored; waiting is as in ACQUIRE, or 0 without waiters; most is the largest number
- *                                             of permits that any lease of the phase asked for, if it is larger than ARGV's
- *          {i, record, pttl}                  the i-th key is held in another mode, or by a single holder, which the record names
- *          {i, {id, details, left, ...}, most}
- *                                             all slots of the i-th key are taken: the ten holders that end first, or the holder
- *                                             of the exactly requested slot, each with the milliseconds left; most is the
- *                                             largest number of permits that any lease of the phase asked for
- *          {-4, waiter, milliseconds}         the turn of that waiter, or its mark, excludes the lease for these milliseconds more
- *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
+ *          a string    stored: 16 digits of the token, and 4 of the slot of each key. A list of both would take the client 1 us more
+ *          `STORED`    stored, with that string as the token
+ *          `STORED_BESIDE_MORE`, `ALL_TAKEN` (permit-answer.ts)
+ *          `HELD`      the key is held in another mode, or by a single holder, which the record names
+ *          `TOO_LATE`, `TOO_YOUNG`, `TURN_OF_ANOTHER` (acquire-answer.ts), or an error
  */
 export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${COUNT.locals('header + 1')}
 header = header + ${COUNT.size}
@@ -193,7 +175,7 @@ ${GIVE_UP_SLOTS}
         answer = redis.error_reply('ERR this lock was stored before, and has ended')
       end
     elseif left > 0 and not shares then
-      answer, refused = {i, record, left == math.huge and -1 or left}, i
+      answer, refused = ${HELD.lua({ position: 'i', record: 'record', left: 'left == math.huge and -1 or left' })}, i
     else
 ${CHOOSE_SLOT}
       if answer then
@@ -208,7 +190,7 @@ ${CHOOSE_SLOT}
           answer = redis.error_reply('ERR this lock was stored before, and has ended')
         end
       elseif not slot then
-        answer, refused = {i, record, left}, i
+        answer, refused = ${HELD.lua({ position: 'i', record: 'record', left: 'left' })}, i
 ${TELL_HOLDERS}
       else
         local mark = marked and pcall('GET', KEYS[marks + i])
@@ -225,7 +207,7 @@ ${TELL_HOLDERS}
           answer = ${FOREIGN}
         elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.permits}
           and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
-          answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
+          answer = ${TURN_OF_ANOTHER.lua({ waiter: `sub(mark, ${MARK.name})`, left: `math.max(1, call('PTTL', KEYS[marks + i]))` })}
           -- If there is no record, do not queue the waiter: later commands would not know that a queue exists.
           refused = record and i
         else
@@ -272,9 +254,9 @@ ${STORE_PERMIT}
         most = math.max(most, helds[i])
       end
       if most > permits then
-        answer = {0, digits, others, most}
+        answer = ${STORED_BESIDE_MORE.lua({ granted: 'digits', waiting: 'others', most: 'most' })}
       else
-        answer = others == 0 and digits or {0, digits, others}
+        answer = others == 0 and digits or ${STORED.lua({ token: 'digits', waiting: 'others' })}
       end
       if waits and ordered then
         for i in pairs(waits) do
@@ -334,62 +316,4 @@ function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boo
 
 function inDigits(slot: number): string {
   return String(slot).padStart(SLOT_DIGITS, '0');
-}
-
-type Grant = Extract<AcquireReply, { granted: true }>;
-
-/** The slot of a lease that the straight path stored, if its request names no slot. */
-const FIRST = [0];
-
-/**
- * Reads the answer about one lease, as {@link readAcquireReply} does. Also reads the slots of a granted lease, and the
- * holders of a lock whose permits are all taken.
- *
- * @param wish - the requested slots
- */
-export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
-  if (answer instanceof Error) return answer;
-  // A number means that the straight path stored every lease. All leases then have the same token, and each lease has
-  // the slot that it requested.
-  if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
-  if (!Array.isArray(answer)) return grantIn(String(answer));
-  const [outcome, detail, number, most] = answer as readonly unknown[];
-  const code = Number(outcome);
-  if (code === 0) {
-    const granted = grantIn(String(detail));
-    if (granted instanceof Error) return granted;
-    const asked = most === undefined ? {} : { permits: Number(most) };
-    return { ...granted, nextIsFirst: Number(number) > 1, ...asked };
-  }
-  if (Array.isArray(detail)) {
-    const holders: KeyHolder[] = [];
-    for (let at = 0; at < detail.length; at += 3)
-      holders.push(parsePermit(String(detail[at]), String(detail[at + 1]), Number(detail[at + 2])));
-    const [holder, ...others] = holders;
-    if (holder) return { granted: false, holder, others, permits: Number(number) };
-  }
-  const text = String(detail);
-  if (code > 0 && text.startsWith(STATE.permits))
-    return {
-      granted: false,
-      holder: parsePermitRecord(text, Number(number)),
-      others: [],
-      permits: permitsOfRecord(text),
-    };
-  return readAcquireReply(answer);
-}
-
-function grantIn(text: string): Grant | Error {
-  const slots: number[] = [];
-  for (let at = TOKEN_DIGITS; at < text.length; at += SLOT_DIGITS)
-    slots.push(Number(text.slice(at, at + SLOT_DIGITS)));
-  return grant(Number(text.slice(0, TOKEN_DIGITS)), slots);
-}
-
-/** A grant without a token or a slot is an error. */
-function grant(token: number, slots: readonly number[]): Grant | Error {
-  if (Number.isSafeInteger(token) && token > 0 && slots.length > 0) return { granted: true, token, slots };
-  return new Error(
-    `answered the token ${token} and ${slots.length} slots instead of a fencing token and a slot of each key`,
-  );
 }

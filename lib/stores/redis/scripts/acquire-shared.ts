@@ -3,6 +3,7 @@ import type { AcquireRequest } from '../../../core/ports.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER } from '../record.js';
+import { HELD, STORED, TURN_OF_ANOTHER } from './acquire-answer.js';
 import { type Leased, waitedOf, waiterOf } from './acquire.js';
 import {
   ADD_ANSWER,
@@ -14,12 +15,11 @@ import {
   readMarks,
   REFUSE_UNFIT,
   straightPath,
-  TURN_OF_ANOTHER,
 } from './acquire-command.js';
 import { Arguments, number, text } from './arguments.js';
 import { MARK_MS } from './hold-back.js';
 import { digitsOf, FOREIGN, isForeignMark, tokenOf } from './lua.js';
-import { LEAVE_QUEUES, passTurn, ADD_TO_QUEUE } from './queue.js';
+import { LEAVE_QUEUES, PASS_TURN, ADD_TO_QUEUE } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
 import { type Packed, script } from './script.js';
 
@@ -144,10 +144,10 @@ for at = first, #ARGV, ${LEASED.step} do
           answer = redis.error_reply('ERR this lock was stored before, and has ended')
         end
       elseif left > 0 and not shared then
-        answer, refused = {i, record, left == math.huge and -1 or left}, i
+        answer, refused = ${HELD.lua({ position: 'i', record: 'record', left: 'left == math.huge and -1 or left' })}, i
       elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.shared} and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
         -- If there is no record, do not queue the waiter: later commands would not know that a queue exists.
-        answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
+        answer = ${TURN_OF_ANOTHER.lua({ waiter: `sub(mark, ${MARK.name})`, left: `math.max(1, call('PTTL', KEYS[marks + i]))` })}
         refused = record and i
       else
         if shared then
@@ -194,7 +194,7 @@ ${REFUSE_UNFIT}
           break
         end
         local first, before = line[from], line[ahead]
-        ${passTurn(TURN_OF_ANOTHER)}
+        ${PASS_TURN}
       end
     end
   end
@@ -258,7 +258,7 @@ ${ADD_TO_QUEUE}
       end
     end
     if not answer then
-      answer = others == 0 and token or {0, token, others}
+      answer = others == 0 and token or ${STORED.lua({ token: 'token', waiting: 'others' })}
     end
   end
 ${ADD_ANSWER}

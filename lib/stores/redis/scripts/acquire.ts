@@ -1,30 +1,23 @@
-import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
-import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
+import type { AcquireRequest } from '../../../core/ports.js';
 import type { Tick } from '../../../core/tick.js';
-import { NoTimeError, type YoungBecause } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
 import { LeaseNames } from '../lease-names.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, STATE, waiterName } from '../record.js';
+import { leasePart, LINGER_MS, RECORD, STATE, waiterName } from '../record.js';
+import { ALREADY_RAN, HELD, STORED } from './acquire-answer.js';
 import {
   ADD_ANSWER,
   type AcquireCommand,
-  ALREADY_RAN,
   BEGIN_ACQUIRE,
   END_ACQUIRE,
   packAcquireWith,
   RAISE_MARKER,
   REFUSE_UNFIT,
   straightPath,
-  TOO_LATE,
-  TOO_YOUNG,
-  TURN_OF_ANOTHER,
 } from './acquire-command.js';
 import { Arguments, number, text } from './arguments.js';
-import { causeOf } from './identity.js';
 import { digitsOf, FOREIGN, isForeignTick, tokenOf } from './lua.js';
-import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, passTurn } from './queue.js';
-import { namedBy } from './read.js';
+import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, PASS_TURN } from './queue.js';
 import { type Packed, script } from './script.js';
 
 const RECORDS = new LeaseNames({ name: recordKey });
@@ -75,16 +68,9 @@ const LEASED = new Arguments<Leased>({
  * Returns  if the straight path (acquire-command.ts) stored every lease, only the clock of this server, in the form of a token:
  *          each lease then has that token or the proposed token, whichever is larger. Else an answer for each lease, and then
  *          the time in microseconds on this server's clock. An answer is one of
- *          token                       stored
- *          {0, token, waiting}         stored, and there are waiters; waiting is 2 if the next waiter of the process is the first
- *                                      of all these waiters, else 1
- *          {i, record, pttl}           the i-th key is held by another lease for pttl milliseconds more; -1 for ever
- *          {-1, milliseconds late}     the deadline had passed (S16)
- *          {-2, milliseconds to go, cause}    the node's data is younger than the guard (S12)
- *          {-3, value, pttl}           the tick or a later tick has run: the value of the tick's key, which lasts pttl
- *                                      milliseconds more
- *          {-4, waiter, milliseconds}  the lock is free, but the turn of that waiter excludes the lease for these milliseconds
- *                                      more
+ *          token       stored
+ *          `STORED`    stored, and there are waiters
+ *          `HELD`, `TOO_LATE`, `TOO_YOUNG`, `ALREADY_RAN`, `TURN_OF_ANOTHER` (acquire-answer.ts)
  *          an error
  *
  * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,
@@ -113,7 +99,7 @@ for at = first, #ARGV, ${LEASED.step} do
     elseif ran and ${isForeignTick('ran')} then
       answer = ${FOREIGN}
     elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
-      answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[ticks + 1])}
+      answer = ${ALREADY_RAN.lua({ mark: 'ran', left: `call('PTTL', KEYS[ticks + 1])` })}
     end
   end
 
@@ -138,7 +124,7 @@ for at = first, #ARGV, ${LEASED.step} do
             answer = redis.error_reply('ERR this lock was stored before, and has ended')
           end
         elseif left > 0 then
-          answer, refused = {i, record, left == math.huge and -1 or left}, i
+          answer, refused = ${HELD.lua({ position: 'i', record: 'record', left: 'left == math.huge and -1 or left' })}, i
         else
           if last >= token then
             token = last + 1
@@ -171,7 +157,7 @@ ${REFUSE_UNFIT}
           break
         end
         local before = first
-        ${passTurn(TURN_OF_ANOTHER)}
+        ${PASS_TURN}
       end
     end
   end
@@ -189,7 +175,7 @@ ${INHERIT}
       end
     end
     if not answer then
-      answer = others == 0 and token or {0, token, others}
+      answer = others == 0 and token or ${STORED.lua({ token: 'token', waiting: 'others' })}
     end
   end
 ${ADD_ANSWER}  key = ticks + (tick and 1 or 0)
@@ -225,70 +211,4 @@ export function packAcquire(requests: readonly AcquireRequest[], command: Acquir
 /** The tick that must not have run before; a lease that heals runs its tick already. */
 function tickOf({ lease, heals }: AcquireRequest): Tick | undefined {
   return heals === true ? undefined : lease.tick;
-}
-
-/**
- * Reads the reply of {@link ACQUIRE}: an answer for each request, and then the time in microseconds on the server's
- * clock.
- */
-export function acquireAnswers(reply: unknown, requests: readonly AcquireRequest[]): readonly unknown[] {
-  if (Array.isArray(reply)) return reply;
-  const clock = Number(reply);
-  const token = requests.reduce((most, { proposal }) => Math.max(most, proposal), clock);
-  const answers: unknown[] = requests.map(() => token);
-  answers.push((clock * 1_000_000) / STEPS_PER_SECOND);
-  return answers;
-}
-
-/** `true` if the request arrived after its deadline, so that the node has done nothing. */
-export function isTooLate(answer: unknown): boolean {
-  return Array.isArray(answer) && Number(answer[0]) === TOO_LATE;
-}
-
-/** Milliseconds until the node may vote, because of its marker; `undefined` for any other answer. */
-export function tooYoungFor(answer: unknown): number | undefined {
-  return Array.isArray(answer) && Number(answer[0]) === TOO_YOUNG ? Number(answer[1]) : undefined;
-}
-
-/** The cause of an answer that the node is too young; `undefined` if the cause is not known. */
-export function youngBecause(answer: unknown): YoungBecause | undefined {
-  return causeOf((answer as readonly unknown[])[2]);
-}
-
-/**
- * Reads an answer about one lease, other than {@link TOO_YOUNG}. Numbers may be strings from a passed-in client
- * (`stringNumbers`).
- */
-export function readAcquireReply(answer: unknown): AcquireReply | Error {
-  if (answer instanceof Error) return answer;
-  if (!Array.isArray(answer)) return grant(answer);
-  const [outcome, detail, number] = answer as readonly (number | string)[];
-  const code = Number(outcome);
-  const remaining = Number(number);
-  const text = String(detail);
-  if (code === 0) {
-    const granted = grant(detail);
-    return granted instanceof Error ? granted : { ...granted, nextIsFirst: remaining > 1 };
-  }
-  if (code === TOO_LATE) return new NoTimeError(`got the request ${text} ms too late, and did nothing`);
-  if (code === ALREADY_RAN)
-    return { granted: false, ran: true, holder: { id: text, owner: ownerOfMark(text), remaining } };
-  if (code === TURN_OF_ANOTHER)
-    return { granted: false, holder: { id: text, owner: ownerOfWaiter(text), remaining } };
-  return { granted: false, holder: namedBy(text, remaining) };
-}
-
-/** A grant without a token is an error. */
-function grant(token: unknown): { readonly granted: true; readonly token: number } | Error {
-  const number = Number(token);
-  if (Number.isSafeInteger(number) && number > 0) return { granted: true, token: number };
-  return new Error(`answered ${String(token)} instead of a fencing token`);
-}
-
-/** `true` if there were waiters for the lock at the time of the answer. */
-export function showsWaiters(answer: unknown): boolean {
-  if (!Array.isArray(answer)) return false;
-  const [outcome, , waiting] = answer as readonly unknown[];
-  const code = Number(outcome);
-  return code === 0 ? Number(waiting) > 0 : code > 0 || code === TURN_OF_ANOTHER;
 }

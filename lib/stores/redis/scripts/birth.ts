@@ -1,5 +1,6 @@
 import type { YoungBecause } from '../../../core/errors.js';
 import { Arguments, number, text } from './arguments.js';
+import { Fields } from './fields.js';
 import { causeOf, identify } from './identity.js';
 import { REFUSE_FOREIGN_MARK } from './lua.js';
 import { type Packed, pack, script } from './script.js';
@@ -22,13 +23,18 @@ const CLIENT = new Arguments<{ readonly wall: number; readonly former: FormerSer
 });
 
 /**
+ * The reply: microseconds since 1970 on this server's clock; the milliseconds for which the node has had its data, or -1
+ * if that is not known; and a letter for the cause, see {@link identify}.
+ */
+const BORN = new Fields('micros', 'age', 'cause');
+
+/**
  * Reads the server's clock, and sets a missing marker to the time of this first contact. Runs on each new connection,
  * and in `RedisStore.check`. A server that loses its data loses the marker, too (S12).
  *
  * KEYS     the marker, or none; the identity key of the node, if the user may run INFO (S28)
  * ARGV     with an identity key: `CLIENT`
- * Returns  microseconds since 1970 on this server's clock; the milliseconds for which the node has had its data, or -1
- *          if that is not known; and a letter for the cause, see `identify`
+ * Returns  `BORN`
  *
  * Tokens follow the server's clock, but can be ahead of it. The marker has 16 digits of the milliseconds since 1970 at
  * the first contact, a colon, and 16 digits of the largest token that was ahead.
@@ -64,7 +70,7 @@ if KEYS[1] then
     call('SET', KEYS[1], string.format('%016.0f:%016.0f', math.floor(now), 0))
   end
 end
-return {time[1] * 1000000 + time[2], math.floor(known), why}
+return ${BORN.lua({ micros: 'time[1] * 1000000 + time[2]', age: 'math.floor(known)', cause: 'why' })}
 `);
 
 /** The number of keys, the keys and the arguments of {@link BIRTH}. */
@@ -90,6 +96,6 @@ export interface NodeAge {
 
 /** Reads the reply of {@link BIRTH}. */
 export function readBirth(reply: unknown): NodeAge & { readonly micros: number } {
-  const [micros, age, letter] = reply as readonly unknown[];
-  return { micros: Number(micros), age: Number(age) < 0 ? Infinity : Number(age), cause: causeOf(letter) };
+  const { micros, age, cause } = BORN.of(reply as readonly unknown[]);
+  return { micros: Number(micros), age: Number(age) < 0 ? Infinity : Number(age), cause: causeOf(cause) };
 }

@@ -13,6 +13,12 @@ export const EXTENDED = new Arguments<Lease>({
   n: number(({ keys }) => keys.length),
 });
 
+/** The reply is a text with one of these characters for each lease. */
+const [HELD, LOST] = ['1', '0'];
+
+/** Lua text for the character of a lease; `held` is Lua text that is true if the lease is held and was extended. */
+export const outcomeOf = (held: string): string => `${held} and '${HELD}' or '${LOST}'`;
+
 /** Packs the command of an extend script. */
 export function packExtendWith(
   names: LeaseNames,
@@ -28,4 +34,9 @@ export function packExtendWith(
     EXTENDED.push(args, lease);
   }
   return pack(keys, args);
+}
+
+/** `true` if the lease with this index is held and was extended, according to the reply of an extend script. */
+export function isExtended(reply: unknown, index: number): boolean {
+  return String(reply)[index] === HELD;
 }

@@ -3,7 +3,7 @@ import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
-import { EXTENDED } from './extend-command.js';
+import { EXTENDED, outcomeOf } from './extend-command.js';
 import { END_PERMIT, KEEP_BOTH, nameInstead, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
 import { type Packed, pack, script } from './script.js';
@@ -100,7 +100,7 @@ while ARGV[at] do
       end
     end
   end
-  outcomes[#outcomes + 1] = holds and '1' or '0'
+  outcomes[#outcomes + 1] = ${outcomeOf('holds')}
   key, at = key + ${NAMES.size} * n, at + ${EXTENDED.size} + n
 end
 return table.concat(outcomes)

@@ -2,7 +2,7 @@ import type { Lease } from '../../../core/lease.js';
 import { LeaseNames } from '../lease-names.js';
 import { recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
-import { EXTENDED, LIFE, packExtendWith } from './extend-command.js';
+import { EXTENDED, LIFE, outcomeOf, packExtendWith } from './extend-command.js';
 import { type Packed, script } from './script.js';
 
 const NAMES = new LeaseNames({ name: recordKey });
@@ -43,7 +43,7 @@ for at = ${LIFE.size + 1}, #ARGV, ${EXTENDED.size} do
       redis.call('PEXPIRE', name, life)
     end
   end
-  outcomes[#outcomes + 1] = held and '1' or '0'
+  outcomes[#outcomes + 1] = ${outcomeOf('held')}
   key = key + ${NAMES.size} * n
 end
 return table.concat(outcomes)

@@ -23,3 +23,8 @@ export class Fragment {
     return this.lua;
   }
 }
+
+/** The locals in Lua texts that are only names, numbers and signs, such as `keep + 1` or `last[1]`. */
+export function localsOf(...texts: readonly string[]): readonly string[] {
+  return texts.flatMap((lua) => lua.match(/[A-Za-z_]\w*/g) ?? []);
+}

@@ -1,5 +1,5 @@
 import { MARK, RECORD } from '../record.js';
-import { Fragment } from './fragment.js';
+import { Fragment, localsOf } from './fragment.js';
 
 /**
  * Lua text for the last token in the string `record`. This Lua text yields nil or false if the string is not the record
@@ -90,10 +90,14 @@ end
  * @param life - Lua text for the milliseconds. Pass a constant as a text: with a number, Redis takes 0.5 us longer
  * (commandstats of a script with one SET).
  */
-export const storeEvenIfFull = (name: string, value: string, life: string | number): string => `
+export const storeEvenIfFull = (name: string, value: string, life: string): Fragment =>
+  new Fragment(
+    { needs: localsOf(name, value, life), sets: ['stored'] },
+    `
 local stored = redis.pcall('SET', ${name}, ${value}, 'PX', ${life})
 if stored.err and string.find(stored.err, 'OOM', 1, true) then
   redis.call('PEXPIRE', ${name}, ${life})
   stored = redis.pcall('SET', ${name}, ${value}, 'PX', ${life})
 end
-`;
+`,
+  );

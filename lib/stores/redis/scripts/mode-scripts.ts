@@ -1,13 +1,15 @@
 import type { Lease } from '../../../core/lease.js';
 import type { LockMode } from '../../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, SlotWish } from '../../../core/ports.js';
-import { ACQUIRE, packAcquire, readAcquireReply } from './acquire.js';
+import { ACQUIRE, packAcquire } from './acquire.js';
+import { readAcquireReply } from './acquire-answer.js';
 import type { AcquireCommand } from './acquire-command.js';
-import { ACQUIRE_PERMITS, packAcquirePermits, readAcquirePermitsReply } from './acquire-permits.js';
+import { ACQUIRE_PERMITS, packAcquirePermits } from './acquire-permits.js';
 import { ACQUIRE_SHARED, packAcquireShared } from './acquire-shared.js';
 import { EXTEND, packExtend } from './extend.js';
 import { EXTEND_PERMITS, packExtendPermits } from './extend-permits.js';
 import { EXTEND_SHARED, packExtendShared } from './extend-shared.js';
+import { readAcquirePermitsReply } from './permit-answer.js';
 import { packRaise, RAISE } from './raise.js';
 import { packRaisePermits, RAISE_PERMITS } from './raise-permits.js';
 import { packRaiseShared, RAISE_SHARED } from './raise-shared.js';

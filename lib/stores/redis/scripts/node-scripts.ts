@@ -1,4 +1,6 @@
-import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor, youngBecause } from './acquire.js';
+import { isPlain } from './acquire.js';
+import { acquireAnswers, isTooLate, showsWaiters, tooYoungFor, youngBecause } from './acquire-answer.js';
+import { isExtended } from './extend-command.js';
 import { BIRTH, packBirth, readBirth } from './birth.js';
 import { FORCE_RELEASE, packForceRelease } from './force-release.js';
 import { HOLD_BACK, packHoldBack } from './hold-back.js';
@@ -22,6 +24,7 @@ export const nodeScripts = {
   /** The scripts for the mode of a lease. */
   of: scriptsFor,
   acquire: { answers: acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor, youngBecause },
+  extend: { isExtended },
   release: {
     answer: releaseAnswer,
     /** Only on a Cluster, for an exclusive lease whose hash slot moves. */

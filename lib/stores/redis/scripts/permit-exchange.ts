@@ -1,20 +1,29 @@
 import { LINGER_MS, RECORD } from '../record.js';
-import { END_PERMIT, PERMITS } from './permits.js';
+import { Fragment } from './fragment.js';
+import { END_PERMIT, PERMIT_NAMES, PERMITS } from './permits.js';
 
 /**
  * Lua text for a lease that accepts only the slots that it requests. If the lease holds a slot that it does not
  * request, the text frees all its slots, because the lease must get a slot of each key or none.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. If it frees a slot, it sets `freed`. If a slot could not
+ * If it frees a slot, it sets `freed`. If a slot could not
  * be freed, it sets `answer` to the error.
  */
-export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
+export const GIVE_UP_SLOTS = new Fragment(
+  {
+    needs: [
+      ...['answer', 'byte', 'call', 'exactly', 'freed', 'id', 'key', 'late', 'n', 'now', 'pcall', 'sub'],
+      ...['wishes', 'young'],
+    ],
+  },
+  `
+  if exactly and late <= 0 and young <= 0 then
     -- The first pass looks for a slot that the lease holds but does not request. If there is one, the second pass frees
     -- all slots of the lease: it must get a slot of each key or none.
     local other = false
     for pass = 1, 2 do
       for i = 1, pass == 1 and n or other and n or 0 do
-        local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
+        ${PERMIT_NAMES.locals(['name', 'holders', 'details'])}
         local record, slot = pcall('GET', name)
         if record and not record.err and byte(record, 1) == ${RECORD.permits} then
           local kind, left = byte(record, ${PERMITS.kind}), call('PTTL', name)
@@ -37,4 +46,6 @@ export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
         end
       end
     end
-  end`;
+  end
+`,
+);

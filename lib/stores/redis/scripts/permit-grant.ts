@@ -1,6 +1,7 @@
 import { LINGER_MS, RECORD } from '../record.js';
+import { Fragment } from './fragment.js';
 import { MARK_MS } from './hold-back.js';
-import { LEASE, ownerAt, PERMITS, SPARE_MS } from './permits.js';
+import { LEASE, ownerAt, PERMIT_NAMES, PERMITS, SPARE_MS } from './permits.js';
 import { luaWidthOf, offsetOf, TAKE_SLOT } from './slot-map.js';
 
 /**
@@ -15,11 +16,46 @@ const LONG = '0'.repeat(80);
 /**
  * Lua text that stores a lease in its chosen slots.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` if the first write failed; later writes
+ * It sets `answer` if the first write failed; later writes
  * cannot fail.
  */
-export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
-      local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
+export const STORE_PERMIT = new Fragment(
+  {
+    needs: [
+      ...[
+        'answer',
+        'behind',
+        'bits',
+        'byte',
+        'call',
+        'digits',
+        'ends',
+        'helds',
+        'id',
+        'key',
+        'lease',
+        'lefts',
+      ],
+      ...[
+        'livings',
+        'manies',
+        'marked',
+        'marks',
+        'n',
+        'now',
+        'numbers',
+        'pcall',
+        'permits',
+        'records',
+        'slots',
+        'sub',
+      ],
+      ...['ttl', 'waits'],
+    ],
+  },
+  `
+    for i = 1, answer and 0 or n do
+      local name, record, left, taken, slot = ${PERMIT_NAMES.at('name')}, records[i], lefts[i], bits[i], slots[i]
       local flag, stored = waits and waits[i] and 'w' or '-', nil
       local number = numbers[slot]
       if not number then
@@ -65,7 +101,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
         break
       end
       if left then
-        local holders, details = KEYS[key + n + i], KEYS[key + 2 * n + i]
+        ${PERMIT_NAMES.locals(['holders', 'details'])}
         local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, ${LEASE.owner.join(', ')}), digits .. ':' .. id
         local lives = livings[i]
         if manies[i] then
@@ -99,4 +135,6 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
         pcall('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
         marked = true
       end
-    end`;
+    end
+`,
+);

@@ -1,3 +1,6 @@
+import { Fragment } from './fragment.js';
+import { ALL_TAKEN, TOLD } from './permit-answer.js';
+
 /** Largest number of holders in a refusal. */
 const MOST_TOLD = 10;
 
@@ -5,9 +8,12 @@ const MOST_TOLD = 10;
  * Lua text that lists holders of a key with several holders: the ten whose leases end first, or only the holder of the
  * requested slot if the request accepts no other slot.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` if there is a holder to name.
+ * It sets `answer` if there is a holder to name.
  */
-export const TELL_HOLDERS = `        if several then
+export const TELL_HOLDERS = new Fragment(
+  { needs: ['answer', 'call', 'details', 'exactly', 'held', 'holders', 'i', 'now', 'row', 'several', 'sub'] },
+  `
+        if several then
           local first = {}
           if exactly then
             local theirs = row and sub(row, 18)
@@ -17,12 +23,14 @@ export const TELL_HOLDERS = `        if several then
           end
           local list = {}
           for j = 1, first and first[2] and #first or 0, 2 do
-            local theirs = call('HGET', details, first[j])
+            local theirs, size = call('HGET', details, first[j]), #list
             if theirs then
-              list[#list + 1], list[#list + 2], list[#list + 3] = first[j], theirs, math.ceil(first[j + 1] - now)
+              ${TOLD.append('list', 'size', { id: 'first[j]', details: 'theirs', left: 'math.ceil(first[j + 1] - now)' })}
             end
           end
           if #list > 0 then
-            answer = {i, list, held}
+            answer = ${ALL_TAKEN.lua({ position: 'i', holders: 'list', most: 'held' })}
           end
-        end`;
+        end
+`,
+);

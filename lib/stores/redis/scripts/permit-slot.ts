@@ -1,3 +1,4 @@
+import { Fragment } from './fragment.js';
 import { PERMITS } from './permits.js';
 import { findFree, freeSlot, isTaken } from './slot-map.js';
 
@@ -11,12 +12,34 @@ const MOST_CLEARED = 100;
  * Lua text that looks for a free slot of one key. Removes expired holders if there is no free slot, or if there are
  * waiters.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `slot` (nil when all slots are taken). If the key
+ * It sets `slot` (nil when all slots are taken). If the key
  * has several holders, it also sets `told` to three values of the hash: the details of this lease, the entry of the
  * slot, and the expiry of the set and the hash. It sets `row` to the entry of the slot, keeps `record` and `taken` up
  * to date, and if there is an error, sets `answer` to it.
  */
-export const CHOOSE_SLOT = `      local cleared = false
+export const CHOOSE_SLOT = new Fragment(
+  {
+    needs: [
+      ...[
+        'answer',
+        'call',
+        'details',
+        'exactly',
+        'heals',
+        'holders',
+        'id',
+        'name',
+        'now',
+        'ordered',
+        'pcall',
+        'permits',
+      ],
+      ...['queued', 'record', 'row', 'several', 'shares', 'slot', 'sub', 'taken', 'told', 'wish'],
+    ],
+    sets: ['cleared'],
+  },
+  `
+      local cleared = false
       while true do
         slot = nil
         if not shares then
@@ -61,4 +84,6 @@ export const CHOOSE_SLOT = `      local cleared = false
         call('HDEL', details, unpack(gone))
         call('SETRANGE', name, ${PERMITS.bits - 1}, taken)
         record = sub(record, 1, ${PERMITS.bits - 1}) .. taken .. sub(record, ${PERMITS.bits} + #taken)
-      end`;
+      end
+`,
+);

@@ -1,6 +1,6 @@
 import { WAITER } from '../record.js';
-import { TURN_OF_ANOTHER } from './acquire-command.js';
-import { passTurn } from './queue.js';
+import { Fragment } from './fragment.js';
+import { PASS_TURN } from './queue.js';
 import { COUNT_FREE } from './slot-map.js';
 
 /** Largest number of waiters that one command checks. */
@@ -10,10 +10,32 @@ const MOST_WAITERS = 64;
  * Lua text that refuses a lease if there are at least as many earlier waiters for permits as free slots. It also
  * refuses a lease if nobody holds the key and an earlier waiter wants another mode.
  *
- * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` and `refused` for a refused lease. It
+ * It sets `answer` and `refused` for a refused lease. It
  * sets `behind` to the marks that must be set for the first waiter in another mode, by the position of the key.
  */
-export const WAIT_FOR_TURN = `  local behind
+export const WAIT_FOR_TURN = new Fragment(
+  {
+    needs: [
+      ...[
+        'answer',
+        'base',
+        'bits',
+        'byte',
+        'call',
+        'came',
+        'lefts',
+        'now',
+        'ordered',
+        'permits',
+        'queues',
+        'refused',
+      ],
+      ...['sub', 'waiter', 'waits'],
+    ],
+    sets: ['behind'],
+  },
+  `
+  local behind
   if waits and ordered and not answer then
     for i in pairs(waits) do
       local queue, woken = KEYS[queues + i], false
@@ -51,7 +73,9 @@ export const WAIT_FOR_TURN = `  local behind
         end
         local first = line[from]
         local before = first
-        ${passTurn(TURN_OF_ANOTHER)}
+        ${PASS_TURN}
       end
     end
-  end`;
+  end
+`,
+);

@@ -1,6 +1,8 @@
 import type { KeyHolder } from '../../../core/ports.js';
+import { LeaseNames } from '../lease-names.js';
+import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
-import { Fragment } from './fragment.js';
+import { Fragment, localsOf } from './fragment.js';
 import { storeEvenIfFull } from './lua.js';
 import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
 
@@ -61,6 +63,9 @@ export const LEASE = { slot: 48, count: 52, owner: [58, -2] } as const;
  */
 export const SPARE_MS = 10_000;
 
+/** The Redis keys of a lease with permits; the parts of the scripts find them in KEYS. */
+export const PERMIT_NAMES = new LeaseNames({ name: recordKey, holders: holdersKey, details: detailsKey });
+
 /** Lua text for the position of the owner's name in a record for `count` permits. */
 export function ownerAt(record: string, count: string): string {
   return `(string.byte(${record}, ${PERMITS.kind}) == ${PERMITS.several} and ${luaWidthOf(count)} or 0) + ${PERMITS.bits + 1}`;
@@ -73,10 +78,14 @@ export function ownerAt(record: string, count: string): string {
 const COMMON = `string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + ${luaWidthOf(`string.sub(record, ${PERMITS.count.join(', ')})`)})`;
 
 /** Lua text that makes the local `record` name the holder `id`, whose details are in the local `own`. */
-export const nameInstead = (id: string): string => `
+export const nameInstead = (id: string): Fragment =>
+  new Fragment(
+    { needs: ['record', 'own', ...localsOf(id)] },
+    `
 record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
   .. ${COMMON} .. string.sub(own, 37) .. string.sub(record, ${PERMITS.ownerEnd + 1})
-`;
+`,
+  );
 
 /**
  * Lua text that sets the local `held` to n, the number of permits in the local `record`, which has the state `P`. If

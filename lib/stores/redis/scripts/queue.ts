@@ -1,3 +1,4 @@
+import { TURN_OF_ANOTHER } from './acquire-answer.js';
 import { Fragment } from './fragment.js';
 import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
@@ -184,25 +185,24 @@ export const ADD_TO_QUEUE = new Fragment(
  * refusal names), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while
  * the turn lasts.
  */
-export const passTurn = (outcome: number): Fragment =>
-  new Fragment(
-    {
-      needs: [
-        'call',
-        'sub',
-        'base',
-        'queue',
-        'turn',
-        'first',
-        'before',
-        'woken',
-        'now',
-        'i',
-        'answer',
-        'refused',
-      ],
-    },
-    `
+export const PASS_TURN = new Fragment(
+  {
+    needs: [
+      'call',
+      'sub',
+      'base',
+      'queue',
+      'turn',
+      'first',
+      'before',
+      'woken',
+      'now',
+      'i',
+      'answer',
+      'refused',
+    ],
+  },
+  `
         if not turn or sub(turn, 18) ~= first then
           if woken then
             -- The turn cannot be stored, because memory is short or the server accepts no writes.
@@ -215,13 +215,13 @@ export const passTurn = (outcome: number): Fragment =>
         else
           local over = tonumber(sub(turn, 2, 17))
           if over > now then
-            answer, refused = {${outcome}, before, math.ceil(over - now)}, i
+            answer, refused = ${TURN_OF_ANOTHER.lua({ waiter: 'before', left: 'math.ceil(over - now)' })}, i
           else
             call('ZREM', queue, first, turn)
           end
         end
 `,
-  );
+);
 
 /**
  * Removes a waiter from the queues of its keys after the waiter was granted the lock. Also deletes the marks of the
