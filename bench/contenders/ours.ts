@@ -1,4 +1,4 @@
-import { LINGER_MS } from '../../lib/stores/redis/record.js';
+import { LINGER_MS } from '../../lib/core/store-times.js';
 import type { Contender } from './contender.js';
 
 export const ours: Contender = {

@@ -4,6 +4,7 @@ import { type DynamicModule, Injectable, Module, type ModuleMetadata, type Type 
 import { NestFactory } from '@nestjs/core';
 import { Redis } from 'ioredis';
 import { inspect } from 'node:util';
+import { LINGER_MS } from '../../lib/core/store-times.js';
 import {
   currentLock,
   InjectLockService,
@@ -23,7 +24,6 @@ import { DURABLE, type RedisServer, startRedis, startRedisNodes } from '../suppo
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { lockServiceToken } from '../../lib/service/inject-lock-service.decorator.js';
-import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
 interface Started {
   readonly lines: LogLines;

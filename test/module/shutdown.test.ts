@@ -15,6 +15,7 @@ import { createInterface } from 'node:readline';
 import type { Redis } from 'ioredis';
 import { from, Observable } from 'rxjs';
 import request from 'supertest';
+import { LINGER_MS } from '../../lib/core/store-times.js';
 import {
   currentLock,
   type LockHandle,
@@ -35,7 +36,6 @@ import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.j
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
-import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
 /** A ttl in milliseconds that is long enough for a renewal in time, even if the machine stalls for a moment. */
 const TTL = 6_000;

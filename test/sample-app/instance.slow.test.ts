@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { LINGER_MS } from '../../lib/stores/redis/record.js';
+import { LINGER_MS } from '../../lib/core/store-times.js';
 import { createScratchSchema } from '../../sample-app/demo/scratch-schema.js';
 import { Instance } from '../../sample-app/demo/instance.js';
 import { ServerProcess } from '../../sample-app/demo/server-process.js';

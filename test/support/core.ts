@@ -1,9 +1,10 @@
 import type { Redis } from 'ioredis';
 import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import type { StoreContext } from '../../lib/stores/redis/store-context.js';
-import { LINGER_MS, parseRecord, STATE } from '../../lib/stores/redis/record.js';
+import { parseRecord, STATE } from '../../lib/stores/redis/record.js';
 import { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import type { Store } from '../../lib/core/ports.js';
+import { LINGER_MS } from '../../lib/core/store-times.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 

@@ -2,13 +2,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/g
 import type { INestApplication } from '@nestjs/common';
 import type { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
+import { LINGER_MS } from '../../lib/core/store-times.js';
 import { type LockHandle, LockService, LockUnavailableError } from '../../lib/index.js';
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
 import { PATIENCE, type SentinelGroup, startSentinelGroup } from '../support/sentinel-group.js';
 import { until } from '../support/until.js';
-import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { heldKeys } from '../support/core.js';
 import { setFailOverAfter } from '../support/fail-over-after.js';
 

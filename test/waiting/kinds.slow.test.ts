@@ -2,9 +2,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
+import { MARK_MS, STANDBY_MS, TURN_MS } from '../../lib/core/store-times.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
-import { MARK_MS } from '../../lib/stores/redis/scripts/hold-back.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -20,12 +20,6 @@ const POLL_MS = 20_000;
  * five seconds: its wait exceeds this limit.
  */
 const ROOM_MS = 4_000;
-
-/**
- * The two stand-bys, which are the next two waiters, ask this many milliseconds after the first waiter got its message,
- * in case the first waiter does not ask.
- */
-const STANDBY_MS = 200;
 
 const TTL = 30_000;
 
@@ -378,7 +372,7 @@ describe.each([
       await freeOne();
       await until(() => order.length === turn + 1, ROOM_MS);
       // The stand-bys try after the end of the turn.
-      await delay(STANDBY_MS + 150);
+      await delay(STANDBY_MS + TURN_MS);
       expect(order).toHaveLength(turn + 1);
       turns.push({ wasFirst: order[turn] === expected, commands: await scripts() });
     }

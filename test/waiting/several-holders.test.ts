@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../lib/core/lease.js';
+import { STANDBY_MS, TURN_MS } from '../../lib/core/store-times.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { HeldLock } from '../../lib/redlock/held-lock.js';
 import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
@@ -11,12 +12,6 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 const TTL = 30_000;
-
-/** The length of a waiter's turn, in milliseconds. */
-const TURN_MS = 150;
-
-/** The second waiter in the queue asks after this many milliseconds, in case the first waiter does not ask. */
-const STANDBY_MS = 200;
 
 /** A waiter in the queue that gets no message asks every five seconds, so an earlier grant is the effect of a message. */
 const TOLD_MS = 4_000;

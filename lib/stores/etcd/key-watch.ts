@@ -1,11 +1,9 @@
+import { STANDBY_MS } from '../../core/store-times.js';
 import type { Gateway, OpenStream } from './gateway.js';
 import { type FoundWaiter, inTheWay, ahead, type KeyView, viewOf } from './key-view.js';
 import { parseHolderName, viewRange } from './names.js';
 import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';
-
-/** Milliseconds after which the second waiter may try, because the process of the first waiter may be dead. */
-const STANDBY_MS = 200;
 
 /** The shortest pause before an ended stream is opened again, in milliseconds. */
 const SHORTEST_PAUSE_MS = 20;

@@ -1,8 +1,4 @@
-/**
- * Milliseconds for the first waiter to take a free lock. After that time, other callers remove the waiter from the
- * queue.
- */
-const TURN_MS = 150;
+import { TURN_MS } from '../../core/store-times.js';
 
 /** Largest number of keys whose turns are remembered. With more keys, the oldest are dropped. */
 const MOST = 1_000;

@@ -1,11 +1,9 @@
 import { now } from '../../core/clock.js';
 import { canHoldTogether, type LockMode } from '../../core/lock-mode.js';
 import type { QueuePosition } from '../../core/ports.js';
+import { MARK_MS } from '../../core/store-times.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
-
-/** The life of a mark, in milliseconds. Its waiter sets it again every second. */
-const MARK_MS = 2_000;
 
 interface Mark extends Life {
   readonly waiter: WaiterId;

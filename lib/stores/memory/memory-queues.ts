@@ -1,14 +1,9 @@
 import { canHoldTogether, type LockMode } from '../../core/lock-mode.js';
 import { now } from '../../core/clock.js';
 import type { KeyWaiter, QueuePosition, Subscription } from '../../core/ports.js';
+import { STANDBY_MS, TURN_MS } from '../../core/store-times.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
-
-/** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
-const TURN_MS = 150;
-
-/** Milliseconds after which the second waiter may try, if the first waiter does not try. */
-const STANDBY_MS = 200;
 
 interface Waiting {
   readonly waiter: WaiterId;

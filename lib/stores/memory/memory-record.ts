@@ -2,11 +2,9 @@ import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import type { Lease } from '../../core/lease.js';
 import { canHoldTogether, type LockMode } from '../../core/lock-mode.js';
 import type { HeldKey, Holder, KeyHolder, SlotWish } from '../../core/ports.js';
+import { LINGER_MS } from '../../core/store-times.js';
 import { type Life, remainingOf } from './memory-life.js';
 import { freeSlot, MemorySlots } from './memory-slots.js';
-
-/** Milliseconds for which the last tokens of a key are kept after its release or expiry. */
-const LINGER_MS = 30_000;
 
 /** Largest number of holders that a refusal names when no permit of the key is free. */
 const MOST_NAMED = 10;

@@ -4,15 +4,7 @@ import type { AcquireRequest, Holder } from '../../core/ports.js';
 import type { TickMark } from '../../core/tick.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { ID_LENGTH } from '../../core/random-id.js';
-
-/**
- * Milliseconds that a record is kept after its lock was released or has expired: the linger. The record keeps the last
- * token of the key for that time. Afterwards a new token, which is never behind the clock, is larger anyway, unless the
- * clock was set back by at least the linger minus `LEAD_MS`.
- *
- * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
- */
-export const LINGER_MS = 30_000;
+import { LINGER_MS } from '../../core/store-times.js';
 
 /**
  * Longest time until the deadline of an acquisition, in milliseconds. If the same command arrives again after its lease

@@ -7,6 +7,7 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { LockHeldError, LockUnavailableError } from '../../../lib/core/errors.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import { LINGER_MS } from '../../../lib/core/store-times.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { extendOn } from '../../support/ask-store.js';
 import { countLocks, newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
@@ -14,7 +15,6 @@ import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 
 const once: AcquireTerms = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 

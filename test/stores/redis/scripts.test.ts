@@ -4,10 +4,11 @@ import { NoTimeError } from '../../../lib/core/errors.js';
 import { LEAD_MS, tokenAt } from '../../../lib/core/fencing-token.js';
 import { Lease } from '../../../lib/core/lease.js';
 import type { AcquireRequest } from '../../../lib/core/ports.js';
+import { LINGER_MS } from '../../../lib/core/store-times.js';
 import type { Tick } from '../../../lib/core/tick.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import { queueKey, recordKey, tickKey } from '../../../lib/stores/redis/lock-key.js';
-import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
+import { parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
 import { ACQUIRE, packAcquire } from '../../../lib/stores/redis/scripts/acquire.js';
 import {
   acquireAnswers,

@@ -1,5 +1,5 @@
-import { keysOf, NOW } from './procedure.js';
-import { WAITER_LIFE_US } from './queue.js';
+import { WAITER_LIFE_MS } from '../../../core/store-times.js';
+import { inMicros, keysOf, NOW } from './procedure.js';
 
 /** Largest number of waiters of a key in one answer. */
 const MOST_OF_QUEUE = 100;
@@ -50,6 +50,6 @@ export const WAITING = `select concat('[', coalesce(group_concat(json_object('i'
     select keys_.i, w.waiter, w.owner, w.mode, w.came,
       row_number() over (partition by keys_.i order by w.came, w.waiter) as place
     from ${keysOf('?')}
-      straight_join {waiters} w on w.k = cast(keys_.k as binary) and w.seen >= ${NOW} - ${WAITER_LIFE_US}
+      straight_join {waiters} w on w.k = cast(keys_.k as binary) and w.seen >= ${NOW} - ${inMicros(WAITER_LIFE_MS)}
   ) queues
   where place <= ${MOST_OF_QUEUE}`;

@@ -27,6 +27,9 @@ export const TEXT = `longtext ${UTF8}`;
 /** The server's time, in microseconds since 1970. Each statement of a procedure reads the clock again. */
 export const NOW = `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))`;
 
+/** A time in the unit of {@link NOW}. */
+export const inMicros = (milliseconds: number): number => milliseconds * 1_000;
+
 /** Expression for the element of a JSON array of keys. */
 export function keyAt(keys: string, index: string): string {
   return `json_unquote(json_extract(${keys}, concat('$[', ${index}, ']')))`;

@@ -1,16 +1,5 @@
-import { ID, KEY, keyAt, MODE, OWNER, type Procedure, TEXT, together } from './procedure.js';
-
-/** Microseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
-const TURN_US = 150_000;
-
-/**
- * Microseconds after which the waiters behind the first waiter may try, because the process of the first waiter may be
- * dead.
- */
-const STANDBY_US = 200_000;
-
-/** Microseconds without a request after which a waiter counts as dead. A waiter asks every few seconds. */
-export const WAITER_LIFE_US = 60_000_000;
+import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
+import { ID, inMicros, KEY, keyAt, MODE, OWNER, type Procedure, TEXT, together } from './procedure.js';
 
 const FIRST = (column: string): string =>
   `(select ${column} from {waiters} where k = a_key order by came, waiter limit 1)`;
@@ -45,19 +34,19 @@ const WAKE: Procedure = {
   declare v_first, v_other ${ID};
   declare v_mode ${MODE};
   declare v_came bigint;
-  delete from {waiters} where k = a_key and seen < a_at - ${WAITER_LIFE_US};
+  delete from {waiters} where k = a_key and seen < a_at - ${inMicros(WAITER_LIFE_MS)};
   select waiter, mode into v_first, v_mode from {waiters} where k = a_key order by came, waiter limit 1;
   if v_first is null then
     update {locks} set waited = 0, turn = null where k = a_key;
   else
-    update {locks} set turn = v_first, turn_ends = a_at + a_after + ${TURN_US} where k = a_key;
+    update {locks} set turn = v_first, turn_ends = a_at + a_after + ${inMicros(TURN_MS)} where k = a_key;
     update {waiters} set told = a_at, may = a_at + a_after, released = a_released where k = a_key and waiter = v_first;
     if v_mode = 'shared' then
       select waiter, came into v_other, v_came from {waiters} where k = a_key and mode <> 'shared' order by came, waiter limit 1;
       update {waiters} set told = a_at, may = a_at + a_after, released = a_released
         where k = a_key and mode = 'shared' and (v_other is null or came < v_came or (came = v_came and waiter < v_other));
     else
-      update {waiters} set told = a_at, may = a_at + a_after + ${STANDBY_US}, released = a_released
+      update {waiters} set told = a_at, may = a_at + a_after + ${inMicros(STANDBY_MS)}, released = a_released
         where k = a_key and waiter <> v_first order by came, waiter limit 2;
     end if;
   end if;`,

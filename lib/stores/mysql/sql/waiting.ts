@@ -1,7 +1,5 @@
-import { BEGIN, ID, KEY, keyAt, MODE, NOW, OWNER, type Procedure, TEXT } from './procedure.js';
-
-/** The life of a mark, in microseconds. Its waiter sets it again every second. */
-const MARK_US = 2_000_000;
+import { MARK_MS } from '../../../core/store-times.js';
+import { BEGIN, ID, inMicros, KEY, keyAt, MODE, NOW, OWNER, type Procedure, TEXT } from './procedure.js';
 
 /**
  * Removes a waiter that has given up: it leaves the queues of its keys. Begins the turn of the next waiter if the key
@@ -61,7 +59,7 @@ ${BEGIN}
       if v_mark_ends > v_at and v_mark = a_waiter
           or v_is_first and (v_mark_ends is null or v_mark_ends <= v_at or v_mark_came > v_came) then
         update {locks} set mark = a_waiter, mark_mode = a_mode, mark_owner = a_owner, mark_came = v_came,
-          mark_ends = v_at + ${MARK_US} where k = v_key;
+          mark_ends = v_at + ${inMicros(MARK_MS)} where k = v_key;
       elseif v_is_first then
         set v_is_marked = 0;
       end if;

@@ -1,4 +1,4 @@
-import { WAITER_LIFE_MS } from './queue.js';
+import { WAITER_LIFE_MS } from '../../../core/store-times.js';
 import type { EntryPoint } from './sql-function.js';
 
 /** Largest number of waiters of a key in one answer. */

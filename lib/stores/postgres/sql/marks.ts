@@ -1,7 +1,5 @@
+import { MARK_MS } from '../../../core/store-times.js';
 import type { EntryPoint } from './sql-function.js';
-
-/** The life of a mark, in milliseconds. Its waiter sets it again every second. */
-const MARK_MS = 2_000;
 
 /**
  * Sets the mark of a waiter: later callers in other modes are refused if their mode admits several holders. The mark of

@@ -1,16 +1,5 @@
+import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
 import type { EntryPoint } from './sql-function.js';
-
-/** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed from the queue. */
-const TURN_MS = 150;
-
-/**
- * Milliseconds after which the waiters behind the first waiter may try, because the process of the first waiter may be
- * dead.
- */
-const STANDBY_MS = 200;
-
-/** Milliseconds without a request after which a waiter counts as dead. A waiter asks every few seconds. */
-export const WAITER_LIFE_MS = 60_000;
 
 /** True if holders in these two modes can hold a key at the same time. */
 const TOGETHER: EntryPoint = {

@@ -1,7 +1,8 @@
 import { ID_LENGTH } from '../../../core/random-id.js';
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireRequest } from '../../../core/ports.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { LINGER_MS } from '../../../core/store-times.js';
+import { RECORD } from '../record.js';
 import { TOO_LATE, TOO_YOUNG } from './acquire-answer.js';
 import { Arguments, number, text } from './arguments.js';
 import { Fragment } from './fragment.js';
@@ -9,7 +10,7 @@ import { identify } from './identity.js';
 import { digitsOf, REFUSE_FOREIGN_MARK, TELL_ERROR, tokenOf } from './lua.js';
 import { type Packed, pack } from './script.js';
 
-/** What all leases of a command have in common. */
+/** The facts that all leases of a command have in common. */
 export interface AcquireCommand {
   readonly keyPrefix: string;
   /** The prefix of channel names; empty on a Cluster. */

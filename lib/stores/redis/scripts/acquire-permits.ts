@@ -1,8 +1,9 @@
 import { ID_LENGTH } from '../../../core/random-id.js';
 import type { AcquireRequest, SlotWish } from '../../../core/ports.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER } from '../record.js';
+import { leasePart, MARK, RECORD, STATE, WAITER } from '../record.js';
 import { HELD, STORED, TURN_OF_ANOTHER } from './acquire-answer.js';
 import { type Leased, nextOf, waitedOf, waiterOf } from './acquire.js';
 import {
@@ -53,7 +54,7 @@ interface LeasedPermit extends Leased {
 
 /** The arguments of each lease; a plain lease has only the first. */
 const LEASED = new Arguments<LeasedPermit>({
-  /** Its part of the record, from its id on, see {@link LEASE}. */
+  /** The part of the record that the lease brings, from its id on, see {@link LEASE}. */
   lease: text(({ request, permits, plain }) => {
     const slot = plain ? (request.wish?.slots[0] ?? 0) : 0;
     return `${leasePart(request, `${inDigits(slot)}${inDigits(permits)}1:`)}:`;
@@ -64,7 +65,8 @@ const LEASED = new Arguments<LeasedPermit>({
   next: number(nextOf, 'nil'),
   /**
    * 1 for exactly the slots that follow, one for each key; 0 for the next free slot of each key, counted from the slots
-   * that follow; empty if none follow: for the next free slot, counted from the slot in the lease's part of the record.
+   * that follow. Empty if none follow: the next free slot is then counted from the slot in the lease's part of the
+   * record.
    */
   exactly: text(({ request: { wish } }) => (wish ? (wish.exactly ? 1 : 0) : ''), "''"),
 });

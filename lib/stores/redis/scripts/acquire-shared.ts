@@ -1,8 +1,9 @@
 import { ID_LENGTH } from '../../../core/random-id.js';
 import type { AcquireRequest } from '../../../core/ports.js';
+import { LINGER_MS, MARK_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER } from '../record.js';
+import { leasePart, MARK, RECORD, STATE, WAITER } from '../record.js';
 import { HELD, STORED, TURN_OF_ANOTHER } from './acquire-answer.js';
 import { type Leased, waitedOf, waiterOf } from './acquire.js';
 import {
@@ -17,7 +18,6 @@ import {
   straightPath,
 } from './acquire-command.js';
 import { Arguments, number, text } from './arguments.js';
-import { MARK_MS } from './hold-back.js';
 import { digitsOf, FOREIGN, isForeignMark, tokenOf } from './lua.js';
 import { LEAVE_QUEUES, PASS_TURN, ADD_TO_QUEUE } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
@@ -43,7 +43,7 @@ const COUNTS = [ORDERED.size, NAMES.size] as const;
 
 /** The arguments of each lease; a plain lease has only the first. */
 const LEASED = new Arguments<Leased>({
-  /** Its id, time and owner, as they are in the record. */
+  /** The id, the time and the owner of the lease, as they are in the record. */
   lease: text(({ request }) => leasePart(request)),
   n: number(({ request }) => request.lease.keys.length, '1'),
   waiter: text(waiterOf, "''"),

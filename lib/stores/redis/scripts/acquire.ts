@@ -1,9 +1,10 @@
 import type { AcquireRequest } from '../../../core/ports.js';
 import type { Tick } from '../../../core/tick.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, RECORD, STATE, waiterName } from '../record.js';
+import { leasePart, RECORD, STATE, waiterName } from '../record.js';
 import { ALREADY_RAN, HELD, STORED } from './acquire-answer.js';
 import {
   ADD_ANSWER,
@@ -48,10 +49,10 @@ export const nextOf = ({ request: { position }, ordered }: Leased): string =>
 
 /** The arguments of each lease; a plain lease has only the first. */
 const LEASED = new Arguments<Leased>({
-  /** Its id, time and owner, as they are in the record. */
+  /** The id, the time and the owner of the lease, as they are in the record. */
   lease: text(({ request }) => leasePart(request)),
   n: number(({ request }) => request.lease.keys.length, '1'),
-  /** Its tick, in milliseconds since 1970; empty for none. */
+  /** The tick of the lease, in milliseconds since 1970; empty for none. */
   tick: number(({ request }) => tickOf(request)?.at ?? '', 'nil'),
   waiter: text(waiterOf, "''"),
   waited: number(waitedOf, '0'),

@@ -12,7 +12,7 @@ export interface FormerServer {
   readonly lostFor: number;
 }
 
-/** What the client tells of itself. */
+/** The facts that the client tells of itself. */
 const CLIENT = new Arguments<{ readonly wall: number; readonly former: FormerServer | undefined }>({
   /** Milliseconds since 1970 on the client's clock. */
   wall: number(({ wall }) => wall),

@@ -1,6 +1,6 @@
 import type { Lease } from '../../../core/lease.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import type { LeaseNames } from '../lease-names.js';
-import { LINGER_MS } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
 import { type Packed, pack } from './script.js';
 

@@ -1,7 +1,8 @@
 import type { Lease } from '../../../core/lease.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { RECORD } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
 import { EXTENDED, outcomeOf } from './extend-command.js';
 import { END_PERMIT, KEEP_BOTH, nameInstead, PERMITS } from './permits.js';

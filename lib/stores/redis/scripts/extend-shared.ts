@@ -1,7 +1,8 @@
 import type { Lease } from '../../../core/lease.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { RECORD } from '../record.js';
 import { EXTENDED, LIFE, outcomeOf, packExtendWith } from './extend-command.js';
 import { expiryOf, KEEP_READERS } from './readers.js';
 import { type Packed, script } from './script.js';

@@ -1,4 +1,4 @@
-/** The value of each field; numbers may be strings from a passed-in client (`stringNumbers`). */
+/** The value of each field. Numbers may be strings from a passed-in client (`stringNumbers`). */
 type Values<Name extends string> = Readonly<Record<Name, unknown>>;
 
 /**

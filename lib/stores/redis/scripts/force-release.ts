@@ -1,6 +1,7 @@
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { RECORD } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { storeEvenIfFull } from './lua.js';
 import { END_PERMIT, PERMITS } from './permits.js';

@@ -1,7 +1,8 @@
+import { LINGER_MS, MARK_MS } from '../../../core/store-times.js';
 import type { WaiterId } from '../../../core/waiter-id.js';
 import { LeaseNames } from '../lease-names.js';
 import { markKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, MARK, RECORD, waiterName } from '../record.js';
+import { MARK, RECORD, waiterName } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { FOREIGN, isForeignMark } from './lua.js';
 import { type Packed, pack, script } from './script.js';
@@ -13,9 +14,6 @@ const WAITING = new Arguments<{ readonly waiter: WaiterId; readonly waited: numb
   waiter: text(({ waiter }) => waiterName(waiter)),
   waited: text(({ waited }) => waited.toFixed(3)),
 });
-
-/** The life of a mark, in milliseconds. Its waiter renews it every second. */
-export const MARK_MS = 2_000;
 
 /**
  * Sets the mark of a waiter: the node then refuses later callers for a shared lock or a permit, unless they have the

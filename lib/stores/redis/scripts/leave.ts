@@ -1,7 +1,8 @@
+import { LINGER_MS } from '../../../core/store-times.js';
 import type { WaiterId } from '../../../core/waiter-id.js';
 import { LeaseNames } from '../lease-names.js';
 import { holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD, WAITER, waiterName } from '../record.js';
+import { RECORD, WAITER, waiterName } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { PERMITS } from './permits.js';
 import { DROP_MARK, LEAVE_QUEUE, WAKE } from './queue.js';

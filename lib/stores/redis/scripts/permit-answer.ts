@@ -10,14 +10,14 @@ export const TOKEN_DIGITS = 16;
 export const SLOT_DIGITS = 4;
 
 /**
- * The lease was stored, as in `STORED`, or without waiters: then `waiting` is 0. `most` is the largest number of permits
- * that any lease of the phase asked for; it is larger than the number that this lease asked for.
+ * The lease was stored, as in `STORED`, or without waiters: then `waiting` is 0. Another lease of the phase asked for more
+ * permits than this lease: `most` is the largest number.
  */
 export const STORED_BESIDE_MORE = new Outcome(0, 'granted', 'waiting', 'most');
 
 /**
  * All slots of the key at this position are taken: the ten holders that end first, or the holder of the exactly
- * requested slot, each as in {@link TOLD}. `most` is as in {@link STORED_BESIDE_MORE}.
+ * requested slot, each as in {@link TOLD}. `most` is the largest number of permits that any lease of the phase asked for.
  */
 export const ALL_TAKEN = new Fields('position', 'holders', 'most');
 

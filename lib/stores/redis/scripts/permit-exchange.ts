@@ -1,4 +1,5 @@
-import { LINGER_MS, RECORD } from '../record.js';
+import { LINGER_MS } from '../../../core/store-times.js';
+import { RECORD } from '../record.js';
 import { Fragment } from './fragment.js';
 import { END_PERMIT, PERMIT_NAMES, PERMITS } from './permits.js';
 
@@ -6,14 +7,13 @@ import { END_PERMIT, PERMIT_NAMES, PERMITS } from './permits.js';
  * Lua text for a lease that accepts only the slots that it requests. If the lease holds a slot that it does not
  * request, the text frees all its slots, because the lease must get a slot of each key or none.
  *
- * If it frees a slot, it sets `freed`. If a slot could not
- * be freed, it sets `answer` to the error.
+ * If the text frees a slot, it sets `freed`. If a slot could not be freed, it sets `answer` to the error.
  */
 export const GIVE_UP_SLOTS = new Fragment(
   {
     needs: [
-      ...['answer', 'byte', 'call', 'exactly', 'freed', 'id', 'key', 'late', 'n', 'now', 'pcall', 'sub'],
-      ...['wishes', 'young'],
+      ...['answer', 'byte', 'call', 'exactly', 'freed', 'id', 'key', 'late', 'n', 'now'],
+      ...['pcall', 'sub', 'wishes', 'young'],
     ],
   },
   `

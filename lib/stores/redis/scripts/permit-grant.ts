@@ -1,6 +1,6 @@
-import { LINGER_MS, RECORD } from '../record.js';
+import { LINGER_MS, MARK_MS } from '../../../core/store-times.js';
+import { RECORD } from '../record.js';
 import { Fragment } from './fragment.js';
-import { MARK_MS } from './hold-back.js';
 import { LEASE, ownerAt, PERMIT_NAMES, PERMITS, SPARE_MS } from './permits.js';
 import { luaWidthOf, offsetOf, TAKE_SLOT } from './slot-map.js';
 
@@ -16,41 +16,14 @@ const LONG = '0'.repeat(80);
 /**
  * Lua text that stores a lease in its chosen slots.
  *
- * It sets `answer` if the first write failed; later writes
- * cannot fail.
+ * Sets `answer` if the first write failed; later writes cannot fail.
  */
 export const STORE_PERMIT = new Fragment(
   {
     needs: [
-      ...[
-        'answer',
-        'behind',
-        'bits',
-        'byte',
-        'call',
-        'digits',
-        'ends',
-        'helds',
-        'id',
-        'key',
-        'lease',
-        'lefts',
-      ],
-      ...[
-        'livings',
-        'manies',
-        'marked',
-        'marks',
-        'n',
-        'now',
-        'numbers',
-        'pcall',
-        'permits',
-        'records',
-        'slots',
-        'sub',
-      ],
-      ...['ttl', 'waits'],
+      ...['answer', 'behind', 'bits', 'byte', 'call', 'digits', 'ends', 'helds', 'id', 'key'],
+      ...['lease', 'lefts', 'livings', 'manies', 'marked', 'marks', 'n', 'now', 'numbers'],
+      ...['pcall', 'permits', 'records', 'slots', 'sub', 'ttl', 'waits'],
     ],
   },
   `

@@ -8,7 +8,7 @@ const MOST_TOLD = 10;
  * Lua text that lists holders of a key with several holders: the ten whose leases end first, or only the holder of the
  * requested slot if the request accepts no other slot.
  *
- * It sets `answer` if there is a holder to name.
+ * Sets `answer` if there is a holder to name.
  */
 export const TELL_HOLDERS = new Fragment(
   { needs: ['answer', 'call', 'details', 'exactly', 'held', 'holders', 'i', 'now', 'row', 'several', 'sub'] },

@@ -12,29 +12,16 @@ const MOST_CLEARED = 100;
  * Lua text that looks for a free slot of one key. Removes expired holders if there is no free slot, or if there are
  * waiters.
  *
- * It sets `slot` (nil when all slots are taken). If the key
- * has several holders, it also sets `told` to three values of the hash: the details of this lease, the entry of the
- * slot, and the expiry of the set and the hash. It sets `row` to the entry of the slot, keeps `record` and `taken` up
- * to date, and if there is an error, sets `answer` to it.
+ * Sets `slot` (nil when all slots are taken). If the key has several holders, the text also sets `told` to three values
+ * of the hash: the details of this lease, the entry of the slot, and the expiry of the set and the hash. Then `row` is the
+ * entry of the slot. The text keeps `record` and `taken` up to date; if there is an error, it sets `answer` to it.
  */
 export const CHOOSE_SLOT = new Fragment(
   {
     needs: [
-      ...[
-        'answer',
-        'call',
-        'details',
-        'exactly',
-        'heals',
-        'holders',
-        'id',
-        'name',
-        'now',
-        'ordered',
-        'pcall',
-        'permits',
-      ],
-      ...['queued', 'record', 'row', 'several', 'shares', 'slot', 'sub', 'taken', 'told', 'wish'],
+      ...['answer', 'call', 'details', 'exactly', 'heals', 'holders', 'id', 'name', 'now'],
+      ...['ordered', 'pcall', 'permits', 'queued', 'record', 'row', 'several', 'shares'],
+      ...['slot', 'sub', 'taken', 'told', 'wish'],
     ],
     sets: ['cleared'],
   },

@@ -10,27 +10,14 @@ const MOST_WAITERS = 64;
  * Lua text that refuses a lease if there are at least as many earlier waiters for permits as free slots. It also
  * refuses a lease if nobody holds the key and an earlier waiter wants another mode.
  *
- * It sets `answer` and `refused` for a refused lease. It
- * sets `behind` to the marks that must be set for the first waiter in another mode, by the position of the key.
+ * Sets `answer` and `refused` for a refused lease. Sets `behind` to the marks that must be set for the first waiter in
+ * another mode, by the position of the key.
  */
 export const WAIT_FOR_TURN = new Fragment(
   {
     needs: [
-      ...[
-        'answer',
-        'base',
-        'bits',
-        'byte',
-        'call',
-        'came',
-        'lefts',
-        'now',
-        'ordered',
-        'permits',
-        'queues',
-        'refused',
-      ],
-      ...['sub', 'waiter', 'waits'],
+      ...['answer', 'base', 'bits', 'byte', 'call', 'came', 'lefts', 'now', 'ordered'],
+      ...['permits', 'queues', 'refused', 'sub', 'waiter', 'waits'],
     ],
     sets: ['behind'],
   },

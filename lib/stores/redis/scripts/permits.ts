@@ -1,7 +1,8 @@
 import type { KeyHolder } from '../../../core/ports.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { RECORD } from '../record.js';
 import { Fragment, localsOf } from './fragment.js';
 import { storeEvenIfFull } from './lua.js';
 import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';

@@ -1,18 +1,10 @@
+import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
 import { TURN_OF_ANOTHER } from './acquire-answer.js';
 import { Fragment } from './fragment.js';
 import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
-/** Milliseconds for the first waiter to take a released lock. After that time, the waiter is removed from the queue. */
-const TURN_MS = 150;
-
-/** Milliseconds from the start of a turn until the next two waiters try. The turn has ended by then. */
-const STANDBY_MS = 200;
-
 /** Largest number of readers that get a message together. */
 const MOST_TOGETHER = 1_000;
-
-/** Milliseconds without a request after which a queue expires. A waiter asks every few seconds. */
-const QUEUE_LIFE_MS = 60_000;
 
 /**
  * Lua text for the queue of a lock, a sorted set. Its members are:
@@ -166,7 +158,7 @@ export const ADD_TO_QUEUE = new Fragment(
       local queue = KEYS[queues + i]
       if i == refused then
         pcall('ZADD', queue, string.format('%.3f', came), waiter)
-        call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+        call('PEXPIRE', queue, ${WAITER_LIFE_MS})
         pcall('SETRANGE', KEYS[key + i], 1, 'w')
       elseif n > 1 then
         ${LEAVE_QUEUE}
@@ -263,7 +255,7 @@ export const INHERIT = new Fragment(
       local queue = KEYS[queues + 1]
       waits = waits or {}
       pcall('ZADD', queue, string.format('%.3f', now - next), waiter)
-      call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+      call('PEXPIRE', queue, ${WAITER_LIFE_MS})
       waits[1], others = true, call('ZRANGE', queue, 0, 0)[1] == waiter and 2 or 1
     end
 `,

@@ -1,7 +1,8 @@
 import type { Lease } from '../../../core/lease.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { RECORD } from '../record.js';
 import { STORE_AHEAD } from './marker.js';
 import { PERMITS } from './permits.js';
 import { markerAfter, packRaiseWith, RAISE_ARGUMENTS } from './raise-command.js';

@@ -1,7 +1,8 @@
 import type { KeyHolder, KeyState } from '../../../core/ports.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, modeOfRecord, parseDetails, parseRecord, RECORD } from '../record.js';
+import { modeOfRecord, parseDetails, parseRecord, RECORD } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { FOREIGN_KEY, tokenOf } from './lua.js';
 import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';

@@ -1,4 +1,5 @@
-import { LINGER_MS, RECORD } from '../record.js';
+import { LINGER_MS } from '../../../core/store-times.js';
+import { RECORD } from '../record.js';
 import { Fragment } from './fragment.js';
 import { storeEvenIfFull } from './lua.js';
 

@@ -1,7 +1,8 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
-import { LINGER_MS, RECORD } from '../record.js';
+import { RECORD } from '../record.js';
 import { storeEvenIfFull } from './lua.js';
 import { Arguments, number, text } from './arguments.js';
 import { END_PERMIT, KEEP_BOTH, NAME_LAST, PERMITS } from './permits.js';

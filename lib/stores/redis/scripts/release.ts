@@ -1,8 +1,9 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import type { TickMark } from '../../../core/tick.js';
 import { LeaseNames } from '../lease-names.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
-import { LINGER_MS, RECORD, tickMark } from '../record.js';
+import { RECORD, tickMark } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
 import { FOREIGN, isForeignTick, storeEvenIfFull } from './lua.js';
 import { WAKE } from './queue.js';
