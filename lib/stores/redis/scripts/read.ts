@@ -4,6 +4,7 @@ import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { modeOfRecord, parseDetails, parseRecord, RECORD } from '../record.js';
 import { Arguments, text } from './arguments.js';
+import { Fields } from './fields.js';
 import { FOREIGN_KEY, tokenOf } from './lua.js';
 import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';
 import { type Packed, pack, script } from './script.js';
@@ -19,6 +20,19 @@ const PAGE = 1_000;
 /** Largest number of holders whose details are read at a time: the server's Lua accepts only about 8,000 arguments. */
 const MOST_TOLD = 1_000;
 
+/**
+ * The answer about one lock. `named` is the record, for `left` milliseconds more (-1 for ever), or an error without
+ * `left`: the key is of another type, or has a value that is not a record. Without a holder there is no field.
+ *
+ * With several holders comes the `next` cursor, 0 after the last holder, and then the rows of {@link HOLDER}. For permits
+ * these are all holders, the first to end first. For readers these are some of the readers, in any order, without the
+ * reader that ends last: the record names that reader.
+ */
+const FOUND = new Fields('named', 'left', 'next');
+
+/** A holder, with the milliseconds left of its lease. */
+const HOLDER = new Fields('id', 'left', 'details');
+
 /** The cursor at the beginning and at the end of a lock's holders. */
 export const BEGINNING = '0';
 
@@ -28,15 +42,7 @@ export const BEGINNING = '0';
  *
  * KEYS     for each lock its Redis keys (`NAMES`)
  * ARGV     `BEGIN`
- * Returns  for each lock, in the order of KEYS, until the script stops, one of
- *          {}                  no holder
- *          {record, pttl}      one holder, for pttl milliseconds more; -1 for ever
- *          {error}             the key is of another type, or has a value that is not a record
- *          {record, pttl, next, id, left, details, ...}
- *                              several holders: the next cursor, 0 after the last holder; then the id, the milliseconds left and
- *                              the details of each holder. For permits these are all holders, the first to end first. For
- *                              readers these are some of the readers, in any order, without the reader that ends last: the
- *                              record names that reader
+ * Returns  for each lock `FOUND`, in the order of KEYS, until the script stops
  *
  * ZSCAN returns every reader that is in the set all the time from the first page to the last page, perhaps twice. A
  * reader can move between the set and the record: when it is extended, or when a reader with a later end comes. Each
@@ -63,20 +69,20 @@ for i = 1, #KEYS, ${NAMES.size} do
   else
     local left, state = call('PTTL', name), string.byte(record, 1)
     if state ~= ${RECORD.free} and (left == -1 or left > ${LINGER_MS}) then
-      answer = {record, left == -1 and -1 or left - ${LINGER_MS}}
+      answer = ${FOUND.lua({ named: 'record', left: `left == -1 and -1 or left - ${LINGER_MS}`, next: 'nil' })}
       local held
       if state == ${RECORD.shared} and string.byte(record, ${RECORD.beside}) == ${RECORD.others} then
         local own = redis.pcall('HGET', details, string.sub(record, ${RECORD.id.join(', ')}))
         if own and not own.err then
-          answer[1] = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, 1, 16) .. string.sub(record, ${RECORD.token[1] + 1})
+          ${FOUND.at('named', 'answer')} = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, 1, 16) .. string.sub(record, ${RECORD.token[1] + 1})
         end
         held = redis.pcall('ZSCAN', holders, i == 1 and cursor or '${BEGINNING}', 'COUNT', room)
         if not held.err then
-          answer[3], held = held[1], held[2]
+          ${FOUND.at('next', 'answer')}, held = held[1], held[2]
         end
       elseif state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
         -- Read all holders with permits in one command, so that no slot is returned twice.
-        answer[3], held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', holders, string.format('(%.0f', now), '+inf', 'WITHSCORES')
+        ${FOUND.at('next', 'answer')}, held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', holders, string.format('(%.0f', now), '+inf', 'WITHSCORES')
       end
       if held and held.err then
         answer = {held.err}
@@ -93,9 +99,9 @@ for i = 1, #KEYS, ${NAMES.size} do
             break
           end
           for j = 1, #ids do
-            local last, left = #answer, ends[j] - now
+            local size, left = #answer, ends[j] - now
             if left > 0 then
-              answer[last + 1], answer[last + 2], answer[last + 3] = ids[j], left, rows[j] or ''
+              ${HOLDER.append('answer', 'size', { id: 'ids[j]', left: 'left', details: `rows[j] or ''` })}
             end
           end
         end
@@ -125,27 +131,24 @@ export function packRead(keys: readonly string[], keyPrefix: string, from = BEGI
  * (`stringNumbers`).
  */
 export function readPage(found: unknown): { readonly state: KeyState; readonly next: string } {
-  const [named, pttl, next = BEGINNING, ...told] = found as readonly (number | string)[];
-  return { state: stateOf(named, pttl, told), next: String(next) };
+  const reply = found as readonly unknown[];
+  const { named, left, next = BEGINNING } = FOUND.of(reply);
+  return { state: stateOf(named, left, HOLDER.rows(reply, FOUND.size)), next: String(next) };
 }
 
-function stateOf(
-  first: number | string | undefined,
-  pttl: number | string | undefined,
-  told: readonly (number | string)[],
-): KeyState {
+function stateOf(first: unknown, left: unknown, told: ReturnType<typeof HOLDER.rows>): KeyState {
   if (first === undefined) return undefined;
   const record = String(first);
-  if (pttl === undefined) return new Error(record);
+  if (left === undefined) return new Error(record);
   const mode = modeOfRecord(record);
-  const named = namedBy(record, pttl);
+  const named = namedBy(record, Number(left));
   if (mode === 'exclusive') return { mode, holders: [named] };
   const holders: KeyHolder[] = [];
-  for (let at = 0; at < told.length; at += 3) {
-    const [id, left, details] = told.slice(at, at + 3).map(String) as [string, string, string];
+  for (const row of told) {
+    const [id, details, remaining] = [String(row.id), String(row.details), Number(row.left)];
     if (details === '') continue;
-    if (mode === 'permits') holders.push(parsePermit(id, details, Number(left)));
-    else holders.push({ ...parseDetails(details), id, remaining: Number(left), mode });
+    if (mode === 'permits') holders.push(parsePermit(id, details, remaining));
+    else holders.push({ ...parseDetails(details), id, remaining, mode });
   }
   if (mode === 'shared') return { mode, holders: [...holders.toSorted(firstToEnd), named] };
   return { mode, permits: permitsOfRecord(record), holders: holders.length > 0 ? holders : [named] };
@@ -156,8 +159,8 @@ function firstToEnd(some: KeyHolder, other: KeyHolder): number {
 }
 
 /** Parses the holder that a record names. A `pttl` of -1 means no expiry. */
-export function namedBy(record: string, pttl: number | string): KeyHolder {
-  const remaining = Number(pttl) < 0 ? Infinity : Number(pttl);
+export function namedBy(record: string, pttl: number): KeyHolder {
+  const remaining = pttl < 0 ? Infinity : pttl;
   const mode = modeOfRecord(record);
   return mode === 'permits'
     ? parsePermitRecord(record, remaining)
