@@ -21,11 +21,11 @@ import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Connection } from './connection.js';
 import type { DatabaseClient, DatabaseDriver } from './database-client.js';
-import type { TurnAnswer, TurnRequest } from './request.js';
+import type { BatchAnswer, BatchRequest } from './request.js';
 import { SideConnection } from './side-connection.js';
 import { Sweeper, type SweeperTerms } from './sweeper.js';
 import { storedKey } from './text.js';
-import { Turns } from './turns.js';
+import { Batches } from './batches.js';
 
 /** The number of keys that one statement of a scan examines, held or not. */
 const PAGE = 1_000;
@@ -82,7 +82,7 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
   protected abstract readonly messages: WaiterMessages;
   /** The codes of errors of a server that refuses to write. */
   protected abstract readonly refusesToWrite: RegExp;
-  readonly #turns: Turns;
+  readonly #batches: Batches;
   readonly #waiters = new RecentKeys();
   readonly #sweeper: Sweeper;
   readonly #keyPrefix: string;
@@ -95,11 +95,11 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
       prepare: (client) =>
         this.prepare(client, !looksOnly, (time) => {
           // The connection may lead to another server, or to one whose clock was set.
-          this.#turns.clock.forget();
-          this.#turns.clock.learn(time);
+          this.#batches.clock.forget();
+          this.#batches.clock.learn(time);
         }),
       ready: () => {
-        this.#turns.ready();
+        this.#batches.ready();
         ready();
         if (looksOnly) return;
         this.#sweeper.begin();
@@ -107,14 +107,14 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
       },
       lost,
       replaced: () => {
-        this.#turns.ready();
+        this.#batches.ready();
         // A network that has forgotten one idle connection may have forgotten the others.
         this.doubtMessages();
         void this.side.discard();
       },
     });
     const channel = (): string => this.messages.channel;
-    this.#turns = new Turns({
+    this.#batches = new Batches({
       keyPrefix,
       waiters: this.#waiters,
       get channel() {
@@ -124,7 +124,7 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
     });
     this.side = new SideConnection(driver);
     this.#sweeper = new Sweeper({
-      takeTurn: (lasts) => this.takeSweepTurn(lasts),
+      claim: (lasts) => this.claimSweep(lasts),
       sweep: (part, after, most) => this.sweep(part, after, most),
     });
   }
@@ -149,15 +149,15 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
    */
   protected abstract run(
     keys: readonly string[],
-    asked: TurnRequest,
+    asked: BatchRequest,
     onRepeat: () => void,
-  ): Promise<TurnAnswer>;
+  ): Promise<BatchAnswer>;
 
   /**
    * Asks for the turn of sweeping. Uses the connection for requests, so that only the process with the turn needs the one
    * for long work.
    */
-  protected abstract takeSweepTurn(lasts: number): ReturnType<SweeperTerms['takeTurn']>;
+  protected abstract claimSweep(lasts: number): ReturnType<SweeperTerms['claim']>;
 
   /** Sweeps a part of the rows, over the connection for long work. */
   protected abstract sweep(...part: Parameters<SweeperTerms['sweep']>): ReturnType<SweeperTerms['sweep']>;
@@ -209,15 +209,15 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
   }
 
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
-    this.#turns.acquire(requests, ordered, tell);
+    this.#batches.acquire(requests, ordered, tell);
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
-    this.#turns.extend(leases, ttl, tell);
+    this.#batches.extend(leases, ttl, tell);
   }
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
-    this.#turns.release(requests, tell);
+    this.#batches.release(requests, tell);
   }
 
   listen(waiter: WaiterId, onMessage: OnMessage): Subscription {
@@ -253,7 +253,7 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
 
   async close(): Promise<void> {
     this.#sweeper.end();
-    this.#turns.close();
+    this.#batches.close();
     await Promise.all([this.messages.close(), this.side.close(), this.connection.close()]);
   }
 

@@ -16,7 +16,7 @@ import { storedOwner } from './text.js';
 // `sql/acquire.ts`, describe the requests and the results.
 
 /** The requests of one statement. */
-export interface TurnRequest {
+export interface BatchRequest {
   readonly releases?: readonly AskedRelease[];
   readonly extensions?: readonly AskedExtension[];
   readonly acquisitions?: readonly AskedAcquisition[];
@@ -153,7 +153,7 @@ export interface Acquired {
 }
 
 /** The result of `turn`. */
-export interface TurnAnswer {
+export interface BatchAnswer {
   readonly at: number;
   readonly released: readonly boolean[];
   readonly extended: readonly boolean[] | null;

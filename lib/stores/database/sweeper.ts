@@ -1,13 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 /**
- * Average number of milliseconds between two sweeps, and between two questions of a process for the turn. The pauses are
- * random, so that processes begin at different times.
+ * Average number of milliseconds between two sweeps, and between two requests of a process to be the one that sweeps. The
+ * pauses are random, so that processes begin at different times.
  */
 const EVERY_MS = 10_000;
 
-/** Milliseconds for which a process has the turn. One that sweeps asks again before that, and so keeps the turn. */
-const TURN_MS = 2 * EVERY_MS;
+/** Milliseconds for which one process alone sweeps. It claims the sweep again before that, and so keeps it. */
+const CLAIM_MS = 2 * EVERY_MS;
 
 /**
  * Planned duration of a statement, in milliseconds. The duration of the last statement decides how many rows the next
@@ -28,8 +28,8 @@ const PARTS: readonly (readonly [name: string, begin: readonly string[]])[] = [
 ];
 
 export interface SweeperTerms {
-  /** Asks for the turn for some milliseconds. Resolves to `true` if this process has the turn. */
-  readonly takeTurn: (lasts: number) => Promise<boolean | undefined>;
+  /** Claims the sweep for some milliseconds. Resolves to `true` if this process is now the one that sweeps. */
+  readonly claim: (lasts: number) => Promise<boolean | undefined>;
   /**
    * Examines rows from a position on, and removes those that are no longer needed. Resolves to the next position;
    * `undefined` after the last row.
@@ -75,13 +75,13 @@ export class Sweeper {
     this.#plan(EVERY_MS * (0.5 + Math.random()));
   }
 
-  /** Resolves to `false` if another process has the turn. */
+  /** Resolves to `false` if another process sweeps. */
   async #sweepAll(part: string, begin: readonly string[]): Promise<boolean> {
     let after: readonly string[] | undefined = begin;
     for (let asked = -Infinity; after;) {
       if (performance.now() - asked > EVERY_MS / 2) {
         asked = performance.now();
-        if ((await this.terms.takeTurn(TURN_MS)) !== true) return false;
+        if ((await this.terms.claim(CLAIM_MS)) !== true) return false;
       }
       const begun = performance.now();
       after = await this.terms.sweep(part, after, this.#rows);

@@ -2,7 +2,7 @@ import type { KeyState, KeyWaiter } from '../../core/ports.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { DatabaseStore, type Runs, type ScanPage, type ServerCheck } from '../database/database-store.js';
-import { type TurnAnswer, type TurnRequest, waiterName } from '../database/request.js';
+import { type BatchAnswer, type BatchRequest, waiterName } from '../database/request.js';
 import { SideConnection } from '../database/side-connection.js';
 import { storedOwner } from '../database/text.js';
 import { Messages } from './messages.js';
@@ -101,9 +101,9 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
 
   protected async run(
     keys: readonly string[],
-    asked: TurnRequest,
+    asked: BatchRequest,
     onRepeat: () => void,
-  ): Promise<TurnAnswer> {
+  ): Promise<BatchAnswer> {
     const { name, values } = callOf(keys, asked);
     const connection = {
       run: (text: string, sent: readonly unknown[]) => this.connection.run(text, sent, onRepeat),
@@ -118,7 +118,7 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     }
   }
 
-  protected async takeSweepTurn(lasts: number): Promise<boolean> {
+  protected async claimSweep(lasts: number): Promise<boolean> {
     return (await this.#call('take_sweep_turn', [this.messages.channel, micros(lasts)])) === '1';
   }
 

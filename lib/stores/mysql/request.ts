@@ -7,8 +7,8 @@ import {
   keyWaiterOf,
   type Named,
   stateOf,
-  type TurnAnswer,
-  type TurnRequest,
+  type BatchAnswer,
+  type BatchRequest,
 } from '../database/request.js';
 import { OWNER_LENGTH } from './sql/procedure.js';
 
@@ -21,7 +21,7 @@ export interface ProcedureCall {
 }
 
 /** The call that runs requests: the most frequent ones have procedures that read no JSON. */
-export function callOf(keys: readonly string[], asked: TurnRequest): ProcedureCall {
+export function callOf(keys: readonly string[], asked: BatchRequest): ProcedureCall {
   const { releases = [], extensions = [], acquisitions = [] } = asked;
   const [key = ''] = keys;
   const isOne = keys.length === 1 && extensions.length === 0 && releases.length + acquisitions.length === 1;
@@ -97,7 +97,7 @@ interface Answer {
   })[];
 }
 
-export function answerOf(text: string, { extensions = [] }: TurnRequest): TurnAnswer {
+export function answerOf(text: string, { extensions = [] }: BatchRequest): BatchAnswer {
   const { at, released = [], held = [], acquired = [] } = JSON.parse(text) as Answer;
   const kept = new Set(held);
   return {

@@ -20,7 +20,7 @@ export const SCHEMA_VERSION = 1;
 export const DEFAULT_TABLE_PREFIX = 'redlock_';
 
 /** The comment on each table and procedure of this package. Nothing without it is used, changed or dropped. */
-const MARK = 'nestjs-redlock';
+const OUR_COMMENT = 'nestjs-redlock';
 
 /**
  * Settings that procedures keep from the session in which they were created. Without strict mode the server would
@@ -81,13 +81,13 @@ export function isRole(role: string): boolean {
 export function schemaStatements(names: SchemaNames): string[] {
   const tables = Object.entries(TABLES).map(([name, columns]) =>
     names.in(
-      `create table if not exists {${name}} (${columns}\n) engine=innodb row_format=dynamic comment='${MARK}'`,
+      `create table if not exists {${name}} (${columns}\n) engine=innodb row_format=dynamic comment='${OUR_COMMENT}'`,
     ),
   );
   const procedures = PROCEDURES.map(({ name, parameters, body }) =>
     names.in(
       `create procedure if not exists {${name}}(${parameters})\n` +
-        `comment '${MARK}' modifies sql data sql security invoker\nproc: begin${body}\nend`,
+        `comment '${OUR_COMMENT}' modifies sql data sql security invoker\nproc: begin${body}\nend`,
     ),
   );
   const state = names.in('insert ignore into {state} (one) values (1)');
@@ -130,10 +130,10 @@ export interface SchemaDescription {
 export function schemaDescriptionSql(names: SchemaNames): string {
   const quoted = (all: readonly string[]): string => all.map((name) => `'${name}'`).join(', ');
   return `select group_concat(concat(kind, ' ', name, ' ', is_ours) separator '\\n') as answer from (
-  select 'table' as kind, table_name as name, table_comment = '${MARK}' as is_ours from information_schema.tables
+  select 'table' as kind, table_name as name, table_comment = '${OUR_COMMENT}' as is_ours from information_schema.tables
     where table_schema = database() and table_name in (${quoted(names.tables)})
   union all
-  select lower(routine_type), routine_name, routine_comment = '${MARK}' from information_schema.routines
+  select lower(routine_type), routine_name, routine_comment = '${OUR_COMMENT}' from information_schema.routines
     where routine_schema = database() and routine_name in (${quoted(names.procedures)})
 ) objects`;
 }

@@ -8,8 +8,8 @@ import {
   type FoundWaiter,
   keyWaiterOf,
   stateOf,
-  type TurnAnswer,
-  type TurnRequest,
+  type BatchAnswer,
+  type BatchRequest,
   waiterName,
 } from '../database/request.js';
 import { storedOwner } from '../database/text.js';
@@ -88,15 +88,15 @@ export class PostgresStore extends DatabaseStore<OwnClient> {
 
   protected async run(
     keys: readonly string[],
-    asked: TurnRequest,
+    asked: BatchRequest,
     onRepeat: () => void,
-  ): Promise<TurnAnswer> {
+  ): Promise<BatchAnswer> {
     const sql = `select "${this.#schema}".turn($1::text[], $2::jsonb)::text`;
     const text = await this.connection.run(sql, [keys, JSON.stringify(asked)], onRepeat);
-    return JSON.parse(text ?? '') as TurnAnswer;
+    return JSON.parse(text ?? '') as BatchAnswer;
   }
 
-  protected takeSweepTurn(lasts: number): Promise<boolean | undefined> {
+  protected claimSweep(lasts: number): Promise<boolean | undefined> {
     return this.#call<boolean>('take_sweep_turn($1, $2)', [this.messages.channel, lasts]);
   }
 

@@ -5,7 +5,7 @@ import { FORCE_RELEASE } from './sql/force-release.js';
 import { LEAVE } from './sql/leave.js';
 import { READ, SCAN, SCAN_PAGE, WAITING } from './sql/look.js';
 import { HOLD_BACK, LET_PASS } from './sql/marks.js';
-import { describeSchema, markSql } from './sql/ownership.js';
+import { describeSchema, commentSql } from './sql/ownership.js';
 import { QUEUE } from './sql/queue.js';
 import { GIVE_UP, RELEASE, SETTLE } from './sql/release.js';
 import { type EntryPoint, entryPointSql, functionSql } from './sql/sql-function.js';
@@ -88,7 +88,7 @@ ${PARTS.map(functionSql).join('\n')}
 ${ENTRY_POINTS.map((entry) => entryPointSql(entry, name)).join('\n')}
 create or replace function ${VERSION} returns integer language sql immutable as 'select ${SCHEMA_VERSION}';
 ${ALL_FUNCTIONS.map((signature) => `revoke all on function ${name}.${signature} from public;\n`).join('')}
-${markSql(name, TABLE_NAMES, ALL_FUNCTIONS)}
+${commentSql(name, TABLE_NAMES, ALL_FUNCTIONS)}
 ${keptGrants(name)}
 ${grants}commit;
 `;

@@ -127,13 +127,13 @@ export function parseDetails(details: string): Omit<LockRecord, 'id'> {
  * The value under the key of a schedule's last tick: the tick in 16 digits, a colon, and the name of the process that
  * ran it, which only people read.
  */
-export function tickMark({ owner }: Lease, { at }: TickMark): string {
+export function tickValue({ owner }: Lease, { at }: TickMark): string {
   return `${String(at).padStart(16, '0')}:${owner}`;
 }
 
 /** Reads the owner's name from the value of a tick. */
-export function ownerOfMark(mark: string): string {
-  return mark.slice(17);
+export function ownerOfTick(value: string): string {
+  return value.slice(17);
 }
 
 /**

@@ -716,17 +716,17 @@ describe('the tables of the store', () => {
     },
   );
 
-  test('a process gets the turn to remove rows when the turn of another one is over, or longer than a turn can be', async () => {
-    const client = await server.client(await database('sweep_turn'));
+  test('a process may remove rows when the claim of another one is over, or longer than a claim can be', async () => {
+    const client = await server.client(await database('claimed_sweep'));
     await client.query(schemaSql('redlock'));
-    const turns: unknown[] = [];
+    const claims: unknown[] = [];
     // A clock that was set back by an hour leaves the last of these ends.
     for (const ends of ['-1 second', '15 seconds', '1 hour']) {
       await client.query(`update redlock.sweeping set process = 'ended', until = now() + interval '${ends}'`);
       const { rows } = await client.query(`select redlock.take_sweep_turn('me', 20000) as has`);
-      turns.push((rows as { has: boolean }[])[0]?.has);
+      claims.push((rows as { has: boolean }[])[0]?.has);
     }
-    expect(turns).toEqual([true, false, true]);
+    expect(claims).toEqual([true, false, true]);
   });
 
   test('the clean-up of a process of schema version 5 examines a limited number of rows in each call, and passes over locked rows', async () => {

@@ -5,14 +5,14 @@ import type { Tick } from '../../../lib/core/tick.js';
 import {
   leasePart,
   modeOfRecord,
-  ownerOfMark,
+  ownerOfTick,
   ownerOfWaiter,
   parseDetails,
   parseRecord,
   PROCESS_LENGTH,
   RECORD,
   STATE,
-  tickMark,
+  tickValue,
   WAITER,
   waiterName,
 } from '../../../lib/stores/redis/record.js';
@@ -74,10 +74,10 @@ test.each(OWNERS)(
   (owner) => {
     const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
     const lease = new Lease(['k'], owner, 100, tick);
-    const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
+    const marks = [0, 999, 1_700_000_000_000].map((at) => tickValue(lease, { ...tick, at }));
     expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
     expect(marks.toSorted()).toEqual(marks);
-    expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
+    expect(marks.map(ownerOfTick)).toEqual([owner, owner, owner]);
   },
 );
 

@@ -8,12 +8,12 @@ import { BEGIN, ID, KEY, NOW, type Procedure, SCHEDULE } from './procedure.js';
 const KEPT_FOR_US = 60_000_000;
 
 /**
- * Gives one process at a time the turn to remove rows. A process that has the turn keeps it with each call.
+ * Lets one process at a time remove rows. This process keeps the sweep with each call.
  *
- * a_lasts  microseconds until another process gets the turn, if this process does not call again
- * Selects  1 if the process has the turn, otherwise 0
+ * a_lasts  microseconds until another process may remove rows, if this process does not call again
+ * Selects  1 if the process may remove rows, otherwise 0
  */
-const TAKE_TURN: Procedure = {
+const CLAIM_SWEEP: Procedure = {
   name: 'take_sweep_turn',
   parameters: `a_process ${ID}, a_lasts bigint`,
   body: `
@@ -117,7 +117,7 @@ function page(table: string, second: string): string {
 }
 
 export const SWEEPS: readonly Procedure[] = [
-  TAKE_TURN,
+  CLAIM_SWEEP,
   SWEEP_LOCKS,
   sweepOf('holders', 'id', ID, `${NOW} - ${KEPT_FOR_US}`),
   sweepOf('ticks', 'schedule', SCHEDULE, NOW),

@@ -20,7 +20,8 @@ import { ID, KEY, MODE, OWNER, SCHEDULE, STATE } from './procedure.js';
  *   because the lease `released` has ended.
  *
  * The only row of `state` belongs to the removal of old rows. No token that was removed is larger than `forgotten`.
- * `until` ends the turn of the process that removes rows. `written` is the time of the last test if the server writes.
+ * `until` is the time until which one process alone removes rows. `written` is the time of the last test if the server
+ * writes.
  */
 export const TABLES: Readonly<Record<string, string>> = {
   locks: `

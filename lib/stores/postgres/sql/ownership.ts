@@ -1,8 +1,8 @@
 /** The comment on each table and function of this package. Nothing without it is changed, emptied or dropped. */
-export const MARK = 'nestjs-redlock';
+export const OUR_COMMENT = 'nestjs-redlock';
 
-/** The tables of the schema versions 1 to 5, which have no {@link MARK}, with their columns. */
-const UNMARKED_TABLES: Readonly<Record<string, readonly string[]>> = {
+/** The tables of the schema versions 1 to 5, which have no {@link OUR_COMMENT}, with their columns. */
+const TABLES_WITHOUT_COMMENT: Readonly<Record<string, readonly string[]>> = {
   locks: [
     'key text',
     'mode text',
@@ -62,7 +62,7 @@ export interface SchemaDescription {
  * A query for a {@link SchemaDescription}, as JSON. Needs no rights. Reads the source of the function `version` and does
  * not call it, because it may be a function of the application.
  *
- * Without the mark, the tables and functions are ours in a schema of version 1 to 5. Such a schema has a function
+ * Without the comment, the tables and functions are ours in a schema of version 1 to 5. Such a schema has a function
  * `version`, a function `turn`, and a table `locks` with the exact columns. Each table there must have the exact
  * columns: those versions took over any table of the same name.
  *
@@ -76,11 +76,11 @@ export function describeSchema(
 ): string {
   const signatures = functions.map(longNames);
   const names = signatures.map((signature) => signature.replace(/\(.*/, ''));
-  const shapes = Object.entries(UNMARKED_TABLES).map(
+  const shapes = Object.entries(TABLES_WITHOUT_COMMENT).map(
     ([name, columns]) => `('${name}', '${longNames(columns.join(', '))}')`,
   );
   return `with relations as (
-  select c.relname::text as name, c.relkind = 'r' and obj_description(c.oid, 'pg_class') = '${MARK}' as is_marked,
+  select c.relname::text as name, c.relkind = 'r' and obj_description(c.oid, 'pg_class') = '${OUR_COMMENT}' as is_marked,
     c.relkind = 'r' and (
       select string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' order by attnum) from pg_attribute
       where attrelid = c.oid and attnum > 0 and not attisdropped
@@ -93,7 +93,7 @@ export function describeSchema(
   where n.nspname = '${schema}' and t.typname in (${quoted(tables)}) and t.typrelid = 0 and t.typcategory <> 'A'
 ), functions as (
   select p.oid, p.proname || '(' || oidvectortypes(p.proargtypes) || ')' as signature, p.prosrc as source,
-    obj_description(p.oid, 'pg_proc') is not distinct from '${MARK}' as is_marked
+    obj_description(p.oid, 'pg_proc') is not distinct from '${OUR_COMMENT}' as is_marked
   from pg_proc p join pg_namespace n on n.oid = p.pronamespace
   where n.nspname = '${schema}' and p.proname in (${quoted(names)})
 ), unmarked as (
@@ -127,14 +127,14 @@ function quoted(names: readonly string[]): string {
 }
 
 /**
- * Statements that set the mark.
+ * Statements that set the comment.
  *
  * @param schema - the schema in quotation marks; without it, `version()` would be that of PostgreSQL
  */
-export function markSql(schema: string, tables: readonly string[], functions: readonly string[]): string {
+export function commentSql(schema: string, tables: readonly string[], functions: readonly string[]): string {
   const objects = [
     ...tables.map((name) => `table ${schema}.${name}`),
     ...functions.map((signature) => `function ${schema}.${signature}`),
   ];
-  return objects.map((object) => `comment on ${object} is '${MARK}';\n`).join('');
+  return objects.map((object) => `comment on ${object} is '${OUR_COMMENT}';\n`).join('');
 }

@@ -8,14 +8,14 @@ import type { EntryPoint } from './sql-function.js';
 const KEPT_FOR = '1 minute';
 
 /**
- * Gives one process at a time the turn to remove rows. A process that has the turn keeps it with each call. A turn that
- * would last longer than `lasts` was given before the server's clock was set back, and does not count.
+ * Lets one process at a time remove rows. This process keeps the sweep with each call. A claim that would last longer
+ * than `lasts` was made before the server's clock was set back, and does not count.
  *
  * who      the process
- * lasts    milliseconds until another process gets the turn, if this process does not call again
- * Returns  true if the process has the turn
+ * lasts    milliseconds until another process may remove rows, if this process does not call again
+ * Returns  true if the process may remove rows
  */
-const TAKE_TURN: EntryPoint = {
+const CLAIM_SWEEP: EntryPoint = {
   signature: 'take_sweep_turn(who text, lasts double precision)',
   returns: 'boolean',
   body: `
@@ -133,4 +133,4 @@ begin
 end`,
 };
 
-export const SWEEPS: readonly EntryPoint[] = [TAKE_TURN, SWEEP_LOCKS, SWEEP_HOLDERS, SWEEP_TICKS, SWEEP];
+export const SWEEPS: readonly EntryPoint[] = [CLAIM_SWEEP, SWEEP_LOCKS, SWEEP_HOLDERS, SWEEP_TICKS, SWEEP];

@@ -16,7 +16,7 @@
  *   mode of this waiter (S22).
  *
  * The only row of `sweeping` belongs to the removal of old rows. No token that was removed is larger than `forgotten`.
- * `until` ends the turn of the process that removes rows. `position` is for processes of the schema versions 1 to 5.
+ * `until` is the time until which one process alone removes rows. `position` is for processes of the schema versions 1 to 5.
  */
 export const TABLES = `
 create table if not exists locks (

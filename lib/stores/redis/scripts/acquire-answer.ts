@@ -1,7 +1,7 @@
 import { NoTimeError, type YoungBecause } from '../../../core/errors.js';
 import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
-import { ownerOfMark, ownerOfWaiter } from '../record.js';
+import { ownerOfTick, ownerOfWaiter } from '../record.js';
 import { Fields } from './fields.js';
 import { causeOf } from './identity.js';
 import { namedBy } from './read.js';
@@ -48,7 +48,7 @@ export const TOO_LATE = new Outcome(-1, 'by');
 export const TOO_YOUNG = new Outcome(-2, 'left', 'cause');
 
 /** The tick or a later tick has run: the value of the tick's key, which lasts `left` milliseconds more. */
-export const ALREADY_RAN = new Outcome(-3, 'mark', 'left');
+export const ALREADY_RAN = new Outcome(-3, 'value', 'left');
 
 /** The lock is free, but the turn or the mark of a waiter excludes the lease for `left` milliseconds more. */
 export const TURN_OF_ANOTHER = new Outcome(-4, 'waiter', 'left');
@@ -98,8 +98,8 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
   if (late) return new NoTimeError(`got the request ${String(late.by)} ms too late, and did nothing`);
   const ran = ALREADY_RAN.of(answer);
   if (ran) {
-    const id = String(ran.mark);
-    return { granted: false, ran: true, holder: { id, owner: ownerOfMark(id), remaining: Number(ran.left) } };
+    const id = String(ran.value);
+    return { granted: false, ran: true, holder: { id, owner: ownerOfTick(id), remaining: Number(ran.left) } };
   }
   const turn = TURN_OF_ANOTHER.of(answer);
   if (turn) {

@@ -7,7 +7,7 @@ import { TOO_LATE, TOO_YOUNG } from './acquire-answer.js';
 import { Arguments, number, text } from './arguments.js';
 import { Fragment } from './fragment.js';
 import { identify } from './identity.js';
-import { digitsOf, REFUSE_FOREIGN_MARK, TELL_ERROR, tokenOf } from './lua.js';
+import { digitsOf, REFUSE_FOREIGN_MARKER, TELL_ERROR, tokenOf } from './lua.js';
 import { type Packed, pack } from './script.js';
 
 /** The facts that all leases of a command have in common. */
@@ -111,13 +111,13 @@ if shape ~= ${codeOf('-')} then
 end
 if shape == ${codeOf('m')} or shape == ${codeOf('g')} then
   marker, key = KEYS[1], 1
-  local mark = call('GET', marker)
-  ${REFUSE_FOREIGN_MARK}
+  local written = call('GET', marker)
+  ${REFUSE_FOREIGN_MARKER}
   born, high = now, 0
-  if mark then
-    born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0
+  if written then
+    born, high = sub(written, 1, 16) + 0, sub(written, 18, 33) + 0
   end
-  if not mark or born > now then
+  if not written or born > now then
     -- The time in the marker is in the future, because the clock was set back. Replace it.
     born = math.floor(now)
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))

@@ -100,7 +100,7 @@ for at = first, #ARGV, ${LEASED.step} do
     elseif ran and ${isForeignTick('ran')} then
       answer = ${FOREIGN}
     elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
-      answer = ${ALREADY_RAN.lua({ mark: 'ran', left: `call('PTTL', KEYS[ticks + 1])` })}
+      answer = ${ALREADY_RAN.lua({ value: 'ran', left: `call('PTTL', KEYS[ticks + 1])` })}
     end
   end
 

@@ -2,7 +2,7 @@ import type { YoungBecause } from '../../../core/errors.js';
 import { Arguments, number, text } from './arguments.js';
 import { Fields } from './fields.js';
 import { causeOf, identify } from './identity.js';
-import { REFUSE_FOREIGN_MARK } from './lua.js';
+import { REFUSE_FOREIGN_MARKER } from './lua.js';
 import { type Packed, pack, script } from './script.js';
 
 /** The server to which the former connection of a node led. */
@@ -47,9 +47,9 @@ local call, pcall, sub = redis.call, redis.pcall, string.sub
 local time, known, why = call('TIME'), -1, '-'
 local now = time[1] * 1000 + time[2] / 1000
 if KEYS[1] then
-  local mark = call('GET', KEYS[1])
-  ${REFUSE_FOREIGN_MARK}
-  known = mark and math.max(0, now - sub(mark, 1, 16)) or 0
+  local written = call('GET', KEYS[1])
+  ${REFUSE_FOREIGN_MARKER}
+  known = written and math.max(0, now - sub(written, 1, 16)) or 0
   if KEYS[2] then
     local identity = KEYS[2]
     ${CLIENT.locals(1)}
@@ -65,7 +65,7 @@ if KEYS[1] then
       known, why = math.max(0, age), cause
     end
   end
-  if not mark then
+  if not written then
     -- Write only a missing marker: a write fails when memory is short.
     call('SET', KEYS[1], string.format('%016.0f:%016.0f', math.floor(now), 0))
   end

@@ -58,7 +58,7 @@ export function parseIdentity(value: string | null): Identity | undefined {
  * A node gets the letter `n` at its first contact, and loses it with its first vote. Until then a restart of the server
  * does not begin the guard again: there is no grant that the data of another run could lack.
  *
- * Needs `mark` (false without a marker), `identity` (the key) and `wall` (the client's clock, in milliseconds). Sets `age`
+ * Needs `written` (the value of the marker, false without a marker), `identity` (the key) and `wall` (the client's clock, in milliseconds). Sets `age`
  * and `cause`. Without the right to run INFO, `age` is `math.huge`.
  *
  * @param check - Lua text that is true if the run must be compared, whether or not the history is the same
@@ -72,7 +72,7 @@ export const identify = (
 ): Fragment =>
   new Fragment(
     {
-      needs: ['call', 'pcall', 'sub', 'now', 'mark', 'identity', 'wall', ...further],
+      needs: ['call', 'pcall', 'sub', 'now', 'written', 'identity', 'wall', ...further],
       sets: ['age', 'cause', 'replication'],
     },
     `
@@ -92,7 +92,7 @@ if type(replication) == 'string' then
     local server = pcall('INFO', 'server')
     local run = type(server) == 'string' and string.match(server, 'run_id:(%w+)') or ''
     ids = (string.match(replication, 'master_replid:%w+') or '') .. ' run_id:' .. run
-    local young = not known and not mark
+    local young = not known and not written
     local differs = known and sub(known, ${REPLICATION[0]}) ~= ids
     local other = differs and string.match(known, 'run_id:(%w*)') ~= run
     if young then

@@ -30,11 +30,11 @@ export const FOREIGN_KEY = `the key ${FOREIGN_VALUE}`;
 /** Lua text for the answer about a key with a foreign value (S19). */
 export const FOREIGN = `redis.error_reply('ERR ${FOREIGN_KEY}')`;
 
-/** Lua text that ends a script when the local `mark`, the value of the node's marker, is foreign (S19). */
-export const REFUSE_FOREIGN_MARK = new Fragment(
-  { needs: ['mark'] },
+/** Lua text that ends a script when the local `written`, the value of the node's marker, is foreign (S19). */
+export const REFUSE_FOREIGN_MARKER = new Fragment(
+  { needs: ['written'] },
   `
-if mark and not string.find(mark, '^%d+:%d+$') then
+if written and not string.find(written, '^%d+:%d+$') then
   return redis.error_reply('ERR the marker of the node (redlock-node, after the prefix of the keys) ${FOREIGN_VALUE}')
 end
 `,

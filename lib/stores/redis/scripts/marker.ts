@@ -12,12 +12,12 @@ export const STORE_AHEAD = new Fragment(
   { needs: ['call', 'time', 'token', 'marker'] },
   `
 if token > (time[1] + ${LEAD_MS / 1_000}) * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000}) then
-  local mark = marker and call('GET', marker)
+  local written = marker and call('GET', marker)
   if not marker then
     return 0
   end
-  if not mark or tonumber(string.sub(mark, 18, 33)) < token then
-    local born = mark and string.sub(mark, 1, 16) or string.format('%016.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  if not written or tonumber(string.sub(written, 18, 33)) < token then
+    local born = written and string.sub(written, 1, 16) or string.format('%016.0f', time[1] * 1000 + math.floor(time[2] / 1000))
     call('SET', marker, born .. string.format(':%016.0f', token))
   end
 end

@@ -3,7 +3,7 @@ import { LINGER_MS } from '../../../core/store-times.js';
 import type { TickMark } from '../../../core/tick.js';
 import { LeaseNames } from '../lease-names.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
-import { RECORD, tickMark } from '../record.js';
+import { RECORD, tickValue } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
 import { FOREIGN, isForeignTick, storeEvenIfFull } from './lua.js';
 import { WAKE } from './queue.js';
@@ -95,9 +95,9 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
     elseif last and ${isForeignTick('last')} then
       answer = ${FOREIGN}
     elseif not last or sub(last, 1, 16) <= sub(tick, 1, 16) then
-      local marked = pcall('SET', ran, tick, 'PX', life)
-      if marked.err then
-        answer = marked
+      local remembered = pcall('SET', ran, tick, 'PX', life)
+      if remembered.err then
+        answer = remembered
       end
     end
   end
@@ -142,7 +142,7 @@ export function packReleaseWithoutQueue(request: ReleaseRequest, keyPrefix: stri
 
 function tickOf(request: ReleaseRequest): string {
   const mark = markOf(request);
-  return mark ? tickMark(request.lease, mark) : '';
+  return mark ? tickValue(request.lease, mark) : '';
 }
 
 /** `true` if a release without queues freed a key with waiters. */

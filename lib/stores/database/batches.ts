@@ -12,8 +12,8 @@ import {
   extensionOf,
   releaseOf,
   replyOf,
-  type TurnAnswer,
-  type TurnRequest,
+  type BatchAnswer,
+  type BatchRequest,
 } from './request.js';
 import { fitting, MOST_LEASES } from './statement-size.js';
 import { storedKey } from './text.js';
@@ -57,8 +57,8 @@ interface Acquisition {
   readonly tell: (reply: AcquireReply | Error) => void;
 }
 
-/** The parts of the store that {@link Turns} uses. */
-export interface TurnContext {
+/** The parts of the store that {@link Batches} uses. */
+export interface BatchContext {
   readonly keyPrefix: string;
   readonly channel: string;
   readonly waiters: RecentKeys;
@@ -68,7 +68,7 @@ export interface TurnContext {
    * @param keys - all keys of all requests
    * @param onRepeat - called before the statement is sent a second time, because the connection was lost
    */
-  readonly run: (keys: readonly string[], asked: TurnRequest, onRepeat: () => void) => Promise<TurnAnswer>;
+  readonly run: (keys: readonly string[], asked: BatchRequest, onRepeat: () => void) => Promise<BatchAnswer>;
 }
 
 /**
@@ -76,7 +76,7 @@ export interface TurnContext {
  * many locks, most of the cost is the round trip and the commit, and a statement for many requests needs them only
  * once. A release never overtakes the acquisition that it undoes (S6).
  */
-export class Turns {
+export class Batches {
   readonly clock = new ServerClock();
   #releases: Release[] = [];
   /** Extensions by their lease: a new extension of a lease replaces the earlier one. */
@@ -92,7 +92,7 @@ export class Turns {
     void this.#send();
   };
 
-  constructor(private readonly context: TurnContext) {
+  constructor(private readonly context: BatchContext) {
     this.#pending = new Releases((lease, isSecond) =>
       this.#release({ lease, pause: 0, isSecond }, () => undefined),
     );
@@ -221,7 +221,7 @@ export class Turns {
       for (const name of names) keys.add(name);
       return names;
     };
-    const asked: TurnRequest = {
+    const asked: BatchRequest = {
       ...(releases.length > 0
         ? { releases: releases.map(({ request }) => releaseOf(request, stored(request.lease))) }
         : {}),
@@ -233,7 +233,7 @@ export class Turns {
         : {}),
     };
     if (keys.size === 0) return false;
-    let answer: TurnAnswer;
+    let answer: BatchAnswer;
     try {
       // All requests of the statement are idempotent, so it may be sent again over a new connection.
       answer = await this.context.run([...keys], asked, () => this.#mayComeLater(acquisitions));
@@ -258,7 +258,7 @@ export class Turns {
     return acquisitionOf(request, { keys, ordered, deadline: (this.clock.now() ?? 0) + left, channel });
   }
 
-  #acquired(acquisition: Acquisition, answer: TurnAnswer['acquired'][number]): void {
+  #acquired(acquisition: Acquisition, answer: BatchAnswer['acquired'][number]): void {
     const { request, asked, isAgain, tell } = acquisition;
     // The server reports that the deadline has passed, but the caller still waits. So the estimate of the server's
     // clock was behind, for example after a long silence, a suspended machine or a step of the clock. This answer has
