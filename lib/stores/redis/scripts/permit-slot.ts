@@ -12,9 +12,9 @@ const MOST_CLEARED = 100;
  * Lua text that looks for a free slot of one key. Removes expired holders if there is no free slot, or if there are
  * waiters.
  *
- * Sets `slot` (nil when all slots are taken). If the key has several holders, the text also sets `told` to three values
- * of the hash: the details of this lease, the entry of the slot, and the expiry of the set and the hash. Then `row` is the
- * entry of the slot. The text keeps `record` and `taken` up to date; if there is an error, it sets `answer` to it.
+ * Sets `slot`, which is nil when all slots are taken. If the key has several holders, the text also sets `told` to three
+ * values of the hash. These are the details of this lease, the entry of the slot, and the expiry of both keys. Then `row`
+ * is the entry of the slot. The text keeps `record` and `taken` up to date; if there is an error, it sets `answer` to it.
  */
 export const CHOOSE_SLOT = new Fragment(
   {
