@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals';
 import { Lease } from '../../../lib/core/lease.js';
 import { RecentKeys } from '../../../lib/core/recent-keys.js';
-import type { TurnRequest } from '../../../lib/stores/database/request.js';
-import { Turns } from '../../../lib/stores/database/turns.js';
+import type { BatchRequest } from '../../../lib/stores/database/request.js';
+import { Batches } from '../../../lib/stores/database/batches.js';
 import { until } from '../../support/until.js';
 
 /** Numbers of the leases in each statement, and of the characters of their keys. */
@@ -11,10 +11,10 @@ interface Sent {
   readonly characters: number;
 }
 
-/** Sends requests for leases through `Turns`, with a database that answers every statement. */
-async function sentFor(kind: keyof TurnRequest, leases: readonly Lease[]): Promise<Sent[]> {
+/** Sends requests for leases through `Batches`, with a database that answers every statement. */
+async function sentFor(kind: keyof BatchRequest, leases: readonly Lease[]): Promise<Sent[]> {
   const sent: Sent[] = [];
-  const turns = new Turns({
+  const turns = new Batches({
     keyPrefix: 'lock:',
     channel: 'here',
     waiters: new RecentKeys(),
