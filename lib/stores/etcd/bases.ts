@@ -32,7 +32,7 @@ export interface Base {
 }
 
 /**
- * WaiterTurns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
+ * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1, and the tokens of other
  * stores are large, because they follow the clock. Without the base, a resource that has seen tokens of another store
  * would refuse the tokens of etcd.
  *
