@@ -8,6 +8,12 @@ import { PushObserver } from './pushes.js';
 import { createScratchSchema } from './scratch-schema.js';
 import { StopList } from './stop-list.js';
 
+/** Attempts of a task that fail before it is given up. */
+export const MAX_ATTEMPTS = 4;
+/**
+ * Milliseconds after which a task counts as abandoned by its consumer. They are longer than the pauses of a busy machine.
+ */
+export const PROCESSING_TIMEOUT_MS = 8_000;
 const TASKS_PER_REQUEST = 50;
 const POLL_MS = 250;
 /** Time limit of a run, in milliseconds. A task that is neither done nor dead at the end of the run is lost. */
@@ -88,22 +94,23 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           LOCK_SCHEMA: runName,
           // A small value, so that one run of the demo needs several runs of the dispatcher.
           DISPATCH_BATCH: '40',
-          MAX_ATTEMPTS: '4',
+          MAX_ATTEMPTS: String(MAX_ATTEMPTS),
           // During this time several instances can read the same tasks, and the demo can kill the holder.
           DISPATCH_WORK: '100',
-          // These times are longer than the pauses of a busy machine: tasks must not count as lost or abandoned.
+          // Longer than the pauses of a busy machine: tasks must not count as lost.
           ENQUEUED_TIMEOUT: '30000',
-          PROCESSING_TIMEOUT: '8000',
+          PROCESSING_TIMEOUT: String(PROCESSING_TIMEOUT_MS),
         },
         stops,
       ),
     ),
   );
 
+  log(`${instances.length} instances run; boards with their locks, until the run ends:`);
+  for (const { url } of instances) log(`  ${url}/locks`);
   const start = Date.now();
   await submit(tasks, instances);
-  log(`${instances.length} instances run, ${tasks.length} tasks are submitted`);
-  log(`boards with their locks, while they run: ${instances.map(({ url }) => `${url}/locks`).join('  ')}`);
+  log(`${tasks.length} tasks are submitted`);
 
   let killed: Instance | undefined;
   let stats = await statsOf(instances);

@@ -8,7 +8,7 @@ import { startRedis } from './embedded-redis.js';
 import { startEtcd } from './path-etcd.js';
 import { startMariadb } from './path-mariadb.js';
 import { judge } from './judge.js';
-import { resultTable } from './result-table.js';
+import { resultTable, whySlower } from './result-table.js';
 import { StopList } from './stop-list.js';
 import { readTaskFile } from './task-file.js';
 
@@ -41,6 +41,8 @@ async function demo(stops: StopList): Promise<boolean> {
   const locked = await runBatch({ ...common, dispatcher: 'locked', killOne: true }, stops);
 
   console.log(`\n${resultTable(unlocked, locked)}\n`);
+  const slower = whySlower(unlocked, locked);
+  if (slower !== undefined) console.log(`${slower}\n`);
   const failures = judge(unlocked, locked);
   for (const failure of failures) console.log(`FAILED: ${failure}`);
   if (failures.length === 0) {

@@ -46,7 +46,7 @@ describe('the packed package', () => {
     // test/docs.test.ts follows the links between the pages in the package.
     expect(
       packed.files.filter((path) => !/^(dist\/(esm|cjs)|lib|docs|examples)\//.test(path)).sort(),
-    ).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'package.json']);
+    ).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'SECURITY.md', 'package.json']);
     expect(inDist('esm')).toEqual(
       expect.arrayContaining(ENTRIES.flatMap((name) => [`${name}.js`, `${name}.d.ts`])),
     );

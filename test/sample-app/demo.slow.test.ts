@@ -9,7 +9,7 @@ import { describe, expect, test } from '@jest/globals';
 import { readArguments } from '../../sample-app/demo/arguments.js';
 import type { BatchResult } from '../../sample-app/demo/batch-run.js';
 import { judge } from '../../sample-app/demo/judge.js';
-import { resultTable } from '../../sample-app/demo/result-table.js';
+import { resultTable, whySlower } from '../../sample-app/demo/result-table.js';
 import { descendantsOf } from '../support/descendants.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { processGone } from '../support/process-gone.js';
@@ -89,15 +89,24 @@ test('the result table of the demo shows both runs side by side, and names the k
     ['tasks', '240', '240'],
     ['pushes to the queue', '611', '259'],
     ['duplicate pushes', '352', '0'],
-    ['duplicates refused by the conditional update', '349', '0'],
+    ['duplicates refused: the task was already taken', '349', '0'],
     ['done', '234', '234'],
-    ['dead (failed too often)', '6', '6'],
+    ['dead: given up after 4 failed attempts', '6', '6'],
     ['lost', '0', '0'],
     ['instance-1: dispatches / skips', '1 / 0', '1 / 11'],
     ['instance-2: dispatches / skips', '2 / 0', '(killed) 2 / 12'],
     ['instance-3: dispatches / skips', '3 / 0', '3 / 13'],
     ['time', '12.3 s', '20.0 s'],
   ]);
+});
+
+test('a run with the lock that took longer is explained by the kill, and a quicker one is not', () => {
+  expect(whySlower(unlocked, locked)).toBe(
+    'The run with @WithLock took longer because instance-2 was killed: its tasks were tried again 8 s after their ' +
+      'consumer was gone, and its lock, if it held it, ended with the ttl.',
+  );
+  expect(whySlower(unlocked, { ...locked, seconds: 12 })).toBeUndefined();
+  expect(whySlower(unlocked, { ...unlocked, seconds: 20 })).toBeUndefined();
 });
 
 describe('Ctrl-C', () => {
