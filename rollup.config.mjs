@@ -22,6 +22,9 @@ const inputOf = (ending) =>
  */
 const PAGE = 'board/live/assets.js';
 
+/** The program of the thread that renews locks. A file of its own, which `new Worker` loads. */
+const THREAD = 'renewal-worker';
+
 /** The command-line program, which is run and not imported. So it needs only one format, and no types. */
 const COMMAND = 'cli/main';
 
@@ -47,7 +50,8 @@ const SHARED = {
   service: /^(service|decorator)\//,
   // The web page that shows the locks. The entry point `board` and the command-line program serve it.
   live: /^board\/live\//,
-  nest: /^(module|http)\//,
+  // The thread for renewals needs no Nest.
+  nest: /^(module|http)\/(?!thread\/renewal-worker)/,
 };
 
 function sharedFile(id) {
@@ -112,13 +116,17 @@ for (const folder of ['esm', 'cjs']) rmSync(`dist/${folder}`, { recursive: true,
 export default [
   {
     ...common,
-    input: { ...inputOf('js'), [COMMAND]: `dist/lib/${COMMAND}.js` },
+    input: {
+      ...inputOf('js'),
+      [COMMAND]: `dist/lib/${COMMAND}.js`,
+      [THREAD]: `dist/lib/module/thread/${THREAD}.js`,
+    },
     plugins: [sourceMaps],
     output: output('esm', 'js', maps),
   },
   {
     ...common,
-    input: inputOf('js'),
+    input: { ...inputOf('js'), [THREAD]: `dist/lib/module/thread/${THREAD}.js` },
     plugins: [sourceMaps, commonJsFiles],
     output: output('cjs', 'js', {
       ...maps,

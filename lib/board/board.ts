@@ -109,10 +109,11 @@ function declaredRow(declaration: LockDeclaration): DeclaredRow {
 
 /** Returns the ttl and the options that differ from their defaults. */
 function policyOf(declaration: LockDeclaration): string {
-  const { ttl, renew, minHold, maxHold, reentrant, onLost, onBusy, oncePerTick } = declaration;
+  const { ttl, renew, maxBlocked, minHold, maxHold, reentrant, onLost, onBusy, oncePerTick } = declaration;
   const parts = [
     `ttl ${ttl}`,
-    renew ? '' : 'renew false',
+    renew === true ? '' : `renew ${renew}`,
+    maxBlocked === undefined ? '' : `maxBlocked ${maxBlocked}`,
     minHold > 0 ? `minHold ${minHold}` : '',
     maxHold === undefined ? '' : `maxHold ${maxHold}`,
     onBusy === 'throw' ? '' : `onBusy ${onBusy}`,

@@ -109,8 +109,8 @@ async function stateOf(
 
 function policyLines(lock: DeclaredLock, patterns: readonly KeyPattern[]): string[] {
   const { name, team, about, policy } = lock;
-  const { retry, renew, minHold, maxHold, reentrant, onLost, release, onBusy, oncePerTick, instance } =
-    policy;
+  const { retry, renew, maxBlocked, minHold, maxHold, reentrant, onLost, release, onBusy } = policy;
+  const { oncePerTick, instance } = policy;
   const rows: [string, string | undefined][] = [
     ['team', team],
     ['keys', textOf(patterns)],
@@ -118,6 +118,7 @@ function policyLines(lock: DeclaredLock, patterns: readonly KeyPattern[]): strin
     ['ttl', ttlOf(policy)],
     ['retry', retry === undefined ? undefined : JSON.stringify(retry)],
     ['renew', renew?.toString()],
+    ['maxBlocked', maxBlocked === undefined ? undefined : duration(maxBlocked)],
     ['minHold', minHold === undefined ? undefined : duration(minHold)],
     ['maxHold', maxHold === undefined ? undefined : duration(maxHold)],
     ['reentrant', reentrant?.toString()],

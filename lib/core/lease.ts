@@ -63,6 +63,35 @@ export class Lease {
   }
 
   /**
+   * Copies a lease of another thread of this process, which has acquired it.
+   * @param keepFor - milliseconds for which a release would keep the keys now
+   * @param isEnded - reads whether the other thread has ended the lease
+   * @internal
+   */
+  static copied(
+    { id, keys, owner, ttl, kind, since, slots, permitsSeen }: CopiedLease,
+    keepFor: number,
+    isEnded: () => boolean,
+  ): Lease {
+    const made = now();
+    const lease = new Lease(keys, owner, ttl, undefined, kind, { ...made, wall: since });
+    let ended = false;
+    Object.defineProperties(lease, {
+      id: { value: id },
+      ended: {
+        get: () => ended || isEnded(),
+        set: (value: boolean) => {
+          ended = value;
+        },
+      },
+    });
+    lease.slots = slots;
+    lease.permitsSeen = permitsSeen;
+    lease.acquired(made.monotonic, keepFor);
+    return lease;
+  }
+
+  /**
    * The time of the attempt, in milliseconds since 1970 by this machine's clock.
    * @internal
    */
@@ -119,6 +148,12 @@ export class Lease {
     return tick && sent !== undefined ? Math.max(this.ttl, tick.life) : this.ttl;
   }
 }
+
+/** The properties of a lease that another thread needs in order to renew and release it. */
+export type CopiedLease = Pick<
+  Lease,
+  'id' | 'keys' | 'owner' | 'ttl' | 'kind' | 'since' | 'slots' | 'permitsSeen'
+>;
 
 interface Afterwards {
   readonly tick: Tick | undefined;

@@ -50,10 +50,22 @@ export interface LockOptions {
   readonly retry?: false | RetryOptions;
 
   /**
-   * Extends the lock after each third of its ttl while the lock is held.
+   * Extends the lock after each third of its ttl while the lock is held. With `'thread'` a worker thread of the module
+   * does it, with connections of its own, so that a blocked event loop does not lose the lock. It needs nodes that the
+   * thread can open itself: URLs of Redis, or ioredis options without functions. With `nodes: 'memory'` and in the testing
+   * module it is the same as `true`.
    * @defaultValue true
+   * @see docs/blocked-event-loop.md
    */
-  readonly renew?: boolean;
+  readonly renew?: boolean | 'thread';
+
+  /**
+   * Milliseconds for which the thread of `renew: 'thread'` renews the lock although the event loop of its holder is
+   * blocked; at least 1000. After that time the lock is not renewed until the event loop runs again, so an endless loop
+   * loses its lock after this time and its ttl at the latest.
+   * @defaultValue 60000
+   */
+  readonly maxBlocked?: number;
 
   /**
    * The keys stay held for at least this many milliseconds, counted from the request, even if the lock is released
@@ -157,7 +169,8 @@ export interface ResolvedLockOptions {
   readonly kind: LockKind;
   readonly ttl: number;
   readonly retry: ResolvedRetry;
-  readonly renew: boolean;
+  readonly renew: boolean | 'thread';
+  readonly maxBlocked: number;
   readonly minHold: number;
   readonly maxHold: number | undefined;
   readonly reentrant: boolean;
@@ -181,6 +194,7 @@ export const LOCK_OPTION_NAMES = [
   'ttl',
   'retry',
   'renew',
+  'maxBlocked',
   'minHold',
   'maxHold',
   'reentrant',
@@ -229,6 +243,12 @@ export function whereItBelongs(name: string): string | undefined {
 /** The ttl of a lock without a `ttl` option. */
 export const DEFAULT_TTL_MS = 10_000;
 
+/** The `maxBlocked` of a lock without that option. */
+const DEFAULT_MAX_BLOCKED_MS = 60_000;
+
+/** Shortest `maxBlocked`. A shorter one would take usual pauses for an endless loop: the thread looks every 250 ms. */
+const SHORTEST_MAX_BLOCKED_MS = 1_000;
+
 /** Shortest ttl. With a shorter ttl, too little validity would be left after the drift and a round trip. */
 export const SHORTEST_TTL_MS = 10;
 
@@ -241,6 +261,7 @@ export function checkLockOptions({
   ttl,
   retry,
   renew,
+  maxBlocked,
   minHold,
   maxHold,
   reentrant,
@@ -248,7 +269,17 @@ export function checkLockOptions({
   release,
 }: LockOptions): void {
   if (ttl !== undefined) checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
-  if (renew !== undefined) checkBoolean('renew', renew);
+  if (renew !== undefined && typeof renew !== 'boolean' && renew !== 'thread')
+    throw badOption('renew', "`true`, `false` or 'thread'", renew);
+  if (maxBlocked !== undefined) {
+    checkMilliseconds('maxBlocked', maxBlocked, SHORTEST_MAX_BLOCKED_MS);
+    if (typeof renew === 'boolean') {
+      throw new TypeError(
+        `Expected \`maxBlocked\` with \`renew: 'thread'\`, got \`renew: ${renew}\`. Leave out \`maxBlocked\`, or let a ` +
+          'thread renew the lock',
+      );
+    }
+  }
   if (minHold !== undefined) checkMilliseconds('minHold', minHold, 0);
   if (maxHold !== undefined) checkMilliseconds('maxHold', maxHold, 1);
   if (reentrant !== undefined) checkBoolean('reentrant', reentrant);
@@ -348,6 +379,7 @@ export function resolveLockOptions(given: GivenLockOptions, defaults: LockOption
     ttl: given.ttl ?? defaults.ttl ?? DEFAULT_TTL_MS,
     retry: resolveRetry(given.retry, defaults.retry),
     renew: given.renew ?? defaults.renew ?? true,
+    maxBlocked: given.maxBlocked ?? defaults.maxBlocked ?? DEFAULT_MAX_BLOCKED_MS,
     minHold,
     maxHold: given.maxHold ?? defaults.maxHold,
     reentrant: given.reentrant ?? defaults.reentrant ?? false,

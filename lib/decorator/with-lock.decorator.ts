@@ -172,13 +172,14 @@ function lockMethod(
   { fullName, label, keyOf, keys, lock, options }: MethodLock,
 ): void {
   const method = descriptor.value as (...args: unknown[]) => unknown;
-  const { instance, ttl, release } = lock?.policy ?? options;
+  const { instance, ttl, renew, release } = lock?.policy ?? options;
   const oncePerTick = options.oncePerTick ?? lock?.policy.oncePerTick;
   const what = lock
     ? { kind: 'declared' as const, lock }
     : { kind: 'key' as const, mode: modeOf(options), keys };
   const reentrant = options.reentrant ?? lock?.policy.reentrant;
-  const site = { place: `@WithLock of ${fullName}`, method: name, instance, ttl, reentrant, release, what };
+  const place = `@WithLock of ${fullName}`;
+  const site = { place, method: name, instance, ttl, renew, reentrant, release, what };
   refuseSameKey(sitesOfMethod(target, name), site);
   addLockSite(target, site);
   injectInterceptor(target, instance);

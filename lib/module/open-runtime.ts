@@ -21,6 +21,8 @@ import type { Store } from '../core/ports.js';
 import { WakeableSleep } from '../redlock/wait/wakeable-sleep.js';
 import { freeAfter, quorumOf } from '../redlock/quorum.js';
 import { Redlock } from '../redlock/redlock.js';
+import { newRenewalThread, unneededThread } from './thread/module-thread.js';
+import type { ThreadTerms } from './thread/thread-terms.js';
 import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
 
 /** Longest wait of start-up for a quorum of nodes, in milliseconds. */
@@ -77,7 +79,12 @@ export function makeRuntime(
   };
   const nodes = open(options, context, nodeLog);
   const title = titleIn(options);
+  const terms = threadTermsOf(options, context);
   const settings: RedlockSettings = {
+    thread:
+      open === openStores
+        ? newRenewalThread(options.nodes, terms, logger, guard, context.warnOnce)
+        : unneededThread(logger),
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
@@ -92,6 +99,7 @@ export function makeRuntime(
   };
   const redlock = new Redlock(nodes, settings);
   if (options.defaults?.ttl !== undefined) redlock.foresee(options.defaults.ttl);
+  if (options.defaults?.renew === 'thread') redlock.foreseeThread();
   const inspection = new LockInspector(nodes, settings, redlock.held);
   const runtime: LockRuntime = new Made(
     redlock,
@@ -152,9 +160,21 @@ function isGuardedByDefault(options: RedlockModuleOptions): boolean {
   return countNodes(options) >= 3;
 }
 
+/** The milliseconds of a fixed restart guard, 0 without a guard; `undefined` for the largest ttl in use. */
+function fixedGuardOf(options: RedlockModuleOptions): number | undefined {
+  const { restartGuard = isGuardedByDefault(options) ? undefined : false } = options;
+  return restartGuard === false ? 0 : restartGuard;
+}
+
+function threadTermsOf(options: RedlockModuleOptions, context: StoreContext): ThreadTerms {
+  const { guarded, several, mayForget = false, keyPrefix } = context;
+  const { driftFactor = DEFAULT_DRIFT_FACTOR, nodeTimeout } = options;
+  return { guarded, several, mayForget, keyPrefix, driftFactor, nodeTimeout, guard: fixedGuardOf(options) };
+}
+
 function guardOf(options: RedlockModuleOptions): RestartGuard {
-  const { restartGuard = isGuardedByDefault(options) ? undefined : false, defaults } = options;
-  const guard = new RestartGuard(restartGuard === false ? 0 : restartGuard);
+  const { defaults } = options;
+  const guard = new RestartGuard(fixedGuardOf(options));
   if (defaults) guard.note(defaults.ttl ?? DEFAULT_TTL_MS);
   return guard;
 }

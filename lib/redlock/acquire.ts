@@ -114,7 +114,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   get renewed(): boolean {
     const { renew, maxHold, minHold = 0 } = this.request;
-    return renew && maxHold === undefined && minHold === 0;
+    // Locks that a thread renews have an expiry of their own: a common one would be renewed in two threads.
+    return renew === true && maxHold === undefined && minHold === 0;
   }
 
   get position(): QueuePosition | undefined {

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { checkMilliseconds } from '../core/checks.js';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
-import { LockLostError, LockUnavailableError, RedlockError } from '../core/errors.js';
+import { LockLostError, LockUnavailableError, type NodeVote, RedlockError } from '../core/errors.js';
 import type { Lease } from '../core/lease.js';
 import { quoted } from '../core/printable.js';
 import {
@@ -28,6 +28,9 @@ import { NO_SLOT } from '../core/slot-list.js';
 import { checkTtl } from './store-limits.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { ClockWatch } from './clock-watch.js';
+import { WHY } from './thread/lock-slots.js';
+import { type ExtendFailure, votesOf } from './thread/messages.js';
+import type { Mirror, RemotelyRenewed, RemoteRenewal, RenewalThread } from './thread/renewal-ports.js';
 import { type Batch, EARLY, type Renewable, type Watchdog } from './watchdog.js';
 
 /** Settings of all locks of one {@link Redlock}. */
@@ -40,6 +43,8 @@ export interface RedlockSettings {
   readonly nodeTimeout: number | undefined;
   /** The prefix that the stores add to each key. */
   readonly keyPrefix?: string;
+  /** The thread that renews locks with `renew: 'thread'`. */
+  readonly thread?: RenewalThread | undefined;
   /** Called for every lost lock. */
   readonly lost?: (error: LockLostError) => void;
   /** Called for every store that the shutdown could not close. */
@@ -71,9 +76,16 @@ export interface Joined {
 
 /** The options that limit the time for which a lock is held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
-  Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
+  Partial<Pick<ResolvedLockOptions, 'maxHold' | 'maxBlocked'>> & {
+    /** The moment from which `maxHold` counts; the first request by default. */
+    readonly since?: Instant;
+    /** The ttl of the renewals, if the lease has a longer one. */
+    readonly ttl?: number;
+  };
 
 const LOADED_AT = Date.now();
+
+const GONE = 'fewer than a quorum of nodes still store it';
 
 /** Settings of the renewal: whether the lock is renewed, and the limit of its extensions (`maxHold`). */
 interface HoldLimit {
@@ -82,10 +94,18 @@ interface HoldLimit {
   readonly duration: number;
   /** `true` after a renewal was left out because of the limit. */
   reached: boolean;
+  /** Milliseconds for which another thread renews while this one is blocked; `undefined` without another thread. */
+  readonly maxBlocked: number | undefined;
 }
 
 /** The settings that all renewed locks without a limit share. Most locks are of this kind. */
-const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
+const RENEWED: HoldLimit = {
+  renew: true,
+  since: undefined,
+  duration: Infinity,
+  reached: false,
+  maxBlocked: undefined,
+};
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 
 /**
@@ -95,7 +115,7 @@ const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
  * only: it has no timer, no promise and no function. A field that few locks need is not `#private`, and is set only
  * when needed: V8 reserves space in each object for every `#private` name.
  */
-export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
+export class HeldLock implements LockHandle, Renewable, Extensible, Healed, RemotelyRenewed {
   /**
    * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful renewal. A lost
    * lock has the error of the loss as its state. A lost or released lock is never held again.
@@ -135,6 +155,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   /** Runs the listeners of the signal in the asynchronous context in which it was read first. */
   private inContext: (<T>(task: () => T) => T) | undefined;
   #release: Promise<void> | undefined;
+  /** The thread that renews the lock in place of this thread. */
+  private remote: RemoteRenewal | undefined;
+  /** The thread that holds the lock, if this thread only renews it. */
+  private mirror: Mirror | undefined;
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
   /**
@@ -157,18 +181,33 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     context: LeaseContext,
     validFrom: Instant,
     taken: number,
-    { renew, maxHold, lock }: HoldTerms,
+    { renew, maxHold, maxBlocked, lock, since = validFrom, ttl = lease.ttl }: HoldTerms,
   ) {
     this.#context = context;
     if (lock !== undefined) this.declaredAs = lock;
+    if (ttl !== lease.ttl) this.ownTtl = ttl;
+    const byThread = renew === 'thread' && context.settings.thread !== undefined;
     this.#limit =
-      maxHold !== undefined
-        ? { renew, since: validFrom, duration: maxHold, reached: false }
-        : renew
-          ? RENEWED
-          : NOT_RENEWED;
-    const usable = this.#validFor(lease.ttl, validFrom);
-    this.#plan(lease.ttl / 3 - taken, usable - taken);
+      maxHold !== undefined || byThread
+        ? {
+            renew: renew !== false,
+            since: maxHold === undefined ? undefined : since,
+            duration: maxHold ?? Infinity,
+            reached: false,
+            maxBlocked: byThread ? maxBlocked : undefined,
+          }
+        : renew === false
+          ? NOT_RENEWED
+          : RENEWED;
+    const usable = this.#validFor(ttl, validFrom);
+    this.#plan(ttl / 3 - taken, usable - taken);
+  }
+
+  /** Tells another thread, which holds the lock, about its renewals. */
+  mirrorTo(mirror: Mirror): void {
+    this.mirror = mirror;
+    this.#tellEnd();
+    if (this.#limit.reached) mirror.because(WHY.maxHold);
   }
 
   get keys(): readonly string[] {
@@ -223,6 +262,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
 
   /** Milliseconds of the validity that are left, by the clock that shows less (S11); negative after its end. */
   #leftAt({ monotonic, wall }: Instant): number {
+    if (this.remote) this.#readEnd(this.remote);
     return Math.min(this.#endsAt - monotonic, this.#endsAtWall + LOADED_AT - wall);
   }
 
@@ -234,6 +274,19 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     // Round down: the validity must not be too long.
     this.#endsAt = Math.floor(monotonic + left);
     this.#endsAtWall = Math.floor(wall - LOADED_AT + left);
+    this.#tellEnd();
+  }
+
+  #tellEnd(): void {
+    this.mirror?.ends({ monotonic: this.#endsAt, wall: this.#endsAtWall + LOADED_AT });
+  }
+
+  /** Reads the end of the validity that the other thread has written since the last time. */
+  #readEnd(remote: RemoteRenewal): void {
+    const end = remote.newEnd();
+    if (!end) return;
+    this.#endsAt = Math.floor(end.monotonic);
+    this.#endsAtWall = Math.floor(end.wall - LOADED_AT);
   }
 
   /**
@@ -272,7 +325,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
     checkTtl(nodes.stores, ttl);
     settings.guard.checkCovers(ttl);
+    if (this.remote) return this.#extendElsewhere(this.remote, ttl);
     await this.#turn();
+    // The thread may have taken the lock over while this call waited.
+    if (this.remote) return this.#extendElsewhere(this.remote, ttl);
     let next = this.ttl / 10;
     try {
       this.assertHeld();
@@ -299,12 +355,31 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
         );
       });
       this.assertHeld();
-      if (verdict.kind === 'unconfirmed') throw this.#unconfirmed(verdict);
+      if (verdict.kind === 'unconfirmed') throw this.#unconfirmed(verdict.votes);
       this.ownTtl = ttl;
       next = this.#untilRenewal(sent);
     } finally {
       this.#passTurn(next);
     }
+  }
+
+  /** Extends the lock in the other thread, which does it in turn with its renewals (S9). */
+  async #extendElsewhere(remote: RemoteRenewal, ttl: number): Promise<void> {
+    this.assertHeld();
+    this.#assertExtensible();
+    this.ownTtl = this.ttl;
+    this.lease.ttl = Math.max(this.lease.ttl, ttl);
+    const failure = await remote.extend(ttl);
+    this.assertHeld();
+    if (failure) throw this.#whyNotExtended(failure);
+    this.ownTtl = ttl;
+  }
+
+  #whyNotExtended(failure: ExtendFailure): RedlockError {
+    if (failure.reason === 'unconfirmed') return this.#unconfirmed(votesOf(failure.votes));
+    return failure.reason === 'lost'
+      ? this.#whyNotHeld()
+      : new LockUnavailableError(this.keys, failure.message, [], `extend the lock on ${quoted(this.keys)}`);
   }
 
   release(): Promise<void> {
@@ -348,6 +423,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   lose(reason: string): void {
     if (!this.#alive()) return;
     const error = new LockLostError(this.keys, reason, this.declaredAs);
+    this.mirror?.lost();
     this.#rest();
     this.#context.ended(this);
     this.#become(error);
@@ -406,8 +482,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   }
 
   #whyLapsed(): string {
-    const { reached, duration } = this.#limit;
-    return reached && this.#state === 'held'
+    const { reached, duration, maxBlocked } = this.#limit;
+    const why = this.remote?.why;
+    if (why === WHY.gone) return GONE;
+    if (why === WHY.blocked)
+      return `the event loop was blocked for longer than its maxBlocked of ${maxBlocked} ms, so it was not renewed`;
+    return (reached || why === WHY.maxHold) && this.#state === 'held'
       ? `its maxHold of ${duration} ms had passed, so it was not renewed`
       : `its validity ran out before a quorum renewed it (ttl ${this.ttl} ms)`;
   }
@@ -417,6 +497,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     this.#batch = undefined;
     this.#noticeLapse();
     if (!this.#alive()) return false;
+    if (this.mirror && !this.mirror.mayRenew) {
+      this.mirror.because(WHY.blocked);
+      this.#watchValidity();
+      return false;
+    }
     this.#waiting = [];
     // Usually no timer is needed, because the answers or the time limit come long before the end of the validity. When
     // the event loop was blocked, the renewal may be so late that the validity ends first.
@@ -430,7 +515,45 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   lapses(): void {
     this.#batch = undefined;
     this.#noticeLapse();
-    if (this.#alive()) this.#watchValidity();
+    this.#watchOn();
+  }
+
+  /** Renews the lock at once, which was not renewed while the thread that holds it did not run. */
+  renewAgain(): void {
+    if (!this.isHeld() || this.#batch || this.#waiting) return;
+    this.mirror?.because(WHY.none);
+    this.#plan(0);
+  }
+
+  /** Hands the renewal over to the thread, unless an extension is under way, which does that when it ends. */
+  handOver(): void {
+    if (this.#limit.maxBlocked === undefined || this.remote || this.#waiting || !this.isHeld()) return;
+    const delay = (this.#batch?.due ?? 0) - performance.now();
+    this.#leaveBatch();
+    this.#plan(Math.max(0, delay));
+  }
+
+  renewedElsewhere(votes?: readonly NodeVote[]): void {
+    if (!this.isHeld()) return;
+    if (votes) this.#become('unconfirmed', () => this.#unconfirmed(votes));
+    else this.#become('held');
+  }
+
+  renewHere(): void {
+    if (!this.remote) return;
+    // The last end that the thread has written was confirmed by a quorum.
+    this.#readEnd(this.remote);
+    this.#noticeLapse();
+    this.remote = undefined;
+    this.#leaveBatch();
+    this.#plan(0);
+  }
+
+  /** Goes on after a look at the validity. A lock that is renewed elsewhere is looked at again at its next end. */
+  #watchOn(): void {
+    if (!this.#alive()) return;
+    if (this.remote && this.remaining() > this.ttl * EARLY) this.#plan(0);
+    else this.#watchValidity();
   }
 
   /**
@@ -497,6 +620,20 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   }
 
   /**
+   * Ends a lock that another thread holds. That thread sends the release itself. A node that was asked to store the lock
+   * again may do so after that release, so this thread releases such a lock once more: on its connection the release
+   * comes after the request (S15). If the request was not answered, a further release follows its deadline (S27).
+   */
+  endMirror(isReleased: boolean): void {
+    this.mirror = undefined;
+    if (isReleased && this.#healing) return void this.release();
+    this.#rest();
+    this.#become('released');
+    this.lease.ended = true;
+    this.#context.ended(this);
+  }
+
+  /**
    * Renews the lock after so many milliseconds, when a node begins to vote again and can be healed, unless the planned
    * renewal comes sooner. A method of {@link Healed}.
    */
@@ -519,7 +656,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   /** Plans the next step: a renewal after `delay` milliseconds, or a check at the end of the validity. */
   #plan(delay: number, remaining = this.remaining()): void {
     if (!this.#alive()) return;
-    const { renew } = this.#limit;
+    const isElsewhere = this.#isElsewhere();
+    const renew = this.#limit.renew && !isElsewhere;
     if (renew && delay >= remaining) return this.#watchValidity();
     const renewing = renew && !this.#isOver(delay);
     const next = renewing ? Math.max(0, delay) : remaining;
@@ -534,11 +672,29 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     if (!limit.since) return false;
     // The delay is negative when a late answer plans a renewal that is already due.
     limit.reached = elapsedSince(limit.since) + Math.max(0, delay) >= limit.duration;
+    if (limit.reached) this.mirror?.because(WHY.maxHold);
     return limit.reached;
   }
 
+  /** `true` if another thread renews the lock. Hands it over if the thread can renew by now. */
+  #isElsewhere(): boolean {
+    const { maxBlocked, since, duration } = this.#limit;
+    if (maxBlocked === undefined) return false;
+    this.remote ??= this.#context.settings.thread?.takeOver(this, {
+      lease: this.lease,
+      fencingToken: this.fencingToken,
+      ttl: this.ttl,
+      end: { monotonic: this.#endsAt, wall: this.#endsAtWall + LOADED_AT },
+      maxHold: since && { since, duration },
+      maxBlocked,
+    });
+    return this.remote !== undefined;
+  }
+
   /** Cancels all planned work. */
-  #rest(): void {
+  #rest(isReleased = false): void {
+    this.remote?.end(isReleased);
+    this.remote = undefined;
     this.#healing?.end();
     this.#stopTimer();
     this.#leaveBatch();
@@ -554,7 +710,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     this.lapse ??= setTimeout(() => {
       this.lapse = undefined;
       this.#noticeLapse();
-      if (this.#alive()) this.#watchValidity();
+      this.#watchOn();
     }, this.remaining()).unref();
   }
 
@@ -597,18 +753,23 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
   /** Applies the verdict on an extension: `ttl` is the requested ttl, and `sent` the moment of the request. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
     this.#context.clocks.look();
-    if (verdict.kind === 'gone') this.lose('fewer than a quorum of nodes still store it');
+    if (verdict.kind === 'gone') {
+      this.mirror?.because(WHY.gone);
+      this.lose(GONE);
+    }
     // S9: an extension that is confirmed after the end of the validity is too late, even if a quorum extended the lock.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
-      this.#become('unconfirmed', () => this.#unconfirmed(verdict));
+      this.mirror?.renewed(verdict.votes);
+      this.#become('unconfirmed', () => this.#unconfirmed(verdict.votes));
       return;
     }
     this.#validFor(ttl, sent);
+    if (this.#state === 'unconfirmed') this.mirror?.renewed();
     this.#become('held');
   }
 
-  #unconfirmed({ votes }: Extract<Verdict, { kind: 'unconfirmed' }>): LockUnavailableError {
+  #unconfirmed(votes: readonly NodeVote[]): LockUnavailableError {
     const what = `extend the lock on ${quoted(this.keys)}`;
     return new LockUnavailableError(
       this.keys,
@@ -637,7 +798,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed {
     this.#noticeLapse();
     if (this.#alive()) this.#become('released');
     if (this.joined) this.#tellJoined();
-    this.#rest();
+    this.#rest(true);
     lease.ended = true;
     context.ended(this);
     const { nodes, settings, unconfirmed } = context;

@@ -91,6 +91,9 @@ export class Redlock {
         watchdog.bringForward(asleep + paused);
       },
     });
+    settings.thread?.whenReady(() => {
+      for (const lock of [...this.held]) lock.handOver();
+    });
     this.#context = {
       settings,
       nodes,
@@ -126,6 +129,20 @@ export class Redlock {
   foresee(ttl: number): void {
     checkTtl(this.stores, ttl);
     this.settings.guard.note(ttl);
+  }
+
+  /**
+   * Announces that locks with `renew: 'thread'` will be acquired.
+   *
+   * @throws TypeError when a thread cannot open the nodes
+   */
+  foreseeThread(): void {
+    this.settings.thread?.foresee();
+  }
+
+  /** Starts the thread that renews locks, if it is needed, while the nodes connect. Never rejects. */
+  async openThread(): Promise<void> {
+    await this.settings.thread?.open();
   }
 
   /** @throws RangeError when a store can never store a lock of these keys */
@@ -210,7 +227,10 @@ export class Redlock {
     this.#context.nodes.flush();
     const idle = this.#busy > 0 ? new Promise<void>((resolve) => (this.#idle = resolve)) : undefined;
     await withTimeout(Promise.all([...released, idle]), LAST_REQUESTS_MS).catch(() => undefined);
-    await Promise.all(this.stores.map((store) => this.#closeStore(store)));
+    await Promise.all([
+      ...this.stores.map((store) => this.#closeStore(store)),
+      this.settings.thread?.close(),
+    ]);
   }
 
   async #closeStore(store: Store): Promise<void> {

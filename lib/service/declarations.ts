@@ -34,6 +34,8 @@ export interface LockDeclaration
   readonly mode: LockMode;
   /** The number of permits; `undefined` without permits. */
   readonly permits: number | undefined;
+  /** Milliseconds; `undefined` without `renew: 'thread'`. */
+  readonly maxBlocked: number | undefined;
   /** Milliseconds; `undefined` without a limit. */
   readonly maxHold: number | undefined;
   /** `'function'` if the option `onBusy` is a function. */
@@ -98,10 +100,11 @@ export class Declarations {
       const { name, keys, team, about } = lock;
       const policy = this.policyOf(lock);
       const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = policy;
-      const { ttl, renew, minHold, maxHold, reentrant, onLost, release } = resolve(policy);
+      const { ttl, renew, maxBlocked, minHold, maxHold, reentrant, onLost, release } = resolve(policy);
       return {
         ...{ name, keys, team, about, patterns: keyPatterns(lock).map(({ text }) => text) },
         ...{ mode: modeOf(policy), permits: policy.permits, ttl, renew, minHold, maxHold },
+        maxBlocked: renew === 'thread' ? maxBlocked : undefined,
         ...{ reentrant, onLost, release },
         onBusy: typeof onBusy === 'function' ? 'function' : onBusy,
         oncePerTick,

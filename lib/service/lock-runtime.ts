@@ -125,18 +125,25 @@ export class LockRuntime {
       const { ttl, release } = policy;
       // Check `release` only for locks in use: one file can declare the locks of several applications, and some of them
       // have no database.
-      this.#foresee(name, { ttl, release: used.has(lock) ? release : undefined });
+      const renew = used.has(lock) ? this.#resolvedOf(name, policy).renew : undefined;
+      this.#foresee(name, { ttl, renew, release: used.has(lock) ? release : undefined });
       this.#checkKeys(name, lock.keys, modeOf(policy));
-      try {
-        this.#options.of(policy);
-      } catch (error) {
-        throw withPlace(name, error);
-      }
+      this.#resolvedOf(name, policy);
     }
-    for (const { place, ttl, release, what } of sites) {
+    for (const { place, ttl, renew, release, what } of sites) {
       if (what.kind !== 'declared') this.#checkKeys(place, what.keys, what.mode);
       else if (declarations.has(what.lock)) continue;
-      this.#foresee(place, { ttl, release });
+      // The defaults of the module do not apply to the renewal of a leader.
+      const isLeader = what.kind === 'leader';
+      this.#foresee(place, { ttl, renew: renew ?? (isLeader ? true : this.#options.of({}).renew), release });
+    }
+  }
+
+  #resolvedOf(what: string, options: GivenLockOptions): ResolvedLockOptions {
+    try {
+      return this.#options.of(options);
+    } catch (error) {
+      throw withPlace(what, error);
     }
   }
 
@@ -149,13 +156,25 @@ export class LockRuntime {
     }
   }
 
-  #foresee(what: string, { ttl, release }: Partial<Pick<LockSite, 'ttl' | 'release'>>): void {
+  #foresee(
+    what: string,
+    { ttl, renew, release }: Partial<Pick<LockSite, 'ttl' | 'renew' | 'release'>>,
+  ): void {
     if (release === 'afterCommit' && !this.tellsOfCommit) throw noHookForCommit(`${what}: `);
+    if (renew === 'thread') this.#foreseeThread(what);
     if (ttl === undefined) return;
     try {
       this.redlock.foresee(ttl);
     } catch (error) {
       throw new RangeError(`${what}: ${(error as Error).message}`);
+    }
+  }
+
+  #foreseeThread(what: string): void {
+    try {
+      this.redlock.foreseeThread();
+    } catch (error) {
+      throw withPlace(what, error);
     }
   }
 
@@ -176,7 +195,9 @@ export class LockRuntime {
 
   async #open(): Promise<void> {
     try {
+      const threadOpened = this.redlock.openThread();
       await this.connect();
+      await threadOpened;
       this.#isOpen = true;
     } catch (error) {
       await this.redlock.close();
@@ -188,11 +209,12 @@ export class LockRuntime {
    * Fills in the defaults of the module, and then those of the package.
    *
    * @throws TypeError for a shared lock when the defaults of the module have a `minHold`, and for `release:
-   * 'afterCommit'` without `afterTransaction` of the module
+   * 'afterCommit'` without `afterTransaction` of the module, and for `renew: 'thread'` with nodes that a thread cannot open
    */
   resolve(options: GivenLockOptions): ResolvedLockOptions {
     const resolved = this.#options.of(options);
     if (resolved.release === 'afterCommit' && !this.tellsOfCommit) throw noHookForCommit();
+    if (resolved.renew === 'thread') this.redlock.foreseeThread();
     return resolved;
   }
 

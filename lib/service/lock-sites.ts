@@ -14,6 +14,8 @@ export interface LockSite {
   readonly instance: string | undefined;
   /** The ttl, if the decorator has one. */
   readonly ttl: number | undefined;
+  /** The option `renew` of the decorator. */
+  readonly renew?: LockOptions['renew'];
   /** The option `reentrant` of the decorator, or of its declared lock. */
   readonly reentrant?: boolean | undefined;
   /** The option `release` of the decorator. */

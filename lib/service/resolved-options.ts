@@ -34,6 +34,7 @@ function areSame(a: GivenLockOptions, b: GivenLockOptions): boolean {
   return (
     a.ttl === b.ttl &&
     a.renew === b.renew &&
+    a.maxBlocked === b.maxBlocked &&
     a.minHold === b.minHold &&
     a.maxHold === b.maxHold &&
     a.reentrant === b.reentrant &&

@@ -13,6 +13,7 @@ describe('resolveLockOptions', () => {
       ttl: 10_000,
       retry: { timeout: 5_000, attempts: Infinity, delay: 200, jitter: 100 },
       renew: true,
+      maxBlocked: 60_000,
       minHold: 0,
       reentrant: false,
       onLost: 'throw',
@@ -155,7 +156,17 @@ describe('checkLockOptions', () => {
     [{ retry: { timeout: '3s' } }, TypeError, "got '3s'; write 3000 for 3 s"],
     [{ ttl: 2 ** 31 }, RangeError, 'at least 10, at most 2147483647, got 2147483648'],
     [{ ttl: null }, TypeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got null'],
-    [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true` or `false`, got 'yes'"],
+    [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true`, `false` or 'thread', got 'yes'"],
+    [
+      { renew: 'thread', maxBlocked: 999 },
+      RangeError,
+      'Expected `maxBlocked` to be a whole number of milliseconds, at least 1000, got 999',
+    ],
+    [
+      { renew: true, maxBlocked: 2_000 },
+      TypeError,
+      "Expected `maxBlocked` with `renew: 'thread'`, got `renew: true`. Leave out `maxBlocked`, or let a thread renew",
+    ],
     [
       { minHold: -1 },
       RangeError,
@@ -224,6 +235,8 @@ describe('checkLockOptions', () => {
   test.each([
     [{}],
     [{ ttl: 10, renew: false, onLost: 'ignore', retry: false }],
+    [{ renew: 'thread', maxBlocked: 1_000 }],
+    [{ maxBlocked: 1_000 }],
     [{ retry: { timeout: 1, attempts: 1, delay: 1, jitter: 0 } }],
   ] as const)('`checkLockOptions` accepts the options %p', (options) => {
     expect(() => checkLockOptions(options)).not.toThrow();

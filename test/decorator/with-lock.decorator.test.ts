@@ -201,7 +201,7 @@ describe('the arguments of @WithLock', () => {
       TypeError,
       'Unknown option `tries` in `retry`. The options are `timeout`, `attempts`, `delay`, `jitter`',
     ],
-    [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true` or `false`, got 'yes'"],
+    [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true`, `false` or 'thread', got 'yes'"],
     [{ onBusy: 'wait' }, TypeError, "Expected `onBusy` to be 'throw', 'skip' or a function, got 'wait'"],
     [{ onLost: 'skip' }, TypeError, "Expected `onLost` to be 'throw' or 'ignore', got 'skip'"],
     [{ label: '' }, TypeError, "Expected `label` to be a string that is not empty, got ''"],
@@ -211,7 +211,7 @@ describe('the arguments of @WithLock', () => {
     [
       { wait: 5_000 },
       TypeError,
-      'Unknown option `wait` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `release`, `mode`, `permits`, `onBusy`, `oncePerTick`, `label`, `instance`',
+      'Unknown option `wait` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `maxBlocked`, `minHold`, `maxHold`, `reentrant`, `onLost`, `release`, `mode`, `permits`, `onBusy`, `oncePerTick`, `label`, `instance`',
     ],
     [
       { timeout: 5_000 },

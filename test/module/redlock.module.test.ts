@@ -557,7 +557,7 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, defaults: { onBusy: 'skip' } },
-      'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `release`',
+      'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `maxBlocked`, `minHold`, `maxHold`, `reentrant`, `onLost`, `release`',
     ],
     [
       { ...memory, ttl: 5_000 },

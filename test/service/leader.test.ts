@@ -399,6 +399,14 @@ describe('the definition of a class', () => {
       Leader('a', { ttl: 1 }),
       '@Leader of Bad.lead: Expected `ttl` to be a whole number of milliseconds, at least 10',
     ],
+    [
+      Leader('a', { renew: false } as never),
+      "@Leader of Bad.lead: Expected `renew` to be `true` or 'thread', got false",
+    ],
+    [
+      Leader('a', { renew: 'thread', maxBlocked: 5 }),
+      '@Leader of Bad.lead: Expected `maxBlocked` to be a whole number of milliseconds, at least 1000, got 5',
+    ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
   ])(

@@ -456,6 +456,7 @@ test.each([
   'retry',
   'onBusy',
   'renew',
+  'maxBlocked',
   'maxHold',
   'minHold',
   'reentrant',

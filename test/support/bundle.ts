@@ -35,7 +35,7 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
   const unused = new Set(patches);
   await build({
     absWorkingDir: ROOT,
-    entryPoints: [...programs],
+    entryPoints: programs.map((program) => ({ in: program, out: basename(program, '.ts') })),
     outdir: directory,
     bundle: true,
     platform: 'node',

@@ -27,7 +27,7 @@ export class LeaderCheck {
   add(object: object, isStatic: boolean): void {
     if (this.#seen.has(object)) return;
     this.#seen.add(object);
-    for (const { name, method, instance, ttl } of leadersOf(object)) {
+    for (const { name, method, instance, ttl, renew, maxBlocked } of leadersOf(object)) {
       if (instance !== this.instance) continue;
       this.#made.delete(name);
       const fullName = `${object.constructor.name}.${String(method)}`;
@@ -38,7 +38,14 @@ export class LeaderCheck {
         );
       }
       const lead = (object as Record<string | symbol, LeaderTask['lead']>)[method]!;
-      this.leaders.add({ name, method: fullName, ttl, lead: (term) => lead.call(object, term) });
+      this.leaders.add({
+        name,
+        method: fullName,
+        ttl,
+        renew,
+        maxBlocked,
+        lead: (term) => lead.call(object, term),
+      });
     }
     this.#needed.push(...neededLeadersOf(object).filter(({ instance }) => instance === this.instance));
   }

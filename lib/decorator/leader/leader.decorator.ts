@@ -1,6 +1,6 @@
 import 'reflect-metadata';
-import { badOption, checkMilliseconds, checkOptionNames } from '../../core/checks.js';
-import { SHORTEST_TTL_MS } from '../../core/lock-options.js';
+import { badOption, checkOptionNames } from '../../core/checks.js';
+import { checkLockOptions } from '../../core/lock-options.js';
 import { fixedKeysOf } from '../../core/keys.js';
 import { addLockSite } from '../../service/lock-sites.js';
 import { checkLeaderName, leaderKey, type LeaderTerm } from '../../service/leader/leader-term.js';
@@ -16,6 +16,20 @@ export interface LeaderOptions {
    * @defaultValue the `ttl` of the module's `defaults`, else 10000
    */
   readonly ttl?: number;
+
+  /**
+   * `'thread'` to renew the lock of the term in a worker thread, so that a blocked event loop does not end the term. The
+   * thread needs nodes that it can open itself.
+   * @defaultValue true
+   * @see docs/blocked-event-loop.md
+   */
+  readonly renew?: true | 'thread';
+
+  /**
+   * Milliseconds for which the thread of `renew: 'thread'` renews while the event loop is blocked; at least 1000.
+   * @defaultValue the `maxBlocked` of the module's `defaults`, else 60000
+   */
+  readonly maxBlocked?: number;
 
   /**
    * The `name` of the `RedlockModule` that keeps the lock.
@@ -79,19 +93,22 @@ export function Leader(
     try {
       checkLeaderName(name);
       fixedKeysOf(leaderKey(name), 'the key of the leader');
-      checkOptionNames('@Leader', options, ['ttl', 'instance']);
-      if (options.ttl !== undefined) checkMilliseconds('ttl', options.ttl, SHORTEST_TTL_MS);
+      checkOptionNames('@Leader', options, ['ttl', 'renew', 'maxBlocked', 'instance']);
+      const { ttl, renew, maxBlocked } = options;
+      if ((renew as unknown) === false) throw badOption('renew', "`true` or 'thread'", renew);
+      checkLockOptions({ ttl, renew, maxBlocked });
       checkInstance(options.instance);
     } catch (error) {
       throw misuse(`@Leader of ${fullName}`, error);
     }
-    const { ttl, instance } = options;
+    const { ttl, renew, instance } = options;
     injectInterceptor(target, instance);
     addLockSite(target, {
       place: `@Leader of ${fullName}`,
       method,
       instance,
       ttl,
+      renew,
       what: { kind: 'leader', mode: 'exclusive', keys: [leaderKey(name)] },
     });
     const declared: DeclaredLeader = { name, method, ...options };

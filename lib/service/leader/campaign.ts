@@ -2,7 +2,7 @@ import type { Logger } from '@nestjs/common';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import type { LeaderEvent, TermEnd } from '../../telemetry/leader-event.js';
-import type { ResolvedLockOptions } from '../../core/lock-options.js';
+import type { LockOptions, ResolvedLockOptions } from '../../core/lock-options.js';
 import { LockHeldError } from '../../core/errors.js';
 import { neutrally, tellNeutrally } from '../../core/neutral.js';
 import { printable } from '../../core/printable.js';
@@ -19,6 +19,9 @@ export interface LeaderTask {
   readonly method: string;
   /** Ttl of the term's lock in milliseconds; by default the module's ttl. */
   readonly ttl: number | undefined;
+  /** The options of the renewal; by default the event loop of the process renews the lock. */
+  readonly renew: LockOptions['renew'];
+  readonly maxBlocked: number | undefined;
   /** Runs the method. The term lasts until the returned promise settles. */
   readonly lead: (term: LeaderTerm) => void | PromiseLike<unknown>;
 }
@@ -111,11 +114,12 @@ export class Campaign {
     private readonly logger: Logger,
     private readonly tell: (event: Omit<LeaderEvent, 'instance'>) => void,
   ) {
-    const { ttl } = task;
+    const { ttl, renew = true, maxBlocked } = task;
     this.#options = {
       ...runtime.resolve({
         ...(ttl !== undefined && { ttl }),
-        renew: true,
+        ...(maxBlocked !== undefined && { maxBlocked }),
+        renew,
         minHold: 0,
         onLost: 'ignore',
         release: 'afterMethod',

@@ -74,7 +74,14 @@ export class App implements Application {
     const leaders = new library.Leaders(runtime, undefined);
     if (plan.leader) {
       const [ttl] = plan.ttls;
-      leaders.add({ name: 'L', method: 'lead', ttl, lead: (term) => leads(this, term as never) });
+      leaders.add({
+        name: 'L',
+        method: 'lead',
+        ttl,
+        renew: undefined,
+        maxBlocked: undefined,
+        lead: (term) => leads(this, term as never),
+      });
     }
     return [runtime, leaders, new library.LockService(runtime, leaders)];
   }

@@ -1,0 +1,180 @@
+import { Worker } from 'node:worker_threads';
+import type { Logger } from '@nestjs/common';
+import { asError } from '../../core/errors.js';
+import { neutrally } from '../../core/neutral.js';
+import { withTimeout } from '../../core/with-timeout.js';
+import { isFactory, isStore } from '../check-node.js';
+import type { RestartGuard } from '../../redlock/restart-guard.js';
+import { Beats } from '../../redlock/thread/liveness.js';
+import type { FromThread } from '../../redlock/thread/messages.js';
+import type {
+  HandedOver,
+  RemotelyRenewed,
+  RemoteRenewal,
+  RenewalThread,
+} from '../../redlock/thread/renewal-ports.js';
+import { ThreadHost } from '../../redlock/thread/thread-host.js';
+import { isClient } from '../../stores/redis/driver-for.js';
+import { type SendableNode, sendableNodes } from './sendable-nodes.js';
+import type { ThreadData, ThreadTerms } from './thread-terms.js';
+
+/** Longest time in milliseconds that a shutdown waits for the thread. */
+const CLOSE_MS = 2_000;
+
+/** Milliseconds after which the log says that the thread still has no connections. */
+const CONNECT_MS = 5_000;
+
+const FALLBACK =
+  "The main thread renews the locks with `renew: 'thread'`, and can lose them while it is blocked";
+
+/** The thread of a module whose locks live in this process: nothing that blocks the event loop can lose them. */
+export function unneededThread(logger: Logger): RenewalThread {
+  let isTold = false;
+  return {
+    foresee: () => {
+      if (isTold) return;
+      isTold = true;
+      logger.log(
+        "`renew: 'thread'` is the same as `true` here, because the locks are in the memory of this process",
+      );
+    },
+    open: () => Promise.resolve(),
+    close: () => Promise.resolve(),
+    whenReady: () => undefined,
+    takeOver: () => undefined,
+  };
+}
+
+/** @param nodes - the checked option of the module */
+export function newRenewalThread(
+  nodes: unknown,
+  terms: ThreadTerms,
+  logger: Logger,
+  guard: RestartGuard,
+  warnOnce: (text: string) => void,
+): RenewalThread {
+  if (nodes === 'memory') return unneededThread(logger);
+  const sendable = sendableNodes(nodes, (node) => isClient(node) || isStore(node) || isFactory(node));
+  return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, logger, guard, warnOnce);
+}
+
+/** The worker thread of a module, which renews its locks with `renew: 'thread'`. It starts when it is needed. */
+class ModuleThread implements RenewalThread {
+  #isWanted = false;
+  #isOpen = false;
+  #worker: Worker | undefined;
+  #host: ThreadHost | undefined;
+  #slow: NodeJS.Timeout | undefined;
+  #ready: () => void = () => undefined;
+  /** Called when it is known if the thread can take over locks. */
+  #settled: () => void = () => undefined;
+
+  /** @param nodes - the nodes, or the reason why a thread cannot open them */
+  constructor(
+    private readonly nodes: readonly SendableNode[] | string,
+    private readonly terms: ThreadTerms,
+    private readonly logger: Logger,
+    private readonly guard: RestartGuard,
+    private readonly warnOnce: (text: string) => void,
+  ) {}
+
+  foresee(): void {
+    if (this.#isWanted) return;
+    if (typeof this.nodes === 'string') throw new TypeError(this.nodes);
+    this.#isWanted = true;
+    if (this.#isOpen) this.#start(this.nodes);
+  }
+
+  open(): Promise<void> {
+    this.#isOpen = true;
+    if (!this.#isWanted || typeof this.nodes === 'string') return Promise.resolve();
+    const settled = new Promise<void>((resolve) => (this.#settled = resolve));
+    this.#start(this.nodes);
+    return settled;
+  }
+
+  whenReady(task: () => void): void {
+    this.#ready = task;
+  }
+
+  takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined {
+    return this.#host?.takeOver(lock, handedOver);
+  }
+
+  async close(): Promise<void> {
+    this.#isOpen = false;
+    clearTimeout(this.#slow);
+    this.#settled();
+    const worker = this.#worker;
+    const host = this.#host;
+    this.#worker = undefined;
+    this.#host = undefined;
+    if (!worker || !host) return;
+    worker.ref();
+    await withTimeout(host.close(), CLOSE_MS).catch(() => undefined);
+    await worker.terminate();
+  }
+
+  #start(nodes: readonly SendableNode[]): void {
+    if (this.#worker) return;
+    // The thread serves all callers (S30).
+    neutrally(() => {
+      try {
+        this.#run(nodes);
+      } catch (error) {
+        this.#failed(error);
+      }
+    });
+  }
+
+  #run(nodes: readonly SendableNode[]): void {
+    const beats = new Beats();
+    const workerData: ThreadData = { nodes, terms: this.terms, beats: beats.memory };
+    const worker = new Worker(new URL('./renewal-worker.js', import.meta.url), {
+      name: 'nestjs-redlock',
+      workerData,
+      // Modules that the application preloads, such as instrumentation, have nothing to do in the thread.
+      execArgv: [],
+    });
+    const host = new ThreadHost(
+      { post: (message) => worker.postMessage(message) },
+      beats,
+      () => this.guard.duration,
+      {
+        ready: () => {
+          clearTimeout(this.#slow);
+          this.#ready();
+          this.#settled();
+        },
+        warning: this.warnOnce,
+      },
+    );
+    this.#worker = worker;
+    this.#host = host;
+    let cause: unknown;
+    worker.on('message', (message: FromThread) => host.receive(message));
+    worker.on('error', (error) => (cause = error));
+    worker.on('exit', () => this.#ended(worker, host, cause));
+    worker.unref();
+    this.#slow = setTimeout(() => {
+      this.#settled();
+      this.logger.warn(
+        `The thread for renewals has not connected to the nodes within ${CONNECT_MS} ms. ${FALLBACK}.`,
+      );
+    }, CONNECT_MS);
+  }
+
+  #ended(worker: Worker, host: ThreadHost, cause: unknown): void {
+    if (this.#worker !== worker) return;
+    host.died();
+    this.#failed(cause ?? new Error('it has ended'));
+  }
+
+  /** The thread is not started again: what has ended it would probably end it once more. */
+  #failed(cause: unknown): void {
+    clearTimeout(this.#slow);
+    this.#settled();
+    this.#host = undefined;
+    this.logger.error(`The thread for renewals has failed: ${asError(cause).message}. ${FALLBACK}.`);
+  }
+}

@@ -1,0 +1,82 @@
+import type { NodeVote } from '../../core/errors.js';
+import type { CopiedLease } from '../../core/lease.js';
+
+// The messages between the thread that holds the locks and the thread that renews them. A lock is named by its block of
+// shared memory and its slot in the block. Monotonic times are shared times (shared-clock.ts).
+
+export interface SlotName {
+  readonly block: number;
+  readonly slot: number;
+}
+
+/** A lock that the thread renews from now on. */
+export interface Adopt extends SlotName {
+  readonly kind: 'adopt';
+  readonly lease: CopiedLease;
+  /** Milliseconds for which a release would keep the keys now. */
+  readonly keepFor: number;
+  readonly fencingToken: number;
+  /** The ttl of the renewals, which may be shorter than the ttl of the lease. */
+  readonly ttl: number;
+  /** The end of the validity that was confirmed last. */
+  readonly ends: { readonly shared: number; readonly wall: number };
+  readonly maxHold:
+    | { readonly since: { readonly shared: number; readonly wall: number }; readonly duration: number }
+    | undefined;
+  readonly maxBlocked: number;
+  /** Milliseconds of the restart guard of the module at present. */
+  readonly guard: number;
+}
+
+export interface Extend extends SlotName {
+  readonly kind: 'extend';
+  /** The number of the call, which its answer repeats. */
+  readonly call: number;
+  readonly ttl: number;
+  readonly guard: number;
+}
+
+export type ToThread =
+  | Adopt
+  | Extend
+  /** A new block of shared memory. */
+  | { readonly kind: 'block'; readonly block: number; readonly memory: SharedArrayBuffer }
+  /** The lock is released or lost. */
+  | ({ readonly kind: 'end'; readonly isReleased: boolean } & SlotName)
+  | { readonly kind: 'close' };
+
+/** A node's vote without its error object, which another thread could not use. */
+export interface SentVote extends Omit<NodeVote, 'error'> {
+  readonly error?: string;
+}
+
+/** The reason why an extension failed. */
+export type ExtendFailure =
+  | { readonly reason: 'lost' }
+  | { readonly reason: 'unconfirmed'; readonly votes: readonly SentVote[] }
+  | { readonly reason: 'other'; readonly message: string };
+
+export type FromThread =
+  /** The stores of the thread are connected. */
+  | { readonly kind: 'ready' }
+  /** The thread does not use the slot any more. */
+  | ({ readonly kind: 'dropped' } & SlotName)
+  | ({ readonly kind: 'lost' } & SlotName)
+  | ({ readonly kind: 'held' } & SlotName)
+  | ({ readonly kind: 'unconfirmed'; readonly votes: readonly SentVote[] } & SlotName)
+  | { readonly kind: 'extended'; readonly call: number; readonly failure?: ExtendFailure }
+  /** A warning about a weak setup of a server. */
+  | { readonly kind: 'warning'; readonly text: string }
+  /** The stores are closed, and the thread ends. */
+  | { readonly kind: 'closed' };
+
+export function sentVotes(votes: readonly NodeVote[]): SentVote[] {
+  return votes.map(({ error, ...vote }) => ({ ...vote, ...(error && { error: error.message }) }));
+}
+
+export function votesOf(votes: readonly SentVote[]): NodeVote[] {
+  return votes.map(({ error, ...vote }) => ({
+    ...vote,
+    ...(error !== undefined && { error: new Error(error) }),
+  }));
+}

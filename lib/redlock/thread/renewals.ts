@@ -1,0 +1,165 @@
+import { elapsedSince, type Instant } from '../../core/clock.js';
+import { LockLostError, LockUnavailableError, asError } from '../../core/errors.js';
+import { Lease } from '../../core/lease.js';
+import type { Store } from '../../core/ports.js';
+import { ClockWatch } from '../clock-watch.js';
+import { HeldLock, type LeaseContext, type RedlockSettings } from '../held-lock.js';
+import { Nodes } from '../nodes.js';
+import { usableTtl } from '../validity.js';
+import { Watchdog } from '../watchdog.js';
+import { BEAT_MS, type Beats, BlockedTime } from './liveness.js';
+import { LockSlots } from './lock-slots.js';
+import {
+  type Adopt,
+  type Extend,
+  type ExtendFailure,
+  type FromThread,
+  sentVotes,
+  type SlotName,
+  type ToThread,
+} from './messages.js';
+import { fromSharedTime } from './shared-clock.js';
+
+/**
+ * Renews locks that another thread of the process holds: the part that runs in the thread. Each lock is a
+ * {@link HeldLock}, so renewals, extensions, healing and the rules of the validity are those of any other lock.
+ */
+export class Renewals {
+  readonly #blocks = new Map<number, LockSlots>();
+  /** The locks by the names of their slots. */
+  readonly #locks = new Map<string, HeldLock>();
+  readonly #held = new Set<HeldLock>();
+  readonly #context: LeaseContext;
+  readonly #blocked: BlockedTime;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(
+    stores: readonly Store[],
+    private readonly settings: RedlockSettings,
+    beats: Beats,
+    private readonly post: (message: FromThread) => void,
+  ) {
+    this.#blocked = new BlockedTime(beats);
+    const watchdog = new Watchdog(settings.nodeTimeout);
+    const clocks = new ClockWatch(stores, {
+      setBack: () => [...this.#held].forEach((lock) => lock.setBack()),
+      overslept: (asleep, paused) => {
+        for (const lock of [...this.#held]) lock.overslept(paused);
+        watchdog.bringForward(asleep + paused);
+      },
+    });
+    this.#context = {
+      settings,
+      nodes: new Nodes(stores),
+      watchdog,
+      clocks,
+      closing: new AbortController().signal,
+      ended: (lock) => {
+        this.#held.delete(lock);
+        if (this.#held.size === 0) clocks.end();
+      },
+      unconfirmed: () => undefined,
+    };
+    this.#timer = setInterval(() => this.#look(), BEAT_MS).unref();
+  }
+
+  receive(message: Exclude<ToThread, { readonly kind: 'close' }>): void {
+    switch (message.kind) {
+      case 'block':
+        return void this.#blocks.set(message.block, new LockSlots(message.memory));
+      case 'adopt':
+        return this.#adopt(message);
+      case 'extend':
+        return void this.#extend(message);
+      case 'end':
+        this.#end(message);
+    }
+  }
+
+  /** Sends what is collected, and ends all timers. The locks are ended by then, or lapse. */
+  close(): void {
+    clearInterval(this.#timer);
+    this.#context.nodes.flush();
+    this.#context.clocks.end();
+  }
+
+  #adopt(adopted: Adopt): void {
+    const { block, slot, fencingToken, ttl, ends, maxHold, maxBlocked, guard } = adopted;
+    const slots = this.#blocks.get(block)!;
+    this.settings.guard.note(guard);
+    const name: SlotName = { block, slot };
+    const lease = Lease.copied(adopted.lease, adopted.keepFor, () => slots.isEnded(slot));
+    // The validity that a quorum has confirmed for the other thread began one usable ttl before its end.
+    const usable = usableTtl(ttl, this.settings.driftFactor);
+    const validFrom = before(usable, ends);
+    const isPaused = (): boolean => this.#blocked.look() >= maxBlocked;
+    const lock = new HeldLock(lease, fencingToken, this.#context, validFrom, elapsedSince(validFrom), {
+      renew: true,
+      ttl,
+      ...(maxHold && { maxHold: maxHold.duration, since: before(0, maxHold.since) }),
+    });
+    this.#locks.set(nameOf(name), lock);
+    this.#held.add(lock);
+    if (this.#held.size === 1) this.#context.clocks.begin();
+    lock.mirrorTo({
+      get mayRenew() {
+        return !slots.isEnded(slot) && !isPaused();
+      },
+      ends: (end) => slots.setEnd(slot, end),
+      because: (why) => slots.setWhy(slot, why),
+      renewed: (votes) =>
+        this.post(
+          votes ? { kind: 'unconfirmed', ...name, votes: sentVotes(votes) } : { kind: 'held', ...name },
+        ),
+      lost: () => {
+        slots.setEnd(slot, { monotonic: 0, wall: 0 });
+        this.post({ kind: 'lost', ...name });
+      },
+    });
+    // The validity may have ended on the way.
+    lock.isHeld();
+  }
+
+  async #extend({ call, ttl, guard, block, slot }: Extend): Promise<void> {
+    const lock = this.#locks.get(nameOf({ block, slot }));
+    this.settings.guard.note(guard);
+    const failure = lock ? await failureOf(() => lock.extend(ttl)) : { reason: 'lost' as const };
+    this.post({ kind: 'extended', call, ...(failure && { failure }) });
+  }
+
+  #end({ isReleased, ...name }: Extract<ToThread, { readonly kind: 'end' }>): void {
+    const { block, slot } = name;
+    this.#locks.get(nameOf({ block, slot }))?.endMirror(isReleased);
+    this.#locks.delete(nameOf({ block, slot }));
+    this.post({ kind: 'dropped', block, slot });
+  }
+
+  /** Renews the locks again that were not renewed while the other thread was blocked. */
+  #look(): void {
+    if (this.#blocked.look() > 0) return;
+    for (const lock of this.#locks.values()) lock.renewAgain();
+  }
+}
+
+async function failureOf(extend: () => Promise<void>): Promise<ExtendFailure | undefined> {
+  try {
+    await extend();
+    return undefined;
+  } catch (error) {
+    if (error instanceof LockLostError) return { reason: 'lost' };
+    if (error instanceof LockUnavailableError)
+      return { reason: 'unconfirmed', votes: sentVotes(error.votes) };
+    return { reason: 'other', message: asError(error).message };
+  }
+}
+
+function before(
+  milliseconds: number,
+  { shared, wall }: { readonly shared: number; readonly wall: number },
+): Instant {
+  return { monotonic: fromSharedTime(shared) - milliseconds, wall: wall - milliseconds };
+}
+
+function nameOf({ block, slot }: SlotName): string {
+  return `${block}:${slot}`;
+}

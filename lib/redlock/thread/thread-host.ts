@@ -1,0 +1,169 @@
+import { neutrally } from '../../core/neutral.js';
+import { BEAT_MS, type Beats } from './liveness.js';
+import { LockSlots, SLOTS_PER_BLOCK } from './lock-slots.js';
+import { type ExtendFailure, type FromThread, type SlotName, type ToThread, votesOf } from './messages.js';
+import type { HandedOver, RemotelyRenewed, RemoteRenewal, RenewalThread } from './renewal-ports.js';
+import { toSharedTime } from './shared-clock.js';
+
+/** The connection to the thread. */
+export interface ThreadPort {
+  /** Sends a message at once, so that it arrives even if the caller then blocks its thread. */
+  post(message: ToThread): void;
+}
+
+/** Receives the reports of the thread. */
+export interface HostListener {
+  /** Called when the thread can renew: the held locks should be handed over. */
+  readonly ready: () => void;
+  /** Logs a warning about a weak setup of a server. */
+  readonly warning: (text: string) => void;
+}
+
+/**
+ * Hands locks over to a thread that renews them: the part in the thread that holds the locks. Locks that are acquired
+ * before the thread is ready, and after it has died, renew themselves.
+ */
+export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
+  readonly #blocks: LockSlots[] = [];
+  /** The slots that no lock uses. */
+  readonly #free: SlotName[] = [];
+  readonly #locks = new Map<string, { readonly lock: RemotelyRenewed; isEnded: boolean }>();
+  readonly #calls = new Map<number, (failure: ExtendFailure | undefined) => void>();
+  #lastCall = 0;
+  #isReady = false;
+  #timer: NodeJS.Timeout | undefined;
+  #closed: (() => void) | undefined;
+
+  /** @param guardNow - milliseconds of the restart guard at present */
+  constructor(
+    private readonly port: ThreadPort,
+    private readonly beats: Beats,
+    private readonly guardNow: () => number,
+    private readonly listener: HostListener,
+  ) {}
+
+  takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined {
+    if (!this.#isReady) return undefined;
+    const name = this.#free.pop() ?? this.#addBlock();
+    const { block, slot } = name;
+    const slots = this.#blocks[block]!;
+    const entry = { lock, isEnded: false };
+    const { lease, fencingToken, ttl, end, maxHold, maxBlocked } = handedOver;
+    const { id, keys, owner, kind, since, permitsSeen } = lease;
+    slots.clear(slot);
+    slots.setEnd(slot, end);
+    this.#locks.set(nameOf(name), entry);
+    this.beats.add();
+    this.port.post({
+      ...{ kind: 'adopt', block, slot, fencingToken, ttl, maxBlocked, guard: this.guardNow() },
+      lease: { id, keys, owner, ttl: lease.ttl, kind, since, slots: lease.slots, permitsSeen },
+      keepFor: lease.keepFor,
+      ends: { shared: toSharedTime(end.monotonic), wall: end.wall },
+      maxHold: maxHold && {
+        duration: maxHold.duration,
+        since: { shared: toSharedTime(maxHold.since.monotonic), wall: maxHold.since.wall },
+      },
+    });
+    let seen = slots.endOf(slot);
+    return {
+      newEnd: () => {
+        const now = slots.endOf(slot);
+        if (now.monotonic === seen.monotonic && now.wall === seen.wall) return undefined;
+        return (seen = now);
+      },
+      get why() {
+        return slots.whyOf(slot);
+      },
+      extend: (more) => this.#extend(name, more),
+      end: (isReleased) => {
+        if (entry.isEnded) return;
+        entry.isEnded = true;
+        slots.setEnded(slot);
+        if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
+      },
+    };
+  }
+
+  receive(message: FromThread): void {
+    switch (message.kind) {
+      case 'ready':
+        return this.#begin();
+      case 'dropped':
+        this.#locks.delete(nameOf(message));
+        return void this.#free.push({ block: message.block, slot: message.slot });
+      case 'lost':
+        return void this.#lockOf(message)?.isHeld();
+      case 'held':
+        return this.#lockOf(message)?.renewedElsewhere();
+      case 'unconfirmed':
+        return this.#lockOf(message)?.renewedElsewhere(votesOf(message.votes));
+      case 'extended':
+        this.#calls.get(message.call)?.(message.failure);
+        return void this.#calls.delete(message.call);
+      case 'warning':
+        return this.listener.warning(message.text);
+      case 'closed':
+        this.#closed?.();
+    }
+  }
+
+  /** Takes all locks back: the thread has ended. */
+  died(): void {
+    this.#end();
+    const held = [...this.#locks.values()];
+    this.#locks.clear();
+    for (const { lock, isEnded } of held) if (!isEnded) lock.renewHere();
+    for (const answer of this.#calls.values())
+      answer({ reason: 'other', message: 'the thread that renews the lock has ended; call `extend` again' });
+    this.#calls.clear();
+  }
+
+  /** Asks the thread to close its stores. Resolves when it has. The locks are released before. */
+  close(): Promise<void> {
+    this.#end();
+    return new Promise((resolve) => {
+      this.#closed = resolve;
+      this.port.post({ kind: 'close' });
+    });
+  }
+
+  #begin(): void {
+    this.#isReady = true;
+    // The timer serves all locks (S30).
+    neutrally(() => {
+      this.#timer = setInterval(() => this.beats.add(), BEAT_MS).unref();
+    });
+    this.listener.ready();
+  }
+
+  #end(): void {
+    this.#isReady = false;
+    clearInterval(this.#timer);
+  }
+
+  #lockOf(name: SlotName): RemotelyRenewed | undefined {
+    const entry = this.#locks.get(nameOf(name));
+    return entry?.isEnded === false ? entry.lock : undefined;
+  }
+
+  #extend({ block, slot }: SlotName, ttl: number): Promise<ExtendFailure | undefined> {
+    const call = ++this.#lastCall;
+    return new Promise((resolve) => {
+      this.#calls.set(call, resolve);
+      this.port.post({ kind: 'extend', call, ttl, guard: this.guardNow(), block, slot });
+    });
+  }
+
+  #addBlock(): SlotName {
+    const block = this.#blocks.length;
+    const slots = new LockSlots();
+    this.#blocks.push(slots);
+    this.port.post({ kind: 'block', block, memory: slots.memory });
+    for (let slot = SLOTS_PER_BLOCK - 1; slot > 0; slot--) this.#free.push({ block, slot });
+    return { block, slot: 0 };
+  }
+}
+
+function nameOf({ block, slot }: SlotName): string {
+  return `${block}:${slot}`;
+}

@@ -1,0 +1,273 @@
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { LockLostError, LockUnavailableError } from '../../../lib/core/errors.js';
+import { EXCLUSIVE, type LockKind, SHARED } from '../../../lib/core/lock-mode.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { HeldKey } from '../../../lib/core/ports.js';
+import type { HeldLock } from '../../../lib/redlock/held-lock.js';
+import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
+import { SLOTS_PER_BLOCK } from '../../../lib/redlock/thread/lock-slots.js';
+import { redlockOver } from '../../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
+import { TwoThreads } from './two-threads.js';
+
+// A ttl of 1000 ms has a validity of 988 ms, a renewal every 333 ms, and a time limit of 50 ms for each node.
+const TTL = 1_000;
+const MAX_BLOCKED = 3_000;
+const AWAY = new Error('away');
+
+let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
+let threads: TwoThreads;
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  nodes = scriptedNodes(3) as typeof nodes;
+  threads = new TwoThreads(nodes);
+});
+afterEach(() => {
+  threads.end();
+  jest.useRealTimers();
+});
+
+async function acquire(options: Partial<AcquireTerms> = {}, key = 'k'): Promise<HeldLock> {
+  const request = { ttl: TTL, retry: NO_RETRY, renew: 'thread' as const, maxBlocked: MAX_BLOCKED };
+  return await threads.redlock.acquire([key], { ...request, signals: [], ...options });
+}
+
+function extensions(of: readonly ScriptedNode[]): number {
+  return of.reduce((sum, node) => sum + node.count('extend'), 0);
+}
+
+async function holdersAt(node: ScriptedNode): Promise<readonly string[]> {
+  const [state] = (await node.memory.read(['k'])) as (HeldKey | undefined)[];
+  return (state?.holders ?? []).map(({ id }) => id);
+}
+
+const KINDS: [string, LockKind][] = [
+  ['an exclusive lock', EXCLUSIVE],
+  ['a shared lock', SHARED],
+  ['a permit', { mode: 'permits', permits: 3 }],
+];
+
+test.each(KINDS)(
+  '%s is renewed by the thread alone from the hand-over on, and its release frees all nodes (S9)',
+  async (_, kind) => {
+    threads.ready();
+    const lock = await acquire({ kind });
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect([lock.isHeld(), lock.state, lock.signal.aborted]).toEqual([true, 'held', false]);
+    expect(extensions(nodes)).toBe(0);
+    expect(extensions(threads.nodes)).toBeGreaterThanOrEqual(3 * 14);
+    await lock.release();
+    for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+    await jest.advanceTimersByTimeAsync(10);
+    const before = extensions(threads.nodes);
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect(extensions(threads.nodes)).toBe(before);
+  },
+);
+
+test('a lock that is acquired before the thread is ready is renewed by its holder, and then handed over', async () => {
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(extensions(nodes)).toBeGreaterThan(0);
+  threads.ready();
+  const before = extensions(nodes);
+  await jest.advanceTimersByTimeAsync(3 * TTL);
+  expect([lock.isHeld(), extensions(nodes)]).toEqual([true, before]);
+  await lock.release();
+});
+
+test('a lock is handed over only when no extension of its holder is under way (S9)', async () => {
+  const lock = await acquire();
+  nodes.forEach((node) => (node.fate = { extend: 40 }));
+  await jest.advanceTimersByTimeAsync(340);
+  expect(extensions(nodes)).toBe(3);
+  threads.ready();
+  expect(threads.sent).toEqual([]);
+  await jest.advanceTimersByTimeAsync(40);
+  expect(threads.sent.map(({ kind }) => kind)).toEqual(['block', 'adopt']);
+  await lock.release();
+});
+
+test('the thread makes one extension of a lock at a time: `extend` of the holder waits for its renewal (S9)', async () => {
+  threads.ready();
+  const lock = await acquire();
+  for (const node of threads.nodes) node.fate = { extend: 30 };
+  const [first] = threads.nodes as [ScriptedNode];
+  const extend = first.extend.bind(first);
+  let underWay = 0;
+  let most = 0;
+  first.extend = (leases, ttl, tell) => {
+    underWay += leases.length;
+    most = Math.max(most, underWay);
+    extend(leases, ttl, (index, reply) => {
+      underWay--;
+      tell(index, reply);
+    });
+  };
+  await jest.advanceTimersByTimeAsync(340);
+  expect(underWay).toBe(1);
+  const extended = Promise.all([lock.extend(4 * TTL), lock.extend(5 * TTL)]);
+  await jest.advanceTimersByTimeAsync(200);
+  await extended;
+  expect(most).toBe(1);
+  expect(lock.remaining()).toBeGreaterThan(4 * TTL);
+  expect(lock.ttl).toBe(5 * TTL);
+  await lock.release();
+});
+
+test('a loss that the thread notices is told with its reason', async () => {
+  threads.ready();
+  const lock = await acquire();
+  const { signal } = lock;
+  for (const node of nodes) await node.memory.forceRelease('k', [lock.id]);
+  await jest.advanceTimersByTimeAsync(350);
+  expect(signal.reason).toBeInstanceOf(LockLostError);
+  expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
+});
+
+test('a failed renewal of the thread makes the lock unconfirmed, and the next one held', async () => {
+  threads.ready();
+  const lock = await acquire();
+  for (const node of threads.nodes) node.fate = { extend: AWAY };
+  await jest.advanceTimersByTimeAsync(350);
+  expect(lock.state).toBe('unconfirmed');
+  const failing = lock.extend().catch((error: unknown) => error);
+  await jest.advanceTimersByTimeAsync(10);
+  const failure = (await failing) as LockUnavailableError;
+  expect(failure).toBeInstanceOf(LockUnavailableError);
+  expect(failure.votes[0]).toEqual({ node: 'a', vote: 'error', error: AWAY });
+  for (const node of threads.nodes) node.fate = {};
+  await jest.advanceTimersByTimeAsync(110);
+  expect([lock.state, lock.isHeld()]).toEqual(['held', true]);
+  await lock.release();
+});
+
+test('the thread does not renew past `maxHold`, and the error says so', async () => {
+  threads.ready();
+  const lock = await acquire({ maxHold: 2 * TTL });
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(lock.isHeld()).toBe(true);
+  await expect(lock.extend()).rejects.toMatchObject({ code: 'MAX_HOLD_REACHED' });
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(() => lock.assertHeld()).toThrow('its maxHold of 2000 ms had passed');
+});
+
+test('a lock with `minHold` is kept after its release, although the thread renewed it', async () => {
+  threads.ready();
+  const lock = await acquire({ minHold: 4 * TTL });
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  await lock.release();
+  await jest.advanceTimersByTimeAsync(TTL);
+  await expect(acquireAsOther()).rejects.toThrow('is held');
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  await expect(acquireAsOther()).resolves.toBeDefined();
+});
+
+function acquireAsOther(): Promise<HeldLock> {
+  return redlockOver(nodes, { owner: 'other' }).acquire(['k'], {
+    ...{ ttl: TTL, retry: NO_RETRY, renew: false, signals: [] },
+  });
+}
+
+test('a holder that is blocked for less than maxBlocked keeps its lock, and finds it held in its first statement', async () => {
+  threads.ready();
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(1);
+  threads.isBlocked = true;
+  await jest.advanceTimersByTimeAsync(MAX_BLOCKED - 500);
+  expect(lock.remaining()).toBeGreaterThan(TTL / 2);
+  threads.unblock();
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect(lock.isHeld()).toBe(true);
+  await lock.release();
+});
+
+test('the thread leaves out the renewals of a holder that is blocked for maxBlocked, and goes on when the holder runs again', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 6 * TTL });
+  threads.isBlocked = true;
+  await jest.advanceTimersByTimeAsync(MAX_BLOCKED + 500);
+  const before = extensions(threads.nodes);
+  await jest.advanceTimersByTimeAsync(3 * TTL);
+  expect(extensions(threads.nodes)).toBe(before);
+  threads.unblock();
+  await jest.advanceTimersByTimeAsync(6 * TTL);
+  expect([lock.isHeld(), lock.signal.aborted]).toEqual([true, false]);
+  expect(extensions(threads.nodes)).toBeGreaterThan(before);
+  await lock.release();
+});
+
+test('a lock of a holder that is blocked for longer ends, and the error says why', async () => {
+  threads.ready();
+  const lock = await acquire();
+  threads.isBlocked = true;
+  await jest.advanceTimersByTimeAsync(MAX_BLOCKED + 2 * TTL);
+  expect(lock.isHeld()).toBe(false);
+  expect(() => lock.assertHeld()).toThrow(
+    'the event loop was blocked for longer than its maxBlocked of 3000 ms',
+  );
+});
+
+test('a holder takes its locks back when the thread ends, and an extension under way fails', async () => {
+  threads.ready();
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(TTL);
+  for (const node of threads.nodes) node.fate = { extend: 'hang' };
+  const extending = lock.extend().catch((error: unknown) => error);
+  await jest.advanceTimersByTimeAsync(5);
+  threads.die();
+  expect(String(await extending)).toContain('the thread that renews the lock has ended');
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect([lock.isHeld(), lock.state]).toEqual([true, 'held']);
+  expect(extensions(nodes)).toBeGreaterThan(0);
+  await lock.extend(2 * TTL);
+  await lock.release();
+});
+
+test('a slot is used again only after the thread has given it up', async () => {
+  threads.ready();
+  const slotsOf = (): number[] =>
+    threads.sent.flatMap((message) => (message.kind === 'adopt' ? [message.slot] : []));
+  await (await acquire()).release();
+  await (await acquire()).release();
+  await jest.advanceTimersByTimeAsync(10);
+  await (await acquire()).release();
+  const [first, second, third] = slotsOf();
+  expect(second).not.toBe(first);
+  expect([first, second]).toContain(third);
+});
+
+test('more locks than a block of slots has are all renewed', async () => {
+  threads.ready();
+  const locks = await Promise.all(
+    Array.from({ length: SLOTS_PER_BLOCK + 1 }, (_, index) => acquire({}, `key ${index}`)),
+  );
+  await jest.advanceTimersByTimeAsync(3 * TTL);
+  expect(locks.every((lock) => lock.isHeld())).toBe(true);
+  expect(extensions(nodes)).toBe(0);
+  await Promise.all(locks.map((lock) => lock.release()));
+});
+
+test('a node that the thread heals after the release does not keep the lock (S15)', async () => {
+  threads.ready();
+  const [, , last] = nodes;
+  last.fate = { acquire: AWAY };
+  const lock = await acquire();
+  // The request to heal reaches the server only after the release.
+  const away = threads.nodes[2]!;
+  const heal = away.acquire.bind(away);
+  const late: (() => void)[] = [];
+  away.acquire = (requests, ordered, tell) => void late.push(() => heal(requests, ordered, tell));
+  const release = away.release.bind(away);
+  away.release = (requests, tell) => {
+    late.splice(0).forEach((request) => request());
+    release(requests, tell);
+  };
+  await jest.advanceTimersByTimeAsync(400);
+  expect(late).toHaveLength(1);
+  await lock.release();
+  await jest.advanceTimersByTimeAsync(10);
+  expect(late).toHaveLength(0);
+  for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+});

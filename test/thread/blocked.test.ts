@@ -1,0 +1,173 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { LockHeldError } from '../../lib/core/errors.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
+import type { LockOptions } from '../../lib/index.js';
+import type { Redlock } from '../../lib/redlock/redlock.js';
+import { countLocks, nodesTo, redlockOver } from '../support/core.js';
+import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { BlockedHolder, holderProgram, type Shown } from './blocked-holder.js';
+
+const TTL = 1_500;
+
+let program: string;
+let servers: RedisServer[];
+let client: Redis;
+const others: Redlock[] = [];
+const holders: BlockedHolder[] = [];
+
+beforeAll(async () => {
+  [program, servers] = await Promise.all([holderProgram(), startRedisNodes(3)]);
+  client = new Redis(servers[0]!.url);
+});
+
+afterEach(async () => {
+  await Promise.all(holders.splice(0).map((holder) => holder.kill()));
+  await Promise.all(others.splice(0).map((other) => other.close()));
+  // Only the connection of the test is left.
+  await until(async () => (await connections()) === 1);
+});
+
+afterAll(async () => {
+  client.disconnect();
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+interface Contest {
+  readonly holder: BlockedHolder;
+  /** Tries to get the lock every 50 ms, until it is granted or `stop` settles. Resolves to the time of the grant. */
+  readonly grantedUntil: (stop?: Promise<unknown>) => Promise<number | undefined>;
+}
+
+async function contest(key: string, options: LockOptions, nodes = 1): Promise<Contest> {
+  const urls = servers.slice(0, nodes).map(({ url }) => url);
+  const stores = nodesTo(urls);
+  await Promise.all(stores.map((store) => store.connect()));
+  const other = redlockOver(stores, { owner: 'other' });
+  others.push(other);
+  const holder = await BlockedHolder.start({ program, urls, key, options: { ttl: TTL, ...options } });
+  holders.push(holder);
+  return {
+    holder,
+    grantedUntil: async (stop) => {
+      const over = new AbortController();
+      void stop?.then(() => over.abort());
+      while (!over.signal.aborted) {
+        const granted = await grant(other, key);
+        if (granted !== undefined) return granted;
+        await sleep(50);
+      }
+      return undefined;
+    },
+  };
+}
+
+/** Acquires and releases the lock, unless another process holds it. Returns the time. */
+async function grant(other: Redlock, key: string): Promise<number | undefined> {
+  try {
+    const lock = await other.acquire([key], { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] });
+    const granted = performance.now();
+    await lock.release();
+    return granted;
+  } catch (error) {
+    if (error instanceof LockHeldError) return undefined;
+    throw error;
+  }
+}
+
+async function blockedFor(
+  ttls: number,
+  { holder, grantedUntil }: Contest,
+): Promise<{ readonly granted: number | undefined; readonly after: Shown }> {
+  const blocked = holder.ask(`block ${ttls * TTL}`);
+  const granted = await grantedUntil(blocked);
+  return { granted, after: await blocked };
+}
+
+test("a lock with renew: 'thread' is not granted while its holder is blocked for 5 ttl, and the first statement knows that it is held", async () => {
+  const [one, three] = await Promise.all([
+    contest('one', { renew: 'thread' }),
+    contest('three', { renew: 'thread' }, 3),
+  ]);
+  const results = await Promise.all([blockedFor(5, one), blockedFor(5, three)]);
+  for (const { granted, after } of results) {
+    expect(granted).toBeUndefined();
+    expect(after).toMatchObject({ held: true, aborted: false });
+    // The thread has renewed the lock in its last third at the latest.
+    expect(after.remaining).toBeGreaterThan(0);
+  }
+  for (const { holder, grantedUntil } of [one, three]) {
+    expect(await holder.ask('show')).toMatchObject({ held: true, aborted: false });
+    expect(await holder.ask('release')).toMatchObject({ held: false, aborted: false });
+    expect(await grantedUntil()).toBeDefined();
+  }
+});
+
+test('a lock with renew: true is granted while its holder is blocked, and its holder is told', async () => {
+  const control = await contest('control', { renew: true });
+  const { granted, after } = await blockedFor(3, control);
+  expect(granted).toBeDefined();
+  expect(after).toMatchObject({ held: false });
+  expect(await control.holder.ask('show')).toMatchObject({ held: false, aborted: true });
+});
+
+test('a lock whose holder is blocked for longer than maxBlocked is granted, and the error says why', async () => {
+  const maxBlocked = 2_000;
+  const endless = await contest('endless', { renew: 'thread', maxBlocked });
+  const since = performance.now();
+  const { granted, after } = await blockedFor(4, endless);
+  expect(granted).toBeDefined();
+  // The thread did not give the lock up early. The end is later on a busy machine, but before the end of the block.
+  expect(granted! - since).toBeGreaterThan(maxBlocked);
+  expect(after).toMatchObject({
+    held: false,
+    error: expect.stringContaining('blocked for longer than its maxBlocked of 2000 ms'),
+  });
+  expect(await endless.holder.ask('show')).toMatchObject({ held: false, aborted: true });
+});
+
+test('a process that is stopped as a whole loses its lock, although maxBlocked has not passed', async () => {
+  const { holder, grantedUntil } = await contest('stopped', { renew: 'thread' });
+  holder.send('SIGSTOP');
+  expect(await grantedUntil()).toBeDefined();
+  holder.send('SIGCONT');
+  expect(await holder.ask('show')).toMatchObject({
+    held: false,
+    error: expect.stringContaining('its validity ran out'),
+  });
+});
+
+test('a holder renews its lock itself after its thread has ended, and the log says so once', async () => {
+  const { holder, grantedUntil } = await contest('killed', { renew: 'thread' });
+  expect(await holder.ask('kill-thread')).toMatchObject({ held: true });
+  expect(await grantedUntil(sleep(2 * TTL))).toBeUndefined();
+  expect(await holder.ask('show')).toMatchObject({ held: true, aborted: false });
+  expect(holder.log.filter((line) => line.includes('The thread for renewals has failed'))).toHaveLength(1);
+  await holder.ask('close');
+  expect(await holder.exited).toBe(0);
+});
+
+test('a closed application leaves no lock and no connection of the thread, and its process ends by itself', async () => {
+  const { holder } = await contest('closed', { renew: 'thread' });
+  const { remaining } = await holder.ask(`extend ${4 * TTL}`);
+  expect(remaining).toBeGreaterThan(2 * TTL);
+  // The connections of the test, of the contender, of the holder, and of its thread.
+  expect(await connections()).toBe(4);
+  await holder.ask('close');
+  expect(await holder.exited).toBe(0);
+  await until(async () => (await connections()) === 2);
+  expect(await countLocks(client)).toBe(0);
+});
+
+test('a module without such a lock opens no second connection', async () => {
+  await contest('plain', { renew: true });
+  expect(await connections()).toBe(3);
+});
+
+async function connections(): Promise<number> {
+  return String(await client.client('LIST'))
+    .trim()
+    .split('\n').length;
+}
