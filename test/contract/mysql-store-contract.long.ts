@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { LockMode } from '../../lib/core/lock-mode.js';
 import { MysqlStore } from '../../lib/stores/mysql/mysql-store.js';
-import { debianMysql, type MysqlServer, startMysqlServer } from '../support/mysql-server.js';
+import { debianMysql, laterMariadb } from '../support/debian-mysql.js';
+import { type MysqlServer, startMysqlServer } from '../support/mysql-server.js';
 import { newTerms } from '../support/postgres-store.js';
 import { storeContract } from 'nestjs-redlock/store';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
-const programs = debianMysql();
+const programs = [...debianMysql(), ...laterMariadb()];
 
 for (const program of programs)
   describe(`on ${program.name}`, () => {
@@ -27,6 +28,6 @@ for (const program of programs)
   });
 
 // Without this test the file would fail on a machine without the server.
-test("the contract runs on the MySQL of Debian's sid, as far as it can be had", () => {
+test('the contract runs on the MySQL and the later MariaDB of Debian, as far as they can be had', () => {
   expect(programs).toEqual(expect.any(Array));
 });

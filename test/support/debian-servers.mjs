@@ -28,6 +28,13 @@ const OTHER_SERVERS = [
     script: 'mysqld',
     suite: 'sid',
   },
+  {
+    name: 'mariadb@trixie',
+    package: 'mariadb-server-core',
+    program: 'usr/sbin/mariadbd',
+    script: 'mariadbd',
+    suite: 'trixie',
+  },
 ];
 
 const SERVERS = [

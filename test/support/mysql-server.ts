@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, createConnection, type RowDataPacket } from 'mysql2/promise';
-import { debianServer } from './debian-servers.mjs';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
 import { processGone } from './process-gone.js';
@@ -67,27 +66,25 @@ export function mysqlPrograms(): MysqlProgram[] {
   return found ? [found] : [];
 }
 
-/** The MySQL of Debian's sid, which is downloaded into a cache. Prints the reason if there is none. */
-export function debianMysql(): MysqlProgram[] {
-  try {
-    const bin = debianServer('mysql@sid');
-    const server = [
-      join(bin, 'mysqld'),
-      '--no-defaults',
-      `--basedir=${join(bin, '../root/usr')}`,
-      '--innodb-redo-log-capacity=16M',
-    ];
-    return [
-      {
-        name: 'MySQL',
-        server: [...server, '--mysqlx=OFF', '--secure-file-priv=NULL', '--sync-binlog=1'],
-        install: [...server, '--initialize-insecure', ...SMALL, ...ACCOUNT],
-      },
-    ];
-  } catch (error) {
-    process.stderr.write(`Skipped: no MySQL of Debian's sid: ${(error as Error).message}.\n`);
-    return [];
-  }
+/** The MySQL whose program `mysqld` is in this folder, with the rest of its package beside it. */
+export function mysqlIn(bin: string): MysqlProgram {
+  const server = [
+    join(bin, 'mysqld'),
+    '--no-defaults',
+    `--basedir=${join(bin, '../root/usr')}`,
+    '--innodb-redo-log-capacity=16M',
+  ];
+  return {
+    name: 'MySQL',
+    server: [...server, '--mysqlx=OFF', '--secure-file-priv=NULL', '--sync-binlog=1'],
+    install: [...server, '--initialize-insecure', ...SMALL, ...ACCOUNT],
+  };
+}
+
+/** The MariaDB in this folder. It starts on a data folder of the installed MariaDB. */
+export function mariadbIn(bin: string, name: string, { install }: MysqlProgram): MysqlProgram {
+  const server = [join(bin, 'mariadbd'), '--no-defaults', `--basedir=${join(bin, '../root/usr')}`, SMALL_LOG];
+  return { name, server, install };
 }
 
 /**
@@ -102,6 +99,8 @@ export interface StartMysqlOptions {
   readonly program?: MysqlProgram;
   /** Settings such as `['read_only=ON']`. */
   readonly settings?: readonly string[];
+  /** Size of a separate volume for the data, in MiB. Only root can make one. */
+  readonly volume?: number;
 }
 
 /** Makes a data folder once in a run of the tests: that takes some seconds. */
@@ -125,7 +124,7 @@ export async function startMysqlServer(options: StartMysqlOptions = {}): Promise
   const program = options.program ?? mariadb();
   if (!program) throw new Error('there is no `mariadbd` on the PATH');
   const folder = await mkdtemp(join(tmpdir(), 'mysql-test-'));
-  const server = new MysqlServer(await freePort(), folder, program, options.settings ?? []);
+  const server = new MysqlServer(await freePort(), folder, program, options);
   try {
     await server.prepare();
     await server.start();
@@ -154,7 +153,7 @@ export class MysqlServer {
     readonly port: number,
     readonly folder: string,
     private readonly program: MysqlProgram,
-    private readonly settings: readonly string[],
+    private readonly options: StartMysqlOptions,
   ) {
     this.#forget = cleanUpAfterTests(() => this.stop());
   }
@@ -175,8 +174,11 @@ export class MysqlServer {
   /** Makes the data folder of the server. */
   async prepare(): Promise<void> {
     const made = await installation(this.program);
-    await mkdir(this.#data);
-    execFileSync('cp', ['-a', `${made}/.`, this.#data]);
+    await mkdir(this.data);
+    const { volume } = this.options;
+    if (volume !== undefined)
+      execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${volume}m`, 'tmpfs', this.data]);
+    execFileSync('cp', ['-a', `${made}/.`, this.data]);
     const statements = [
       `create database if not exists ${this.database};`,
       `create user if not exists '${this.user}'@'%' identified by '${this.password}';`,
@@ -190,9 +192,9 @@ export class MysqlServer {
     const log = openSync(join(this.folder, 'server.log'), 'a');
     const [command = '', ...args] = this.program.server;
     const settings = [
-      ...[`datadir=${this.#data}`, `port=${this.port}`, `bind-address=${this.host}`, 'skip-name-resolve'],
+      ...[`datadir=${this.data}`, `port=${this.port}`, `bind-address=${this.host}`, 'skip-name-resolve'],
       ...[`socket=${join(this.folder, 'socket')}`, `pid-file=${join(this.folder, 'pid')}`],
-      ...[`init-file=${this.#initFile}`, 'performance-schema=OFF', ...this.settings],
+      ...[`init-file=${this.#initFile}`, 'performance-schema=OFF', ...(this.options.settings ?? [])],
     ];
     const child = spawn(command, [...args, ...ACCOUNT, ...SMALL, ...settings.map((each) => `--${each}`)], {
       cwd: this.folder,
@@ -254,6 +256,7 @@ export class MysqlServer {
     for (const client of this.#clients) client.destroy();
     this.#clients.clear();
     await this.kill();
+    if (this.options.volume !== undefined) execFileSync('umount', ['-l', this.data]);
     await rm(this.folder, { recursive: true, force: true, maxRetries: 5 });
   }
 
@@ -292,7 +295,7 @@ export class MysqlServer {
     });
   }
 
-  get #data(): string {
+  get data(): string {
     return join(this.folder, 'data');
   }
 
