@@ -104,10 +104,13 @@ export class OwnClient implements DatabaseClient {
       if (!connection || this.#socket?.destroyed !== false)
         return reject(new Error('the connection was closed'));
       this.#waiting.add(reject);
-      const answered = (error: Error | null, result: unknown): void => {
+      const answered = (error: (Error & { fatal?: boolean }) | null, result: unknown): void => {
         this.#waiting.delete(reject);
-        if (error) reject(error);
-        else resolve(textOf(result));
+        if (!error) return resolve(textOf(result));
+        // `mysql2` gives the error of a lost connection to the statement alone. Its caller sends the statement again only if
+        // the loss is known by then.
+        if (error.fatal === true) this.#lost(error);
+        reject(error);
       };
       const query = { sql: text, rowsAsArray: true };
       // Values of a prepared statement need no escaping.

@@ -1,61 +1,13 @@
-import { connect, createServer, type Server, Socket } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
 import { Lease } from '../../../lib/core/lease.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { ForgetfulNetwork } from '../../support/forgetful-network.js';
 import { LOOPBACK } from '../../support/free-port.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { until } from '../../support/until.js';
-
-/** A network that forgets open connections on request. New connections work. */
-class ForgetfulNetwork {
-  readonly #listener: Server;
-  readonly #open = new Set<{ client: Socket; server: Socket; mode: 'pass' | 'silent' | 'reset' }>();
-
-  constructor(target: number) {
-    this.#listener = createServer((client) => {
-      const server = connect(target, LOOPBACK);
-      const connection = { client, server, mode: 'pass' as 'pass' | 'silent' | 'reset' };
-      this.#open.add(connection);
-      client.on('data', (data) => {
-        if (connection.mode === 'pass') server.write(data);
-        else if (connection.mode === 'reset') client.resetAndDestroy();
-      });
-      server.on('data', (data) => {
-        if (connection.mode === 'pass') client.write(data);
-      });
-      for (const [socket, other] of [
-        [client, server],
-        [server, client],
-      ] as const) {
-        socket.on('error', () => undefined);
-        socket.on('close', () => {
-          if (connection.mode === 'pass') other.destroy();
-        });
-      }
-    });
-  }
-
-  async url(): Promise<string> {
-    if (!this.#listener.listening)
-      await new Promise<void>((resolve) => this.#listener.listen(0, LOOPBACK, resolve));
-    return `postgres://postgres@${LOOPBACK}:${(this.#listener.address() as AddressInfo).port}/postgres`;
-  }
-
-  forget(mode: 'silent' | 'reset'): void {
-    for (const connection of this.#open) connection.mode = mode;
-  }
-
-  close(): void {
-    this.#listener.close();
-    for (const { client, server } of this.#open) {
-      client.destroy();
-      server.destroy();
-    }
-  }
-}
 
 let server: PostgresServer;
 let network: ForgetfulNetwork;
@@ -71,7 +23,10 @@ afterAll(() => server.stop());
 beforeEach(async () => {
   network = new ForgetfulNetwork(server.port);
   terms = newTerms();
-  store = new PostgresStore({ connectionString: await network.url() }, terms);
+  store = new PostgresStore(
+    { connectionString: `postgres://postgres@${LOOPBACK}:${await network.port()}/postgres` },
+    terms,
+  );
 });
 
 afterEach(async () => {
