@@ -16,6 +16,12 @@ export type ServerSettings = Readonly<Record<string, string>>;
 const LEAST_MYSQL = [8, 0, 29] as const;
 const LEAST_MARIADB = [10, 6, 0] as const;
 
+/**
+ * Milliseconds for which a primary must wait for its semi-synchronous replica. Then it replicates without waiting, so a
+ * shorter time lets it grant locks that the replica lacks, while nobody has noticed the loss of the replica.
+ */
+const LEAST_SEMI_SYNC_MS = 86_400_000;
+
 /** Errors of a user without the right to create tables or procedures. */
 const NOT_ALLOWED =
   /^ER_(TABLEACCESS|DBACCESS|PROCACCESS|SPECIFIC_ACCESS|ACCESS)_DENIED_ERROR|^ER_DBACCESS_DENIED/;
@@ -106,6 +112,15 @@ export function weakBecause(settings: ServerSettings): string[] {
   const sync = settings['sync_binlog'];
   if (isOn(settings['log_bin']) && sync !== undefined && sync !== '1')
     weak.push(`sync_binlog is ${sync}, so after a crash of the machine replicas may miss locks; set it to 1`);
+  // MySQL and MariaDB have different names for the primary.
+  for (const primary of ['source', 'master']) {
+    const timeout = `rpl_semi_sync_${primary}_timeout`;
+    const limit = Number(settings[timeout]);
+    if (isOn(settings[`rpl_semi_sync_${primary}_enabled`]) && limit < LEAST_SEMI_SYNC_MS)
+      weak.push(
+        `${timeout} is ${limit} ms: after that, locks are granted that a promoted replica lacks; set it to a day or more`,
+      );
+  }
   const isGalera = isOn(settings['wsrep_on']) && (settings['wsrep_cluster_address'] ?? '') !== '';
   if (isGalera)
     weak.push(

@@ -75,6 +75,14 @@ describe('the settings of a server', () => {
       'innodb_flush_log_at_trx_commit is 2, so a crash forgets locks; set it to 1',
     ],
     [{ log_bin: 'ON', sync_binlog: '0' }, 'sync_binlog is 0'],
+    [
+      { rpl_semi_sync_master_enabled: 'ON', rpl_semi_sync_master_timeout: '10000' },
+      'rpl_semi_sync_master_timeout is 10000 ms: after that, locks are granted that a promoted replica lacks',
+    ],
+    [
+      { rpl_semi_sync_source_enabled: 'ON', rpl_semi_sync_source_timeout: '60000' },
+      'rpl_semi_sync_source_timeout is 60000 ms',
+    ],
     [{ wsrep_on: 'ON', wsrep_cluster_address: 'gcomm://a,b' }, 'a node of a Galera cluster'],
     [
       { group_replication_group_name: 'a', group_replication_single_primary_mode: 'OFF' },

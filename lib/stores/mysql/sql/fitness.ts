@@ -20,8 +20,9 @@ const SETTINGS = [
   'group_replication_group_name',
   'group_replication_single_primary_mode',
   'rpl_semi_sync_master_enabled',
+  'rpl_semi_sync_master_timeout',
   'rpl_semi_sync_source_enabled',
-  'max_allowed_packet',
+  'rpl_semi_sync_source_timeout',
 ];
 
 /** Describes the server. Needs no rights and no tables, and also runs on a replica. */

@@ -1,0 +1,60 @@
+import { execFile } from 'node:child_process';
+import { expect, test } from '@jest/globals';
+import { buildClockShim } from '../../faults/clock-shim.js';
+import { type FaultEvent, machineTime, parseLog } from '../../faults/events.js';
+import { judge } from '../../faults/judge.js';
+import { bundled } from '../../support/bundle.js';
+import { hasMysql, startMysqlServer } from '../../support/mysql-server.js';
+import { startPostgresServer } from '../../support/postgres-server.js';
+
+// Rows expire by the server's clock, and deadlines are times of that clock: the clocks of clients must not matter.
+
+const MILLISECONDS = 4_000;
+
+/** Shifts of the clock in milliseconds: up to an hour in both directions, and some that are near the ttl. */
+const STEPS = [3_600_000, -3_600_000, 0, 900, -900, 60_000, -60_000];
+
+/** Each starts a server, and resolves to its URL. */
+const SERVERS: readonly (readonly [string, () => Promise<string>])[] = [
+  ['PostgreSQL', async () => (await startPostgresServer()).url],
+  ...(hasMysql() ? [['MariaDB', async () => (await startMysqlServer()).uri] as const] : []),
+];
+
+const shim = buildClockShim();
+if (typeof shim === 'string') {
+  test(`jumps of a client's clock are not tested: ${shim}`, () => expect(shim).toContain(' '));
+} else {
+  test.each(SERVERS)(
+    'locks in %s never overlap, and tokens grow, while the clock of one client jumps forwards and backwards',
+    async (_, start) => {
+      const url = await start();
+      const file = await bundled('test/fixtures/stepped-holder.ts');
+      const running = ['stepped', 'right', 'right too'].map((client) => {
+        const env = {
+          ...process.env,
+          ...(client === 'stepped' ? shim.env : {}),
+          ...{ DATABASE_URL: url, CLIENT: client, MILLISECONDS: String(MILLISECONDS) },
+        };
+        return new Promise<FaultEvent[]>((resolve, reject) => {
+          const child = execFile(process.execPath, [file], { env, maxBuffer: 2 ** 26 }, (error, stdout) =>
+            error ? reject(error) : resolve(parseLog(stdout)),
+          );
+          child.on('error', reject);
+        });
+      });
+      let turn = 0;
+      const stepping = setInterval(() => shim.shift(STEPS[turn++ % STEPS.length]!), 150);
+      const events = (await Promise.all(running).finally(() => clearInterval(stepping))).flat();
+
+      const { overlaps, tokenFaults, late, acquisitions } = judge(events, undefined, machineTime());
+      expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
+      const by = (client: string): number =>
+        events.filter((event) => event.client === client && event.event === 'return').length;
+      // The client with the shifted clock acquires often enough, so the server does not treat its requests as late.
+      expect(by('stepped')).toBeGreaterThan(acquisitions / 10);
+      // When the client's clock is an hour ahead, no token comes from that clock.
+      const tokens = events.flatMap((event) => (event.event === 'return' ? [event.token] : []));
+      expect(Math.max(...tokens) / 2 ** 20).toBeLessThan(Date.now() / 1_000 + 60);
+    },
+  );
+}
