@@ -1,107 +1,23 @@
 import { expect, test } from '@jest/globals';
-import {
-  EntitySchema,
-  type Knex,
-  MikroORM,
-  RequestContext,
-  Transactional,
-  TransactionPropagation,
-} from '@mikro-orm/postgresql';
-import { Injectable } from '@nestjs/common';
-import { LockService, type RedlockModuleOptions, WithLock } from '../../lib/index.js';
+import { MikroORM, RequestContext } from '@mikro-orm/postgresql';
+import { LockService } from '../../lib/index.js';
 import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
-import { KEY, type ShopDatabase } from './lost-update.js';
-import { ormContract, type Read } from './orm-contract.js';
+import { KEY, postgresShop } from './lost-update.js';
+import { connected, mikroOrmContract } from './mikro-orm-contract.js';
 
-interface Stock {
-  id: number;
-  left: number;
-}
-
-const stocks = new EntitySchema<Stock>({
-  name: 'Stock',
-  tableName: 'stock',
-  properties: { id: { type: 'number', primary: true }, left: { type: 'number', fieldName: 'left_over' } },
-});
-
-let orm: MikroORM;
-
-@Injectable()
-class Shop {
-  readonly orm = orm;
-
-  constructor(private readonly locks: LockService) {}
-
-  async #sell(read: Read): Promise<void> {
-    const stock = await orm.em.findOneOrFail(stocks, 1);
-    read(stock.left);
-    stock.left--;
-  }
-
-  @Transactional()
-  @WithLock(KEY)
-  async transactionAbove(read: Read): Promise<void> {
-    await this.#sell(read);
-  }
-
-  @WithLock(KEY)
-  @Transactional()
-  async lockAbove(read: Read): Promise<void> {
-    await this.#sell(read);
-  }
-
-  @Transactional()
-  @WithLock(KEY, { release: 'afterCommit' })
-  async kept(read: Read): Promise<void> {
-    await this.#sell(read);
-  }
-
-  around(read: Read): Promise<void> {
-    return this.locks.withLock(KEY, () => orm.em.transactional(() => this.#sell(read)));
-  }
-}
-
-// docs/transactions.md shows these lines.
-function transaction(): Knex.Transaction | undefined {
-  let found = orm.em.getTransactionContext<Knex.Transaction>();
-  while (found?.parentTransaction) found = found.parentTransaction;
-  return found;
-}
-
-const hooks: Partial<RedlockModuleOptions> = {
-  inTransaction: transaction,
-  afterTransaction: (callback) => void transaction()?.executionPromise.then(callback, callback),
-};
-
-ormContract('MikroORM', {
-  async connect({ url }: ShopDatabase) {
-    orm = await MikroORM.init({ clientUrl: url, entities: [stocks], pool: { max: 5 } });
-  },
-  close: () => orm.close(true),
-  shop: Shop,
-  hooks: () => hooks,
-  run: (task, inner) =>
-    orm.em.transactional(
-      task,
-      inner && {
-        propagation: {
-          independent: TransactionPropagation.REQUIRES_NEW,
-          none: TransactionPropagation.NOT_SUPPORTED,
-        }[inner],
-      },
-    ),
-});
+mikroOrmContract((options) => MikroORM.init(options), postgresShop);
 
 test('`isInTransaction()` of MikroORM is sufficient for the warning about an open transaction', async () => {
   const own = new LogLines();
-  const inTransaction = (): boolean => orm.em.isInTransaction();
+  const { em } = connected();
+  const inTransaction = (): boolean => em.isInTransaction();
   const plain = await startApp({}, { nodes: 'memory', inTransaction }, { logger: own });
   const take = (): Promise<void> => plain.get(LockService).withLock(KEY, () => undefined);
   await take();
-  await RequestContext.create(orm.em, take);
+  await RequestContext.create(em, take);
   expect(own.of('warn').join()).not.toContain('transaction');
-  await RequestContext.create(orm.em, () => orm.em.transactional(take));
+  await RequestContext.create(em, () => em.transactional(take));
   expect(own.of('warn').join()).toContain(
     'LockService (label "other") locks "stock:1" inside an open transaction.',
   );

@@ -3,8 +3,9 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
+import { hasMysql } from '../support/mysql-server.js';
 import { until } from '../support/until.js';
-import { CURED, LOST, postgresShop, type ShopDatabase } from './lost-update.js';
+import { CURED, LOST, mariadbShop, postgresShop, type ShopDatabase } from './lost-update.js';
 
 interface Message {
   readonly id?: number;
@@ -17,9 +18,13 @@ interface Message {
 let database: ShopDatabase;
 let file: string;
 beforeAll(async () => {
-  [database, file] = await Promise.all([postgresShop(), bundled('test/fixtures/cls-shop.ts')]);
+  file = await bundled('test/fixtures/cls-shop.ts');
 });
-afterAll(() => database.stop());
+
+const SHOPS: readonly (readonly [string, () => Promise<ShopDatabase>])[] = [
+  ['PostgreSQL', postgresShop],
+  ...(hasMysql() ? [['MariaDB', mariadbShop] as const] : []),
+];
 
 /** Runs the shop of test/fixtures/cls-shop.ts in a process of its own, and calls its methods. */
 class RemoteShop {
@@ -76,51 +81,58 @@ const sellTwice = (way: string): Promise<unknown> =>
 
 const warnings = (): string[] => shop.warnings.filter((line) => line.includes('transaction'));
 
-describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales', () => {
-  beforeEach(() => start());
+describe.each(SHOPS)('on %s', (_name, startDatabase) => {
+  beforeAll(async () => {
+    database = await startDatabase();
+  });
+  afterAll(() => database.stop());
 
-  test('with @Transactional() above @WithLock, one of two concurrent sales is lost, and one warning is logged', async () => {
-    await expect(sellTwice('transactionAbove')).resolves.toEqual(LOST);
-    expect(warnings()).toEqual([
-      expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
-    ]);
+  describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales', () => {
+    beforeEach(() => start());
+
+    test('with @Transactional() above @WithLock, one of two concurrent sales is lost, and one warning is logged', async () => {
+      await expect(sellTwice('transactionAbove')).resolves.toEqual(LOST);
+      expect(warnings()).toEqual([
+        expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
+      ]);
+    });
+
+    test.each([
+      ['@WithLock above @Transactional()', 'lockAbove'],
+      ['withLock around the transaction', 'around'],
+    ])('no update of two concurrent sales is lost with %s', async (_, way) => {
+      await expect(sellTwice(way)).resolves.toEqual(CURED);
+      expect(warnings()).toEqual([]);
+      await until(isFree);
+    });
+
+    test("a lock with `release: 'afterCommit'` is refused without commit hooks", async () => {
+      await expect(shop.call('kept')).rejects.toThrow(/`release: 'afterCommit'` needs .*afterTransaction/);
+    });
   });
 
-  test.each([
-    ['@WithLock above @Transactional()', 'lockAbove'],
-    ['withLock around the transaction', 'around'],
-  ])('no update of two concurrent sales is lost with %s', async (_, way) => {
-    await expect(sellTwice(way)).resolves.toEqual(CURED);
-    expect(warnings()).toEqual([]);
-    await until(isFree);
-  });
+  describe('with @nestjs-cls/transactional and an adapter that has commit hooks', () => {
+    beforeEach(() => start({ TELLS_ENDS: '1' }));
 
-  test("a lock with `release: 'afterCommit'` is refused without commit hooks", async () => {
-    await expect(shop.call('kept')).rejects.toThrow(/`release: 'afterCommit'` needs .*afterTransaction/);
-  });
-});
+    test("no update of two concurrent sales is lost with `release: 'afterCommit'`", async () => {
+      await expect(sellTwice('kept')).resolves.toEqual(CURED);
+      expect(warnings()).toEqual([]);
+      await until(isFree);
+    });
 
-describe('with @nestjs-cls/transactional and an adapter that has commit hooks', () => {
-  beforeEach(() => start({ TELLS_ENDS: '1' }));
-
-  test("no update of two concurrent sales is lost with `release: 'afterCommit'`", async () => {
-    await expect(sellTwice('kept')).resolves.toEqual(CURED);
-    expect(warnings()).toEqual([]);
-    await until(isFree);
-  });
-
-  test.each([
-    ['kept until the rollback', 'rollBack', false],
-    [
-      'kept until the outermost transaction has committed, even if a savepoint acquired the lock',
-      'savepoint',
-      false,
-    ],
-    ['kept only until its task ends, if the task runs outside of the transaction', 'outside', true],
-    ['kept only until its task ends, if the transaction ended before the task began', 'late', true],
-  ])("a lock with `release: 'afterCommit'` is %s", async (_, way, wasFree) => {
-    await database.stockUp();
-    await expect(shop.call(way)).resolves.toBe(wasFree);
-    await until(isFree);
+    test.each([
+      ['kept until the rollback', 'rollBack', false],
+      [
+        'kept until the outermost transaction has committed, even if a savepoint acquired the lock',
+        'savepoint',
+        false,
+      ],
+      ['kept only until its task ends, if the task runs outside of the transaction', 'outside', true],
+      ['kept only until its task ends, if the transaction ended before the task began', 'late', true],
+    ])("a lock with `release: 'afterCommit'` is %s", async (_, way, wasFree) => {
+      await database.stockUp();
+      await expect(shop.call(way)).resolves.toBe(wasFree);
+      await until(isFree);
+    });
   });
 });
