@@ -1,12 +1,13 @@
 import { readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { locateBinaries } from '../../sample-app/demo/embedded-postgres.js';
+import { hasMysql, startMysqlServer } from '../support/mysql-server.js';
 import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { buildExample, ExampleProcess, packForExamples } from './example.js';
 
-const NAMES = ['cron', 'http', 'postgresql', 'queue'];
+const NAMES = ['cron', 'http', 'mysql', 'postgresql', 'queue'];
 
 const folders = new Map<string, string>();
 const folderOf = (name: string): string => folders.get(name) ?? '';
@@ -98,15 +99,26 @@ const hasPostgres = await locateBinaries().then(
   },
 );
 
+const LINES = [
+  '20 deposits of 1 at the same time: the balance is 20',
+  'the late write was refused: TOKEN_STALE',
+  'the balance is 21',
+];
+
 (hasPostgres ? describe : describe.skip)('the postgresql example', () => {
   test('the postgresql example loses no deposit, and refuses a late write', async () => {
     const server = await startPostgresServer();
     const example = new ExampleProcess(folderOf('postgresql'), { DATABASE_URL: server.url });
     await example.end();
-    expect(example.lines).toEqual([
-      '20 deposits of 1 at the same time: the balance is 20',
-      'the late write was refused: TOKEN_STALE',
-      'the balance is 21',
-    ]);
+    expect(example.lines).toEqual(LINES);
+  });
+});
+
+(hasMysql() ? describe : describe.skip)('the mysql example', () => {
+  test('the mysql example loses no deposit, and refuses a late write', async () => {
+    const server = await startMysqlServer();
+    const example = new ExampleProcess(folderOf('mysql'), { DATABASE_URL: server.uri });
+    await example.end();
+    expect(example.lines).toEqual(LINES);
   });
 });
