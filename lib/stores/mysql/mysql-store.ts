@@ -9,7 +9,18 @@ import { Messages } from './messages.js';
 import { addressOf, type MysqlAddress, type MysqlOptions, namesOf } from './mysql.options.js';
 import { mysqlDriver, type OwnClient } from './own-client.js';
 import { prepare, settingsOf, unfitBecause, weakBecause } from './preparation.js';
-import { answerOf, callOf, cut, micros, queuesOf, sorted, statesOf, textOf } from './request.js';
+import {
+  answerOf,
+  callOf,
+  cut,
+  lengthOfStatement,
+  micros,
+  MOST_BYTES_OF_KEY,
+  queuesOf,
+  sorted,
+  statesOf,
+  textOf,
+} from './request.js';
 import type { SchemaNames } from './schema.js';
 import { DESCRIBE, TRY_TO_WRITE } from './sql/fitness.js';
 import { READ, SCAN_PAGE, WAITING } from './sql/look.js';
@@ -42,6 +53,8 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     /^ER_(RECORD_FILE_FULL|DISK_FULL|ERROR_ON_WRITE|OPTION_PREVENTS_STATEMENT|READ_ONLY_MODE|CANT_EXECUTE_IN_READ_ONLY_TRANSACTION|TABLEACCESS_DENIED_ERROR|LOCK_WAIT_TIMEOUT|OUT_OF_RESOURCES|LOCK_TABLE_FULL|TABLESPACE_)/;
   readonly #listening: SideConnection<OwnClient>;
   readonly #names: SchemaNames;
+  /** The `max_allowed_packet` of the server. */
+  #longestStatement = Infinity;
 
   constructor(options: MysqlOptions, terms: StoreTerms) {
     const address = addressOf(options);
@@ -53,6 +66,15 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     this.messages = new Messages(
       async (...values) => (await this.#call('listen', values, this.#listening)) ?? '[]',
     );
+  }
+
+  refuses(keys: readonly string[]): string | undefined {
+    if (keys.length * MOST_BYTES_OF_KEY < this.#longestStatement) return undefined;
+    const length = lengthOfStatement(this.stored(keys));
+    return length < this.#longestStatement
+      ? undefined
+      : `a statement with its keys has ${length} bytes, and the server allows ${this.#longestStatement} ` +
+          '(max_allowed_packet); lock fewer keys together, or raise it';
   }
 
   async leave(waiter: WaiterId): Promise<void> {
@@ -91,8 +113,9 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     await Promise.all([super.close(), this.#listening.close()]);
   }
 
-  protected prepare(client: OwnClient, mayMake: boolean, learn: (time: number) => void): Promise<void> {
-    return prepare(client, this.#names, mayMake, learn);
+  protected async prepare(client: OwnClient, mayMake: boolean, learn: (time: number) => void): Promise<void> {
+    const settings = await prepare(client, this.#names, mayMake, learn);
+    this.#longestStatement = Number(settings['max_allowed_packet'] ?? Infinity);
   }
 
   protected doubtMessages(): void {

@@ -33,6 +33,7 @@ const MIGRATION = 'the output of `npx nestjs-redlock schema --node mysql://…`'
  *
  * @param mayMake - `true` to create them
  * @param learn - called with the server's time
+ * @returns the server's settings
  * @throws UnfitStoreError when the server must not be used
  */
 export async function prepare(
@@ -40,14 +41,14 @@ export async function prepare(
   names: SchemaNames,
   mayMake: boolean,
   learn: (time: number) => void,
-): Promise<void> {
+): Promise<ServerSettings> {
   const settings = settingsOf(await client.run(DESCRIBE));
   // The server tells seconds since 1970.
   learn(Number(settings['timestamp']) * 1_000);
   const unfit = unfitBecause(settings);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
   const found = await describe(client, names);
-  if (found.isComplete) return;
+  if (found.isComplete) return settings;
   const missing = `has no tables and procedures for locks with the prefix ${names.prefix}, or the user may not use them`;
   if (!mayMake)
     throw new UnfitStoreError(`${missing}: start the application, which creates them, or run ${MIGRATION}`);
@@ -64,6 +65,7 @@ export async function prepare(
   }
   // Another object may have got one of the names in the meantime.
   await describe(client, names);
+  return settings;
 }
 
 /** @throws UnfitStoreError when the database has objects of others with our names */

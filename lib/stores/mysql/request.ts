@@ -59,6 +59,20 @@ export function textOf(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) => (typeof part === 'boolean' ? Number(part) : part));
 }
 
+/** Bytes of a statement for each key in addition to the key itself: an extension has an object for each key. */
+const BYTES_BESIDE_KEY = 128;
+
+/** Most bytes that a key takes in a statement, which contains it twice, in JSON. */
+export const MOST_BYTES_OF_KEY = 2 * 6 * 2_048 + BYTES_BESIDE_KEY;
+
+/** Bytes of a statement without keys: names, numbers, the owner. */
+const OTHER_BYTES = 4_096;
+
+/** The length in bytes of a statement with a request for these keys. */
+export function lengthOfStatement(keys: readonly string[]): number {
+  return OTHER_BYTES + keys.length * BYTES_BESIDE_KEY + 2 * Buffer.byteLength(textOf(keys));
+}
+
 /** The order in which all processes lock the rows of several keys. */
 export function sorted(keys: readonly string[]): string[] {
   return keys

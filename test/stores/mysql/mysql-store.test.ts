@@ -59,6 +59,28 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     expect(await server.value(made)).toBe(1);
   });
 
+  test('a lock whose keys fit into no statement is refused with the remedy, and one whose keys fit is granted', async () => {
+    const least = Number(await server.value('select @@global.max_allowed_packet'));
+    await server.query('set global max_allowed_packet = 1048576');
+    try {
+      const store = await openStore();
+      const keys = (count: number): string[] =>
+        Array.from({ length: count }, (_, index) => `${index}${'"'.repeat(1_000)}`);
+      expect(store.refuses(keys(300))).toMatch(
+        /^a statement with its keys has \d+ bytes, and the server allows 1048576 \(max_allowed_packet\); lock fewer/,
+      );
+      const fitting = keys(250);
+      expect(store.refuses(fitting)).toBeUndefined();
+      const lease = new Lease(fitting, 'me', 60_000);
+      expect(await acquireOn(store, lease)).toMatchObject({ granted: true });
+      expect(await extendOn(store, lease, 60_000)).toBe(true);
+      await releaseOn(store, lease);
+      expect(await store.read(fitting.slice(0, 1))).toEqual([undefined]);
+    } finally {
+      await server.query(`set global max_allowed_packet = ${least}`);
+    }
+  });
+
   test('locks with another table prefix are other locks, and the second start changes nothing', async () => {
     const [one, two, again] = [await openStore(), await openStore('two_'), await openStore('two_')];
     const leases = [one, two].map(() => new Lease(['same'], 'me', 60_000));

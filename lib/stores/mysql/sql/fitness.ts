@@ -19,6 +19,7 @@ const SETTINGS = [
   'wsrep_cluster_address',
   'group_replication_group_name',
   'group_replication_single_primary_mode',
+  'max_allowed_packet',
   'rpl_semi_sync_master_enabled',
   'rpl_semi_sync_master_timeout',
   'rpl_semi_sync_source_enabled',
