@@ -37,6 +37,12 @@ const HELD = `state <> 'free' and ends > unix_timestamp(now(6)) * 1000000`;
 /** Runs of the procedures for locks on the server. */
 const RUNNING = `select count(*) from information_schema.processlist where command in ('Query', 'Execute') and info like '%redlock_locks%' and id <> connection_id()`;
 
+/** Statements that wait for messages. */
+const LISTENING = `select count(*) from information_schema.processlist where command in ('Query', 'Execute') and info like '%sleep%' and id <> connection_id()`;
+
+/** Milliseconds that `close` may take on a busy machine. Its own limit is a second. */
+const CLOSED_WITHIN_MS = 4_000;
+
 let nextKey = 0;
 const freshKey = (): string => `key:${nextKey++}`;
 const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
@@ -306,6 +312,61 @@ export function faultsOn(program: MysqlProgram): void {
       },
     );
 
+    test.each<readonly [string, (store: MysqlStore, pause: () => void) => Promise<unknown>]>([
+      ['is connected and idle', (store) => store.connect()],
+      [
+        'waits for an answer',
+        async (store, pause) => {
+          await store.connect();
+          pause();
+          return begin(acquireOn(store, leaseOn(freshKey())));
+        },
+      ],
+      [
+        'waits for messages',
+        async (store, pause) => {
+          await store.connect();
+          store.listen(
+            { keys: ['a'], mode: 'exclusive', process: 'p', number: 1, owner: 'me' },
+            () => undefined,
+          );
+          await until(async () => (await server.value(LISTENING)) !== 0);
+          pause();
+        },
+      ],
+      [
+        'is connecting',
+        async (store, pause) => {
+          pause();
+          return begin(store.connect());
+        },
+      ],
+      [
+        'opens its connection for lists',
+        async (store, pause) => {
+          await store.connect();
+          pause();
+          return begin(store.scan('').next());
+        },
+      ],
+    ])(
+      '`close` settles, and ends all work, when the server is silent while the store %s',
+      async (_, work) => {
+        const store = new MysqlStore({ uri: server.uri }, newTerms());
+        try {
+          const begun = await work(store, () => server.pause());
+          server.pause();
+          const since = performance.now();
+          await store.close();
+          expect(performance.now() - since).toBeLessThan(CLOSED_WITHIN_MS);
+          const outcome = begun instanceof Work ? await begun.outcome : new Error('no work');
+          expect(outcome).toBeInstanceOf(Error);
+        } finally {
+          server.resume();
+        }
+      },
+    );
+
     (canMount() ? test : test.skip)(
       'a full disk makes acquires fail with LOCK_UNAVAILABLE until there is room again',
       async () => {
@@ -362,6 +423,18 @@ export function faultsOn(program: MysqlProgram): void {
 async function granted(store: MysqlStore, lease: Lease): Promise<Lease> {
   expect(await acquireOn(store, lease)).toMatchObject({ granted: true });
   return lease;
+}
+
+/** Work that waits for a silent server. */
+class Work {
+  constructor(readonly outcome: Promise<unknown>) {}
+}
+
+/** Resolves when the request of the work was sent. */
+async function begin(work: Promise<unknown>): Promise<Work> {
+  const outcome = work.catch((error: unknown) => error);
+  await new Promise(setImmediate);
+  return new Work(outcome);
 }
 
 /** `true` if this process may make a small volume. */
