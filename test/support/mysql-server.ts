@@ -61,7 +61,7 @@ export function mysqlPrograms(): MysqlProgram[] {
   const found = mariadb();
   if (!found)
     process.stderr.write(
-      'Skipped: no `mariadbd` on the PATH; on Debian it is `apt-get install mariadb-server`.\n',
+      'Skipped: no `mariadbd` on the PATH; on Debian it is `apt-get install mariadb-server-core mariadb-client-core`.\n',
     );
   return found ? [found] : [];
 }
