@@ -69,6 +69,15 @@ export const WAITER = {
  */
 export const MARK = { came: [1, 13], name: 15, mode: 14 + WAITER.mode, shortest: 15 + WAITER.mode } as const;
 
+/**
+ * The member of a queue for the turn of its first waiter: the code of its first character, and the positions of the
+ * turn's end, in milliseconds since 1970, and of the waiter.
+ */
+export const TURN = { letter: '!'.charCodeAt(0), ends: [2, 17], waiter: 18 } as const;
+
+/** The code of the first character in the member of a queue for the standbys. */
+export const STANDBYS = '?'.charCodeAt(0);
+
 /** Positions in a record, counted from 1 as in Lua, and the codes of its first two characters. */
 export const RECORD = {
   held: STATE.held.charCodeAt(0),
@@ -80,9 +89,16 @@ export const RECORD = {
   token: [3, 18],
   id: [20, 19 + ID_LENGTH],
   beside: 20 + ID_LENGTH,
+  since: [21 + ID_LENGTH, 33 + ID_LENGTH],
+  owner: 35 + ID_LENGTH,
   others: '+'.charCodeAt(0),
   shortest: 66,
 } as const;
+
+/** The part of a text between two positions, which count from 1 as in Lua. */
+export function cut(text: string, [first, last]: readonly [number, number]): string {
+  return text.slice(first - 1, last);
+}
 
 /**
  * The part of a record that the client writes: id, time and owner. The script puts the state and the token before this
@@ -94,6 +110,12 @@ export function leasePart({ lease: { id, owner }, since }: AcquireRequest, field
   return `${id}:${String(since).padStart(13, '0')}:${fields}${owner}`;
 }
 
+/** Positions in the details of a reader, which are in the hash `:s` under its id. */
+export const READER = { token: [1, 16], since: [18, 30], owner: 32 } as const;
+
+/** Positions in the value of a schedule's last tick. */
+export const TICK = { at: [1, 16], owner: 18 } as const;
+
 /** The contents of a record. */
 export interface LockRecord extends Pick<Holder, 'id' | 'owner'> {
   readonly fencingToken: number;
@@ -104,10 +126,10 @@ export interface LockRecord extends Pick<Holder, 'id' | 'owner'> {
 /** Parses a record that a script has already checked. */
 export function parseRecord(record: string): LockRecord {
   return {
-    fencingToken: Number(record.slice(2, 18)),
-    id: record.slice(19, 51),
-    since: Number(record.slice(52, 65)),
-    owner: record.slice(66),
+    fencingToken: Number(cut(record, RECORD.token)),
+    id: cut(record, RECORD.id),
+    since: Number(cut(record, RECORD.since)),
+    owner: record.slice(RECORD.owner - 1),
   };
 }
 
@@ -119,8 +141,9 @@ export function modeOfRecord(record: string): LockMode {
 
 /** Parses the details of a reader that is not in the record. */
 export function parseDetails(details: string): Omit<LockRecord, 'id'> {
-  const fencingToken = Number(details.slice(0, 16));
-  return { fencingToken, since: Number(details.slice(17, 30)), owner: details.slice(31) };
+  const fencingToken = Number(cut(details, READER.token));
+  const since = Number(cut(details, READER.since));
+  return { fencingToken, since, owner: details.slice(READER.owner - 1) };
 }
 
 /**
@@ -128,12 +151,12 @@ export function parseDetails(details: string): Omit<LockRecord, 'id'> {
  * ran it, which only people read.
  */
 export function tickValue({ owner }: Lease, { at }: TickMark): string {
-  return `${String(at).padStart(16, '0')}:${owner}`;
+  return `${String(at).padStart(TICK.at[1], '0')}:${owner}`;
 }
 
 /** Reads the owner's name from the value of a tick. */
 export function ownerOfTick(value: string): string {
-  return value.slice(17);
+  return value.slice(TICK.owner - 1);
 }
 
 /**

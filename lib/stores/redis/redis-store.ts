@@ -269,10 +269,9 @@ export class RedisStore
 
   async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     await this.#probe.passed();
-    const { script, pack } = nodeScripts.forceRelease;
+    const { script, pack, endedOf } = nodeScripts.forceRelease;
     const packed = pack(key, ids, this.context.keyPrefix, this.#channelBase);
-    const ended = (await this.#channel.runOnce(script, packed)) as readonly unknown[];
-    return ended.map((position) => ids[Number(position) - 1] as string);
+    return endedOf(ids, await this.#channel.runOnce(script, packed));
   }
 
   async check(guard: number): Promise<NodeCheck> {

@@ -69,11 +69,8 @@ export class SimulatedNode {
         return this.#memory.letPass(this.#known(command.waiter));
       case 'leave':
         return this.#memory.leave(this.#known(command.waiter));
-      case 'forceRelease': {
-        const { key, ids } = command;
-        const ended = this.#memory.forceRelease(key, ids);
-        return ended.map((id) => ids.indexOf(id) + 1);
-      }
+      case 'forceRelease':
+        return this.#memory.forceRelease(command.key, command.ids);
       case 'read':
         return command.keys.map((key) => this.#memory.read(key));
       case 'waiting':

@@ -95,6 +95,7 @@ export const nodeScripts: NodeScripts = {
   forceRelease: {
     script: script('forceRelease'),
     pack: (key, ids) => pack({ name: 'forceRelease', key, ids }),
+    endedOf: (_ids, answer) => answer as readonly string[],
   },
   holdBack: {
     script: script('holdBack'),

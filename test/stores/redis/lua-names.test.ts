@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { readMarks, straightPath } from '../../../lib/stores/redis/scripts/acquire-command.js';
 import { Fragment } from '../../../lib/stores/redis/scripts/fragment.js';
 import { identify } from '../../../lib/stores/redis/scripts/identity.js';
@@ -56,6 +56,31 @@ test('each script declares all locals that it uses, also those of the parts that
   expect(scripts.length).toBeGreaterThan(20);
   const missing = scripts.map(([name, { lua }]) => [name, sorted(luaNames(lua).free)]);
   expect(missing).toEqual(scripts.map(([name]) => [name, []]));
+});
+
+/** The files that turn names into positions. */
+const BY_POSITION = ['arguments.ts', 'fields.ts', 'marker.ts'];
+
+/**
+ * Positions in ARGV as numbers, and positions in KEYS except that of an only key; fields of a reply by their number, and
+ * parts of a text by their positions.
+ */
+const NUMBERED = [
+  /\bARGV\[[^\]]*\b\d/,
+  /\bKEYS\[(?!1\])[^\]]*\b[2-9]/,
+  /\b(?:reply|replies|answers?|found)\[\d/,
+  /\bsub\([^()]*, \d\d?, \d\d\)/,
+];
+
+test('no script and no reader of a reply uses a number for the position of an argument or of a field', () => {
+  const files = readdirSync(FOLDER).filter((file) => !BY_POSITION.includes(file));
+  const found = files.flatMap((file) =>
+    readFileSync(`${FOLDER}/${file}`, 'utf8')
+      .split('\n')
+      .filter((line) => !line.trim().startsWith('*') && NUMBERED.some((pattern) => pattern.test(line)))
+      .map((line) => `${file}: ${line.trim()}`),
+  );
+  expect(found).toEqual([]);
 });
 
 test.each([

@@ -2,32 +2,9 @@ import { NoTimeError, type YoungBecause } from '../../../core/errors.js';
 import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import { ownerOfTick, ownerOfWaiter } from '../record.js';
-import { Fields } from './fields.js';
+import { Fields, Outcome } from './fields.js';
 import { causeOf } from './identity.js';
 import { namedBy } from './read.js';
-
-/** An answer about one lease that begins with a number of its own. */
-export class Outcome<Name extends string> {
-  readonly #fields: Fields<Name>;
-
-  constructor(
-    private readonly code: number,
-    ...names: Name[]
-  ) {
-    this.#fields = new Fields(...names);
-  }
-
-  /** Lua text for the answer. */
-  lua(values: Readonly<Record<Name, string>>): string {
-    return this.#fields.lua(values, this.code);
-  }
-
-  /** Reads the answer; `undefined` if it is another outcome. */
-  of(answer: unknown): Readonly<Record<Name, unknown>> | undefined {
-    if (!Array.isArray(answer) || Number(answer[0]) !== this.code) return undefined;
-    return this.#fields.of(answer, 1);
-  }
-}
 
 /**
  * The lease was stored, and there are waiters: `waiting` is 2 if the next waiter of the process is the first of all

@@ -8,6 +8,7 @@ import { Arguments, number, text } from './arguments.js';
 import { Fragment } from './fragment.js';
 import { identify } from './identity.js';
 import { digitsOf, REFUSE_FOREIGN_MARKER, TELL_ERROR, tokenOf } from './lua.js';
+import { bornIn, highIn, markerWith, NODE_KEYS, nodeKeys } from './marker.js';
 import { type Packed, pack } from './script.js';
 
 /** The facts that all leases of a command have in common. */
@@ -110,22 +111,22 @@ if shape ~= ${codeOf('-')} then
   end
 end
 if shape == ${codeOf('m')} or shape == ${codeOf('g')} then
-  marker, key = KEYS[1], 1
+  marker, key = ${NODE_KEYS.marker}, 1
   local written = call('GET', marker)
   ${REFUSE_FOREIGN_MARKER}
   born, high = now, 0
   if written then
-    born, high = sub(written, 1, 16) + 0, sub(written, 18, 33) + 0
+    born, high = ${bornIn('written')}, ${highIn('written')}
   end
   if not written or born > now then
     -- The time in the marker is in the future, because the clock was set back. Replace it.
     born = math.floor(now)
-    call('SET', marker, string.format('%016.0f:%016.0f', born, high))
+    call('SET', marker, ${markerWith('born', 'high')})
   end
   young = guard - (now - born)
   if shape == ${codeOf('g')} then
     key, header = 2, ${BEGIN.size + SEVERAL.size + GUARDED.size}
-    local identity = KEYS[2]
+    local identity = ${NODE_KEYS.identity}
     ${GUARDED.locals(BEGIN.size + SEVERAL.size + 1)}
     ${identify({ check: 'false', another: 'false', votes: 'young <= 0 and guard - age <= 0' }, ['young', 'guard'])}
     if guard - age >= young then
@@ -254,7 +255,7 @@ export const RAISE_MARKER = new Fragment(
     if token > ${Number.MAX_SAFE_INTEGER} then
       answer = redis.error_reply('ERR fencing token out of range: the token or the clock of this server is wrong')
     elseif marker and token > math.max(high, clock + ${LEAD}) then
-      local lifted = pcall('SET', marker, string.format('%016.0f:%016.0f', born, token))
+      local lifted = pcall('SET', marker, ${markerWith('born', 'token')})
       if lifted.err then
         answer = lifted
       else
@@ -327,13 +328,7 @@ export function packAcquireWith(
   BEGIN.push(args, begin);
   if (shape !== '-') SEVERAL.push(args, begin);
   if (shape === 'g') GUARDED.push(args, begin);
-  return pack([...nodeKeys(command), ...names], [...args, ...rows]);
-}
-
-/** The keys of a node that come before the keys of the leases. */
-function nodeKeys({ marker, identity }: AcquireCommand): readonly string[] {
-  if (marker === undefined) return [];
-  return identity === undefined ? [marker] : [marker, identity];
+  return pack([...nodeKeys(marker, identity), ...names], [...args, ...rows]);
 }
 
 /** The third character of the form. */

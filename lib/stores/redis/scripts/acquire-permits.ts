@@ -25,7 +25,7 @@ import { STORE_PERMIT } from './permit-grant.js';
 import { TELL_HOLDERS } from './permit-refusal.js';
 import { CHOOSE_SLOT } from './permit-slot.js';
 import { WAIT_FOR_TURN } from './permit-turn.js';
-import { COUNT_OF_RECORD, LEASE, PERMIT_NAMES as NAMES, PERMITS } from './permits.js';
+import { COUNT_OF_RECORD, LEASE, PERMIT, PERMIT_NAMES as NAMES, PERMITS } from './permits.js';
 import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, WAKE } from './queue.js';
 import { type Packed, script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
@@ -185,9 +185,9 @@ ${CHOOSE_SLOT}
       end
       local own = several and told[1]
       if own then
-        local score = byte(own, 17) ~= ${PERMITS.kept} and call('ZSCORE', holders, id)
+        local score = byte(own, ${PERMIT.state}) ~= ${PERMITS.kept} and call('ZSCORE', holders, id)
         if score and tonumber(score) > now then
-          mine, token, slots[i] = mine + 1, tonumber(sub(own, 1, 16)), tonumber(sub(own, 18, 21))
+          mine, token, slots[i] = mine + 1, tonumber(sub(own, ${PERMIT.token.join(', ')})), tonumber(sub(own, ${PERMIT.slot.join(', ')}))
         else
           answer = redis.error_reply('ERR this lock was stored before, and has ended')
         end
@@ -215,7 +215,7 @@ ${TELL_HOLDERS}
         else
           floor = shares and tonumber(sub(record, ${PERMITS.floor})) or last
           if row then
-            floor = math.max(floor, tonumber(sub(row, 1, 16)))
+            floor = math.max(floor, tonumber(sub(row, ${PERMIT.token.join(', ')})))
           end
           token = math.max(token, floor + 1)
           records[i], lefts[i], manies[i], bits[i], slots[i] = record, shares and left or false, several, taken, slot

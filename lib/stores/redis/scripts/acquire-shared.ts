@@ -3,7 +3,7 @@ import type { AcquireRequest } from '../../../core/ports.js';
 import { LINGER_MS, MARK_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { leasePart, MARK, RECORD, STATE, WAITER } from '../record.js';
+import { leasePart, MARK, READER, RECORD, STANDBYS, STATE, TURN, WAITER } from '../record.js';
 import { HELD, STORED, TURN_OF_ANOTHER } from './acquire-answer.js';
 import { type Leased, waitedOf, waiterOf } from './acquire.js';
 import {
@@ -137,9 +137,9 @@ for at = first, #ARGV, ${LEASED.step} do
         if ends and ends.err then
           answer = ends
         elseif ends and tonumber(ends) > now then
-          mine, token = mine + 1, math.max(token, tonumber(sub(own, 1, 16)))
+          mine, token = mine + 1, math.max(token, tonumber(sub(own, ${READER.token.join(', ')})))
         elseif shared and named then
-          mine, token = mine + 1, math.max(token, own and tonumber(sub(own, 1, 16)) or last)
+          mine, token = mine + 1, math.max(token, own and tonumber(sub(own, ${READER.token.join(', ')})) or last)
         else
           answer = redis.error_reply('ERR this lock was stored before, and has ended')
         end
@@ -177,11 +177,11 @@ ${REFUSE_UNFIT}
       while not answer and not lefts[i] do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS - 1}, 'WITHSCORES')
         local turn, from, ahead = nil, 1
-        if line[1] and byte(line[1], 1) == 33 then
+        if line[1] and byte(line[1], 1) == ${TURN.letter} then
           turn, from = line[1], 3
         end
         for j = from, #line, 2 do
-          if byte(line[j], 1) == 63 then
+          if byte(line[j], 1) == ${STANDBYS} then
             break
           end
           if byte(line[j], ${WAITER.mode}) ~= ${WAITER.shared} then
@@ -241,7 +241,7 @@ ${ADD_TO_QUEUE}
             if token > tonumber(sub(record, ${RECORD.token.join(', ')})) then
               -- The reader that the record has named until now keeps its token, in the hash.
               call('HSETNX', details, sub(record, ${RECORD.id.join(', ')}), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. sub(record, ${RECORD.beside + 1}))
-              call('SETRANGE', name, ${RECORD.token[0] - 1}, sub(digits, 1, 16))
+              call('SETRANGE', name, ${RECORD.token[0] - 1}, sub(digits, ${READER.token.join(', ')}))
             end
           end
         end

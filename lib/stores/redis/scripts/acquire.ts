@@ -4,7 +4,7 @@ import { ID_LENGTH } from '../../../core/random-id.js';
 import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
-import { leasePart, RECORD, STATE, waiterName } from '../record.js';
+import { leasePart, RECORD, STANDBYS, STATE, TICK, TURN, waiterName } from '../record.js';
 import { ALREADY_RAN, HELD, STORED } from './acquire-answer.js';
 import {
   ADD_ANSWER,
@@ -99,7 +99,7 @@ for at = first, #ARGV, ${LEASED.step} do
       answer = ran
     elseif ran and ${isForeignTick('ran')} then
       answer = ${FOREIGN}
-    elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
+    elseif ran and tonumber(sub(ran, ${TICK.at.join(', ')})) >= tick then
       answer = ${ALREADY_RAN.lua({ value: 'ran', left: `call('PTTL', KEYS[ticks + 1])` })}
     end
   end
@@ -151,10 +151,10 @@ ${REFUSE_UNFIT}
       while not answer do
         local front = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
         local first, since, turn = front[1], front[2]
-        if first and byte(first, 1) == 33 then
+        if first and byte(first, 1) == ${TURN.letter} then
           turn, first, since = first, front[3], front[4]
         end
-        if not first or first == waiter or byte(first, 1) == 63 or (waiter and came < tonumber(since)) then
+        if not first or first == waiter or byte(first, 1) == ${STANDBYS} or (waiter and came < tonumber(since)) then
           break
         end
         local before = first

@@ -3,6 +3,7 @@ import { Arguments, number, text } from './arguments.js';
 import { Fields } from './fields.js';
 import { causeOf, identify } from './identity.js';
 import { REFUSE_FOREIGN_MARKER } from './lua.js';
+import { bornIn, markerWith, NODE_KEYS, nodeKeys } from './marker.js';
 import { type Packed, pack, script } from './script.js';
 
 /** The server to which the former connection of a node led. */
@@ -46,12 +47,12 @@ export const BIRTH = script(`
 local call, pcall, sub = redis.call, redis.pcall, string.sub
 local time, known, why = call('TIME'), -1, '-'
 local now = time[1] * 1000 + time[2] / 1000
-if KEYS[1] then
-  local written = call('GET', KEYS[1])
+if ${NODE_KEYS.marker} then
+  local written = call('GET', ${NODE_KEYS.marker})
   ${REFUSE_FOREIGN_MARKER}
-  known = written and math.max(0, now - sub(written, 1, 16)) or 0
-  if KEYS[2] then
-    local identity = KEYS[2]
+  known = written and math.max(0, now - ${bornIn('written')}) or 0
+  if ${NODE_KEYS.identity} then
+    local identity = ${NODE_KEYS.identity}
     ${CLIENT.locals(1)}
     ${identify(
       {
@@ -67,7 +68,7 @@ if KEYS[1] then
   end
   if not written then
     -- Write only a missing marker: a write fails when memory is short.
-    call('SET', KEYS[1], string.format('%016.0f:%016.0f', math.floor(now), 0))
+    call('SET', ${NODE_KEYS.marker}, ${markerWith('math.floor(now)', '0')})
   end
 end
 return ${BORN.lua({ micros: 'time[1] * 1000000 + time[2]', age: 'math.floor(known)', cause: 'why' })}
@@ -80,11 +81,9 @@ export function packBirth(
   wall: number,
   former: FormerServer | undefined,
 ): Packed {
-  if (marker === undefined) return pack([]);
-  if (identity === undefined) return pack([marker]);
   const args: (string | number)[] = [];
-  CLIENT.push(args, { wall, former });
-  return pack([marker, identity], args);
+  if (marker !== undefined && identity !== undefined) CLIENT.push(args, { wall, former });
+  return pack(nodeKeys(marker, identity), args);
 }
 
 /** The time for which a node has had its data. */

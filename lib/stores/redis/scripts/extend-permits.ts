@@ -5,7 +5,7 @@ import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
 import { EXTENDED, outcomeOf } from './extend-command.js';
-import { END_PERMIT, KEEP_BOTH, nameInstead, PERMITS } from './permits.js';
+import { END_PERMIT, KEEP_BOTH, nameInstead, PERMIT, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
 import { type Packed, pack, script } from './script.js';
 
@@ -55,12 +55,12 @@ while ARGV[at] do
       local left, kind, slot = call('PTTL', name), string.byte(record, ${PERMITS.kind})
       if left > ${LINGER_MS} or left == -1 then
         if kind == ${PERMITS.several} then
-          local found = redis.pcall('HMGET', details, id, 'e')
-          own = not found.err and found[1]
-          local score = own and string.byte(own, 17) ~= ${PERMITS.kept} and redis.pcall('ZSCORE', holders, id)
+          local told = redis.pcall('HMGET', details, id, 'e')
+          own = not told.err and told[1]
+          local score = own and string.byte(own, ${PERMIT.state}) ~= ${PERMITS.kept} and redis.pcall('ZSCORE', holders, id)
           score = score and not score.err and tonumber(score)
           if score and score > now then
-            slot, scores[i], livings[i] = tonumber(string.sub(own, 18, 21)), score, tonumber(found[2])
+            slot, scores[i], livings[i] = tonumber(string.sub(own, ${PERMIT.slot.join(', ')})), score, tonumber(told[2])
           end
         elseif kind == ${PERMITS.alone} and string.sub(record, ${RECORD.id.join(', ')}) == id then
           slot = tonumber(string.sub(record, ${PERMITS.slot.join(', ')}))

@@ -2,7 +2,7 @@ import type { Lease } from '../../../core/lease.js';
 import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { RECORD } from '../record.js';
+import { READER, RECORD } from '../record.js';
 import { EXTENDED, LIFE, outcomeOf, packExtendWith } from './extend-command.js';
 import { expiryOf, KEEP_READERS } from './readers.js';
 import { type Packed, script } from './script.js';
@@ -80,10 +80,10 @@ for at = ${LIFE.size + 1}, #ARGV, ${EXTENDED.size} do
         call('ZADD', holders, math.floor(now) + left - ${LINGER_MS}, other)
         call('HSETNX', details, other, sub(record, ${RECORD.token.join(', ')}) .. ':' .. sub(record, ${RECORD.beside + 1}))
         call('ZREM', holders, id)
-        if sub(own, 1, 16) == sub(record, ${RECORD.token.join(', ')}) then
+        if sub(own, ${READER.token.join(', ')}) == sub(record, ${RECORD.token.join(', ')}) then
           call('HDEL', details, id)
         end
-        call('SET', name, sub(record, 1, ${RECORD.id[0] - 1}) .. id .. '+' .. sub(own, 18), 'PX', life)
+        call('SET', name, sub(record, 1, ${RECORD.id[0] - 1}) .. id .. '+' .. sub(own, ${READER.since[0]}), 'PX', life)
       else
         call('ZADD', holders, ends, id)
       end

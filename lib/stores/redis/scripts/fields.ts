@@ -64,3 +64,26 @@ export class Fields<Name extends string> {
     return this.#names.map((name) => values[name]).join(', ');
   }
 }
+
+/** An answer about one lease that begins with a number of its own. */
+export class Outcome<Name extends string> {
+  readonly #fields: Fields<Name>;
+
+  constructor(
+    private readonly code: number,
+    ...names: Name[]
+  ) {
+    this.#fields = new Fields(...names);
+  }
+
+  /** Lua text for the answer. */
+  lua(values: Readonly<Record<Name, string>>): string {
+    return this.#fields.lua(values, this.code);
+  }
+
+  /** Reads the answer; `undefined` if it is another outcome. */
+  of(answer: unknown): Readonly<Record<Name, unknown>> | undefined {
+    if (!Array.isArray(answer) || Number(answer[0]) !== this.code) return undefined;
+    return this.#fields.of(answer, 1);
+  }
+}

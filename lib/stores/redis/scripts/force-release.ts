@@ -4,7 +4,7 @@ import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { storeEvenIfFull } from './lua.js';
-import { END_PERMIT, PERMITS } from './permits.js';
+import { END_PERMIT, PERMIT, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
 import { END_READER } from './readers.js';
 import { type Packed, pack, script } from './script.js';
@@ -53,7 +53,7 @@ for i = ${BEGIN.size + 1}, #ARGV do
   elseif state == ${RECORD.permits} then
     local slot
     if string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
-      slot = tonumber(string.sub(call('HGET', details, id) or '', 18, 21))
+      slot = tonumber(string.sub(call('HGET', details, id) or '', ${PERMIT.slot.join(', ')}))
     elseif named then
       slot = tonumber(string.sub(record, ${PERMITS.slot.join(', ')}))
     end
@@ -70,7 +70,7 @@ for i = ${BEGIN.size + 1}, #ARGV do
     if stored.err then
       return stored
     end
-    found[1], wakes = position, true
+    found[#found + 1], wakes = position, true
   end
   if string.byte(record, 1) == ${RECORD.free} then
     break
@@ -82,6 +82,11 @@ if wakes then
 end
 return found
 `);
+
+/** Reads the answer of {@link FORCE_RELEASE}: which of the ids were ended. */
+export function endedOf(ids: readonly string[], answer: unknown): readonly string[] {
+  return (answer as readonly unknown[]).map((position) => ids[Number(position) - 1] as string);
+}
 
 /** The number of keys, the keys and the arguments of {@link FORCE_RELEASE}. */
 export function packForceRelease(

@@ -2,7 +2,7 @@ import { LINGER_MS } from '../../../core/store-times.js';
 import type { WaiterId } from '../../../core/waiter-id.js';
 import { LeaseNames } from '../lease-names.js';
 import { holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { RECORD, WAITER, waiterName } from '../record.js';
+import { RECORD, TURN, WAITER, waiterName } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { PERMITS } from './permits.js';
 import { DROP_MARK, LEAVE_QUEUE, WAKE } from './queue.js';
@@ -40,7 +40,7 @@ for i = 1, n do
     local isNext = life ~= -1 and life <= ${LINGER_MS}
     if not isNext and (state == ${RECORD.shared} or state == ${RECORD.permits}) then
       local front = call('ZRANGE', queue, 0, 0)[1]
-      local mode = string.byte(front, ${WAITER.mode} + (string.byte(front, 1) == 33 and 17 or 0))
+      local mode = string.byte(front, ${WAITER.mode} + (string.byte(front, 1) == ${TURN.letter} and ${TURN.waiter - 1} or 0))
       if state == ${RECORD.shared} then
         isNext = mode == ${WAITER.shared} and string.byte(waiter, ${WAITER.mode}) ~= mode
       elseif mode == ${WAITER.permits} then

@@ -1,4 +1,4 @@
-import { MARK, RECORD } from '../record.js';
+import { MARK, RECORD, TICK } from '../record.js';
 import { Fragment, localsOf } from './fragment.js';
 
 /**
@@ -56,7 +56,7 @@ export const isForeignMark = (mark: string): string =>
 
 /** Lua text that is true if a local, the value of the last tick that ran, is foreign (S19). */
 export const isForeignTick = (last: string): string =>
-  `(string.byte(${last}, 17) ~= 58 or not tonumber(string.sub(${last}, 1, 16)))`;
+  `(string.byte(${last}, ${TICK.at[1] + 1}) ~= 58 or not tonumber(string.sub(${last}, ${TICK.at.join(', ')})))`;
 
 /** `true` if a server refused a request because a key has a foreign value. */
 export function isForeign({ message }: Error): boolean {

@@ -2,7 +2,7 @@ import { isPlain } from './acquire.js';
 import { acquireAnswers, isTooLate, showsWaiters, tooYoungFor, youngBecause } from './acquire-answer.js';
 import { isExtended } from './extend-command.js';
 import { BIRTH, packBirth, readBirth } from './birth.js';
-import { FORCE_RELEASE, packForceRelease } from './force-release.js';
+import { endedOf, FORCE_RELEASE, packForceRelease } from './force-release.js';
 import { HOLD_BACK, packHoldBack } from './hold-back.js';
 import { LEAVE, packLeave } from './leave.js';
 import { LET_PASS, packLetPass } from './let-pass.js';
@@ -31,7 +31,7 @@ export const nodeScripts = {
     withoutQueue: { script: RELEASE, pack: packReleaseWithoutQueue, leftWaiters },
   },
   wakeWaiters: { script: WAKE_WAITERS, pack: packWakeWaiters },
-  forceRelease: { script: FORCE_RELEASE, pack: packForceRelease },
+  forceRelease: { script: FORCE_RELEASE, pack: packForceRelease, endedOf },
   holdBack: { script: HOLD_BACK, pack: packHoldBack },
   letPass: { script: LET_PASS, pack: packLetPass },
   leave: { script: LEAVE, pack: packLeave },

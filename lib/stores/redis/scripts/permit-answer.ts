@@ -1,7 +1,7 @@
 import type { AcquireReply, KeyHolder, SlotWish } from '../../../core/ports.js';
 import { STATE } from '../record.js';
-import { HELD, Outcome, readAcquireReply } from './acquire-answer.js';
-import { Fields } from './fields.js';
+import { HELD, readAcquireReply } from './acquire-answer.js';
+import { Fields, Outcome } from './fields.js';
 import { parsePermit, parsePermitRecord, permitsOfRecord } from './permits.js';
 
 /** Number of digits of a token in the answer for a stored lease. */

@@ -1,7 +1,7 @@
 import { LINGER_MS } from '../../../core/store-times.js';
 import { RECORD } from '../record.js';
 import { Fragment } from './fragment.js';
-import { END_PERMIT, PERMIT_NAMES, PERMITS } from './permits.js';
+import { END_PERMIT, PERMIT, PERMIT_NAMES, PERMITS } from './permits.js';
 
 /**
  * Lua text for a lease that accepts only the slots that it requests. If the lease holds a slot that it does not
@@ -31,8 +31,8 @@ export const GIVE_UP_SLOTS = new Fragment(
           if held and kind == ${PERMITS.several} then
             local own, score = pcall('HGET', details, id), pcall('ZSCORE', holders, id)
             if own and not own.err and score and not score.err and tonumber(score) > now
-              and byte(own, 17) ~= ${PERMITS.kept} then
-              slot = tonumber(sub(own, 18, 21))
+              and byte(own, ${PERMIT.state}) ~= ${PERMITS.kept} then
+              slot = tonumber(sub(own, ${PERMIT.slot.join(', ')}))
             end
           elseif held and kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
             slot = tonumber(sub(record, ${PERMITS.slot.join(', ')}))

@@ -75,7 +75,7 @@ export const STORE_PERMIT = new Fragment(
       end
       if left then
         ${PERMIT_NAMES.locals(['holders', 'details'])}
-        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, ${LEASE.owner.join(', ')}), digits .. ':' .. id
+        local told, row = digits .. ':' .. number .. ':' .. sub(lease, ${LEASE.since[0]}, ${LEASE.since[1] + 1}) .. sub(lease, ${LEASE.owner.join(', ')}), digits .. ':' .. id
         local lives = livings[i]
         if manies[i] then
           call('ZADD', holders, ends, id)
@@ -92,7 +92,7 @@ export const STORE_PERMIT = new Fragment(
             call('ZREM', holders, '${LONG}')
           end
           call('HSET', details, tonumber(their), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. theirs, theirs,
-            sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, 53, 66)
+            sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, ${RECORD.since[0]}, ${RECORD.since[1] + 1})
               .. sub(record, ${PERMITS.bits + 1}, ${PERMITS.ownerEnd}))
         end
         if lives then

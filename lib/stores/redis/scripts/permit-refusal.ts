@@ -1,4 +1,5 @@
 import { Fragment } from './fragment.js';
+import { PERMIT } from './permits.js';
 import { ALL_TAKEN, TOLD } from './permit-answer.js';
 
 /** Largest number of holders in a refusal. */
@@ -16,7 +17,7 @@ export const TELL_HOLDERS = new Fragment(
         if several then
           local first = {}
           if exactly then
-            local theirs = row and sub(row, 18)
+            local theirs = row and sub(row, ${PERMIT.lastId})
             first = theirs and {theirs, call('ZSCORE', holders, theirs)}
           else
             first = call('ZRANGEBYSCORE', holders, string.format('(%.3f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ${MOST_TOLD})

@@ -1,5 +1,5 @@
 import { Fragment } from './fragment.js';
-import { PERMITS } from './permits.js';
+import { PERMIT, PERMITS } from './permits.js';
 import { findFree, freeSlot, isTaken } from './slot-map.js';
 
 /**
@@ -63,7 +63,7 @@ export const CHOOSE_SLOT = new Fragment(
         local owns = call('HMGET', details, unpack(gone))
         for j = 1, #gone do
           if owns[j] then
-            local ended = tonumber(sub(owns[j], 18, 21))
+            local ended = tonumber(sub(owns[j], ${PERMIT.slot.join(', ')}))
             ${freeSlot('taken', 'ended', 1)}
           end
         end

@@ -1,4 +1,4 @@
-import { WAITER } from '../record.js';
+import { STANDBYS, TURN, WAITER } from '../record.js';
 import { Fragment } from './fragment.js';
 import { PASS_TURN } from './queue.js';
 import { COUNT_FREE } from './slot-map.js';
@@ -34,12 +34,12 @@ export const WAIT_FOR_TURN = new Fragment(
       while not answer do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS}, 'WITHSCORES')
         local turn, from, ahead, other = nil, 1, 0, nil
-        if line[1] and byte(line[1], 1) == 33 then
+        if line[1] and byte(line[1], 1) == ${TURN.letter} then
           turn, from = line[1], 3
         end
         for j = from, #line, 2 do
           local theirs = byte(line[j], ${WAITER.mode})
-          if byte(line[j], 1) == 63 then
+          if byte(line[j], 1) == ${STANDBYS} then
             break
           elseif line[j] == waiter or tonumber(line[j + 1]) > came then
             if line[j] ~= waiter and theirs ~= ${WAITER.permits} then

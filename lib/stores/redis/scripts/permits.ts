@@ -2,7 +2,7 @@ import type { KeyHolder } from '../../../core/ports.js';
 import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { RECORD } from '../record.js';
+import { cut, RECORD } from '../record.js';
 import { Fragment, localsOf } from './fragment.js';
 import { storeEvenIfFull } from './lua.js';
 import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
@@ -54,10 +54,23 @@ export const PERMITS = {
 } as const;
 
 /**
+ * Positions in the details of a holder, which are in the hash `:s` under its id, and of the last holder of a slot, which
+ * has only the token and the id.
+ */
+export const PERMIT = {
+  token: [1, 16],
+  state: 17,
+  slot: [18, 21],
+  since: [23, 35],
+  owner: 37,
+  lastId: 18,
+} as const;
+
+/**
  * Positions in the client's text for a lease. The text is the part of a single holder's record from the id to the last
  * colon, so the script can usually store it unchanged on a free key.
  */
-export const LEASE = { slot: 48, count: 52, owner: [58, -2] } as const;
+export const LEASE = { since: [34, 46], slot: 48, count: 52, owner: [58, -2] } as const;
 
 /**
  * Milliseconds by which `:h` and `:s` may outlive the record, so that most acquisitions need not renew their expiry.
@@ -83,8 +96,8 @@ export const nameInstead = (id: string): Fragment =>
   new Fragment(
     { needs: ['record', 'own', ...localsOf(id)] },
     `
-record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
-  .. ${COMMON} .. string.sub(own, 37) .. string.sub(record, ${PERMITS.ownerEnd + 1})
+record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, ${PERMIT.since[0]}, ${PERMIT.owner - 1}) .. string.sub(own, ${PERMIT.slot.join(', ')})
+  .. ${COMMON} .. string.sub(own, ${PERMIT.owner}) .. string.sub(record, ${PERMITS.ownerEnd + 1})
 `,
   );
 
@@ -191,32 +204,33 @@ end
 export function parsePermit(id: string, details: string, remaining: number): KeyHolder {
   return {
     id,
-    owner: details.slice(36),
+    owner: details.slice(PERMIT.owner - 1),
     remaining,
-    since: Number(details.slice(22, 35)),
-    fencingToken: Number(details.slice(0, 16)),
+    since: Number(cut(details, PERMIT.since)),
+    fencingToken: Number(cut(details, PERMIT.token)),
     mode: 'permits',
-    slot: Number(details.slice(17, 21)),
+    slot: Number(cut(details, PERMIT.slot)),
   };
 }
 
 /** Parses the holder that a record of permits names. The record has the same details as the hash. */
 export function parsePermitRecord(record: string, remaining: number): KeyHolder {
   return {
-    id: record.slice(19, 51),
+    id: cut(record, RECORD.id),
     owner: record.slice(
-      76 + (record[74] === '+' ? widthOf(permitsOfRecord(record)) : 0),
+      PERMITS.bits +
+        (record.charCodeAt(PERMITS.kind - 1) === PERMITS.several ? widthOf(permitsOfRecord(record)) : 0),
       PERMITS.ownerEnd + 1,
     ),
     remaining,
-    since: Number(record.slice(52, 65)),
-    fencingToken: Number(record.slice(2, 18)),
+    since: Number(cut(record, RECORD.since)),
+    fencingToken: Number(cut(record, RECORD.token)),
     mode: 'permits',
-    slot: Number(record.slice(66, 70)),
+    slot: Number(cut(record, PERMITS.slot)),
   };
 }
 
 /** The number of slots: the largest option `permits` of any lease since the key was last free. */
 export function permitsOfRecord(record: string): number {
-  return Number(record.slice(70, 74));
+  return Number(cut(record, PERMITS.count));
 }

@@ -1,7 +1,7 @@
 import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
 import { TURN_OF_ANOTHER } from './acquire-answer.js';
 import { Fragment } from './fragment.js';
-import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
+import { MARK, PROCESS_LENGTH, STANDBYS, TURN, WAITER } from '../record.js';
 
 /** Largest number of readers that get a message together. */
 const MOST_TOGETHER = 1_000;
@@ -40,12 +40,12 @@ do
   local time = call('TIME')
   local begin = math.floor(time[1] * 1000 + time[2] / 1000 + after)
   local front = call('ZRANGE', queue, 0, 0)[1]
-  if front and string.byte(front, 1) == 33 then
+  if front and string.byte(front, 1) == ${TURN.letter} then
     call('ZREM', queue, front)
   end
   local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
   local watching, since = '?', begin
-  if last[1] and string.byte(last[1], 1) == 63 then
+  if last[1] and string.byte(last[1], 1) == ${STANDBYS} then
     call('ZREM', queue, last[1])
     local before = last[2] - 1e13
     if begin >= before and begin <= before + ${STANDBY_MS - TURN_MS} then
@@ -110,12 +110,12 @@ export const LEAVE_QUEUE = new Fragment(
 local left, waiting = 0, false
 do
   local front = call('ZRANGE', queue, 0, 0)[1]
-  if front and string.byte(front, 1) == 33 and string.sub(front, 18) == waiter then
+  if front and string.byte(front, 1) == ${TURN.letter} and string.sub(front, ${TURN.waiter}) == waiter then
     call('ZREM', queue, front)
   end
   left = call('ZREM', queue, waiter)
   front = call('ZRANGE', queue, 0, 0)[1]
-  if front and string.byte(front, 1) == 63 then
+  if front and string.byte(front, 1) == ${STANDBYS} then
     call('DEL', queue)
   else
     waiting = front ~= nil
@@ -195,7 +195,7 @@ export const PASS_TURN = new Fragment(
     ],
   },
   `
-        if not turn or sub(turn, 18) ~= first then
+        if not turn or sub(turn, ${TURN.waiter}) ~= first then
           if woken then
             -- The turn cannot be stored, because memory is short or the server accepts no writes.
             break
@@ -205,7 +205,7 @@ export const PASS_TURN = new Fragment(
           ${WAKE}
           woken = true
         else
-          local over = tonumber(sub(turn, 2, 17))
+          local over = tonumber(sub(turn, ${TURN.ends.join(', ')}))
           if over > now then
             answer, refused = ${TURN_OF_ANOTHER.lua({ waiter: 'before', left: 'math.ceil(over - now)' })}, i
           else

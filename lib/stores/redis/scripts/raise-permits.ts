@@ -4,7 +4,7 @@ import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import { STORE_AHEAD } from './marker.js';
-import { PERMITS } from './permits.js';
+import { PERMIT, PERMITS } from './permits.js';
 import { markerAfter, packRaiseWith, RAISE_ARGUMENTS } from './raise-command.js';
 import { type Packed, script } from './script.js';
 
@@ -36,10 +36,10 @@ for i = 1, n do
   local kind, last, slot = string.byte(record, ${PERMITS.kind})
   if kind == ${PERMITS.several} then
     local own, ends = call('HGET', details, id), call('ZSCORE', holders, id)
-    if not own or not ends or tonumber(ends) <= now or string.byte(own, 17) == ${PERMITS.kept} then
+    if not own or not ends or tonumber(ends) <= now or string.byte(own, ${PERMIT.state}) == ${PERMITS.kept} then
       return 0
     end
-    last, slot, owns[i] = tonumber(string.sub(own, 1, 16)), string.sub(own, 18, 21), own
+    last, slot, owns[i] = tonumber(string.sub(own, ${PERMIT.token.join(', ')})), string.sub(own, ${PERMIT.slot.join(', ')}), own
   elseif kind == ${PERMITS.alone} and string.sub(record, ${RECORD.id.join(', ')}) == id then
     last = tonumber(string.sub(record, ${RECORD.token.join(', ')}))
     slot = string.sub(record, ${PERMITS.slot.join(', ')})
@@ -56,8 +56,8 @@ local digits = string.format('%016.0f', token)
 for i = 1, n do
   local own = owns[i]
   if own then
-    local slot = tonumber(string.sub(own, 18, 21))
-    call('HSET', ${NAMES.at('details', 'i')}, id, digits .. string.sub(own, 17), slot, digits .. ':' .. id)
+    local slot = tonumber(string.sub(own, ${PERMIT.slot.join(', ')}))
+    call('HSET', ${NAMES.at('details', 'i')}, id, digits .. string.sub(own, ${PERMIT.state}), slot, digits .. ':' .. id)
   end
   if lasts[i] < digits then
     call('SETRANGE', ${NAMES.at('name', 'i')}, ${RECORD.token[0] - 1}, digits)

@@ -2,7 +2,7 @@ import type { Lease } from '../../../core/lease.js';
 import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { RECORD } from '../record.js';
+import { READER, RECORD } from '../record.js';
 import { STORE_AHEAD } from './marker.js';
 import { markerAfter, packRaiseWith, RAISE_ARGUMENTS } from './raise-command.js';
 import { type Packed, script } from './script.js';
@@ -40,7 +40,7 @@ for i = 1, n do
       held = own[i] and ends and tonumber(ends) > now
     end
   end
-  if not held or tonumber(string.sub(own[i] or last, 1, 16)) > token then
+  if not held or tonumber(string.sub(own[i] or last, ${READER.token.join(', ')})) > token then
     return 0
   end
   records[i] = record
@@ -58,8 +58,8 @@ for i = 1, n do
     end
     call('SETRANGE', ${NAMES.at('name', 'i')}, ${RECORD.token[0] - 1}, digits)
   end
-  if own[i] and string.sub(own[i], 1, 16) < digits then
-    call('HSET', hash, id, digits .. string.sub(own[i], 17))
+  if own[i] and string.sub(own[i], ${READER.token.join(', ')}) < digits then
+    call('HSET', hash, id, digits .. string.sub(own[i], ${READER.token[1] + 1}))
   end
 end
 return 1

@@ -2,7 +2,7 @@ import type { KeyHolder, KeyState } from '../../../core/ports.js';
 import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
-import { modeOfRecord, parseDetails, parseRecord, RECORD } from '../record.js';
+import { modeOfRecord, parseDetails, parseRecord, READER, RECORD } from '../record.js';
 import { Arguments, text } from './arguments.js';
 import { Fields } from './fields.js';
 import { FOREIGN_KEY, tokenOf } from './lua.js';
@@ -74,7 +74,7 @@ for i = 1, #KEYS, ${NAMES.size} do
       if state == ${RECORD.shared} and string.byte(record, ${RECORD.beside}) == ${RECORD.others} then
         local own = redis.pcall('HGET', details, string.sub(record, ${RECORD.id.join(', ')}))
         if own and not own.err then
-          ${FOUND.at('named', 'answer')} = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, 1, 16) .. string.sub(record, ${RECORD.token[1] + 1})
+          ${FOUND.at('named', 'answer')} = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, ${READER.token.join(', ')}) .. string.sub(record, ${RECORD.token[1] + 1})
         end
         held = redis.pcall('ZSCAN', holders, i == 1 and cursor or '${BEGINNING}', 'COUNT', room)
         if not held.err then

@@ -1,5 +1,5 @@
 import { LINGER_MS } from '../../../core/store-times.js';
-import { RECORD } from '../record.js';
+import { READER, RECORD } from '../record.js';
 import { Fragment } from './fragment.js';
 import { storeEvenIfFull } from './lua.js';
 
@@ -77,12 +77,12 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
   if ended == 0 then
     over = left <= 0
     -- The remaining reader is alone, so it needs only the record.
-    local alone = not over and not (two and two[3]) and own and string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')})
+    local alone = not over and not (two and two[3]) and own and string.sub(own, ${READER.token.join(', ')}) == string.sub(record, ${RECORD.token.join(', ')})
     if over then
       record = 'F' .. string.sub(record, 2)
     else
       record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last .. (alone and ':' or '+')
-        .. string.sub(own or record, own and 18 or ${RECORD.beside + 1})
+        .. string.sub(own or record, own and ${READER.since[0]} or ${RECORD.beside + 1})
     end
     left = over and '${LINGER_MS}' or left + ${LINGER_MS}
     ${storeEvenIfFull('name', 'record', 'left')}
@@ -93,7 +93,7 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
         call('DEL', holders, details)
       elseif beside then
         call('ZREM', holders, last)
-        local same = own and string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')})
+        local same = own and string.sub(own, ${READER.token.join(', ')}) == string.sub(record, ${RECORD.token.join(', ')})
         call('HDEL', details, id, same and last or id)
         local expiry = ${expiryOf('now + left')}
         if expiry ~= ${expiryOf('now + lives')} then

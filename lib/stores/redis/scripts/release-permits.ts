@@ -5,7 +5,7 @@ import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import { storeEvenIfFull } from './lua.js';
 import { Arguments, number, text } from './arguments.js';
-import { END_PERMIT, KEEP_BOTH, NAME_LAST, PERMITS } from './permits.js';
+import { END_PERMIT, KEEP_BOTH, NAME_LAST, PERMIT, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
 import {
   ADD_RELEASED,
@@ -63,8 +63,8 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
         own = pcall('HGET', details, id)
         if own and own.err then
           answer, own = own, nil
-        elseif own and byte(own, 17) ~= ${PERMITS.kept} then
-          slot = tonumber(sub(own, 18, 21))
+        elseif own and byte(own, ${PERMIT.state}) ~= ${PERMITS.kept} then
+          slot = tonumber(sub(own, ${PERMIT.slot.join(', ')}))
         end
       elseif kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
         -- The slot of a single holder does not matter: all slots are free after its release.
@@ -81,7 +81,7 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
         local ends, lives = time[1] * 1000 + math.floor(time[2] / 1000) + keep, tonumber(call('HGET', details, 'e'))
         ${KEEP_BOTH}
         call('ZADD', holders, ends, id)
-        call('HSET', details, id, sub(own, 1, 16) .. 'K' .. sub(own, 18))
+        call('HSET', details, id, sub(own, ${PERMIT.token.join(', ')}) .. 'K' .. sub(own, ${PERMIT.slot[0]}))
         ${NAME_LAST}
       else
         record = sub(record, 1, ${PERMITS.kind - 1}) .. 'K' .. sub(record, ${PERMITS.kind + 1})

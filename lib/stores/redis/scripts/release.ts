@@ -3,7 +3,7 @@ import { LINGER_MS } from '../../../core/store-times.js';
 import type { TickMark } from '../../../core/tick.js';
 import { LeaseNames } from '../lease-names.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
-import { RECORD, tickValue } from '../record.js';
+import { RECORD, TICK, tickValue } from '../record.js';
 import { Arguments, number, text } from './arguments.js';
 import { FOREIGN, isForeignTick, storeEvenIfFull } from './lua.js';
 import { WAKE } from './queue.js';
@@ -94,7 +94,7 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
       answer = last
     elseif last and ${isForeignTick('last')} then
       answer = ${FOREIGN}
-    elseif not last or sub(last, 1, 16) <= sub(tick, 1, 16) then
+    elseif not last or sub(last, ${TICK.at.join(', ')}) <= sub(tick, ${TICK.at.join(', ')}) then
       local remembered = pcall('SET', ran, tick, 'PX', life)
       if remembered.err then
         answer = remembered

@@ -1,6 +1,7 @@
 import type { KeyWaiter } from '../../../core/ports.js';
 import { queueKey } from '../lock-key.js';
 import { parseWaiter } from '../record.js';
+import { Fields } from './fields.js';
 import { type Packed, pack, script } from './script.js';
 
 /**
@@ -9,12 +10,18 @@ import { type Packed, pack, script } from './script.js';
  */
 const MOST_OF_QUEUE = 100;
 
+/** The answer about a queue: its position among KEYS. */
+const QUEUE = new Fields('position');
+
+/** A waiter in a queue, and the time of its arrival, as Redis lists members with their scores. */
+const WAITER = new Fields('name', 'arrival');
+
 /**
  * Reads the waiters of locks, and changes nothing.
  *
  * KEYS     the queues
- * Returns  for each queue with waiters {position among KEYS, waiter, time of its arrival, ...}, the earliest first. The
- *          members for the turn and for the standbys are left out: see queue.ts
+ * Returns  for each queue with waiters `QUEUE`, and then for each waiter `WAITER`, the earliest first. The members for the turn
+ *          and for the standbys are left out: see queue.ts
  */
 export const WAITING = script(`
 local found = {}
@@ -36,10 +43,10 @@ export function packWaiting(keys: readonly string[], keyPrefix: string): Packed 
 /** Reads the waiters of each of `count` keys from an answer of {@link WAITING}. */
 export function waitersOf(count: number, answer: unknown): KeyWaiter[][] {
   const queues = Array.from({ length: count }, (): KeyWaiter[] => []);
-  for (const [position, ...found] of answer as readonly (readonly unknown[])[]) {
-    const queue = queues[Number(position) - 1];
-    for (let at = 0; at < found.length; at += 2)
-      queue?.push({ ...parseWaiter(String(found[at])), since: Math.round(Number(found[at + 1])) });
+  for (const found of answer as readonly (readonly unknown[])[]) {
+    const queue = queues[Number(QUEUE.of(found).position) - 1];
+    for (const { name, arrival } of WAITER.rows(found, QUEUE.size))
+      queue?.push({ ...parseWaiter(String(name)), since: Math.round(Number(arrival)) });
   }
   return queues;
 }
