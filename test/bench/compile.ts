@@ -48,7 +48,7 @@ export async function compile(folders: readonly string[]): Promise<string> {
 async function sourcesIn(folder: string): Promise<string[]> {
   const entries = await readdir(join(ROOT, folder), { withFileTypes: true, recursive: true });
   return entries
-    .filter(({ name }) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+    .filter(({ name }) => /\.(ts|mjs)$/.test(name) && !name.endsWith('.test.ts'))
     .filter(({ parentPath }) => !parentPath.includes('node_modules'))
     .map(({ parentPath, name }) => relative(ROOT, join(parentPath, name)));
 }
