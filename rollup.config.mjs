@@ -41,17 +41,18 @@ const SHARED = {
   redlock: /^redlock\//,
   // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
-  redis: /^stores\/redis\//,
+  // The setup of all stores is here, too: it opens those of Redis, and a file of its own would take longer to open.
+  redis: /^(stores\/redis|setup)\/(?!thread\/renewal-worker)/,
   // The code that the stores in databases have in common.
   database: /^stores\/database\//,
   // The SQL statements: the entry points `postgres` and `mysql` run them, and the command-line program prints them.
   sql: /^stores\/postgres\/(sql\/|schema)/,
   mysqlSql: /^stores\/mysql\/(sql\/|schema)/,
-  service: /^(service|decorator)\//,
+  // The code of `LockService`, which works without Nest.
+  service: /^service\//,
   // The web page that shows the locks. The entry point `board` and the command-line program serve it.
   live: /^board\/live\//,
-  // The thread for renewals needs no Nest.
-  nest: /^(module|http)\/(?!thread\/renewal-worker)/,
+  nest: /^(decorator|module|http)\//,
 };
 
 function sharedFile(id) {
@@ -119,14 +120,14 @@ export default [
     input: {
       ...inputOf('js'),
       [COMMAND]: `dist/lib/${COMMAND}.js`,
-      [THREAD]: `dist/lib/module/thread/${THREAD}.js`,
+      [THREAD]: `dist/lib/setup/thread/${THREAD}.js`,
     },
     plugins: [sourceMaps],
     output: output('esm', 'js', maps),
   },
   {
     ...common,
-    input: { ...inputOf('js'), [THREAD]: `dist/lib/module/thread/${THREAD}.js` },
+    input: { ...inputOf('js'), [THREAD]: `dist/lib/setup/thread/${THREAD}.js` },
     plugins: [sourceMaps, commonJsFiles],
     output: output('cjs', 'js', {
       ...maps,

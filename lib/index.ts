@@ -1,6 +1,6 @@
 export { currentLock } from './service/lock-context.js';
 export { outside } from './service/lock-scope.js';
-export { InjectLockService } from './service/inject-lock-service.decorator.js';
+export { InjectLockService } from './decorator/inject-lock-service.decorator.js';
 export {
   LOCK_ACQUIRE_CHANNEL,
   LOCK_HOLD_CHANNEL,
@@ -32,7 +32,7 @@ export type { LockDeclaration } from './service/declarations.js';
 export { type DeclaredAcquireOptions, LockService, type TryAcquireOptions } from './service/lock.service.js';
 export { RedlockModule } from './module/redlock.module.js';
 export type { RedlockModuleExtras } from './module/redlock.module-definition.js';
-export type { RedlockModuleOptions, RedlockNodeOption } from './module/redlock.options.js';
+export type { RedlockModuleOptions, RedlockNodeOption } from './setup/redlock.options.js';
 export {
   LockHeldError,
   LockLostError,

@@ -5,7 +5,7 @@ import { LockInterceptor, LockService, WithLock } from '../../lib/index.js';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { adopt } from '../../lib/decorator/interceptor-injection.js';
 import { LockTelemetry } from '../../lib/telemetry/lock-telemetry.js';
-import { LateParts } from '../../lib/service/late-parts.js';
+import { LateParts } from '../../lib/decorator/late-parts.js';
 import { LockRuntime } from '../../lib/service/lock-runtime.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';

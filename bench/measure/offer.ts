@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcquireRequest, Store } from '../../lib/core/ports.js';
-import { openStores } from '../../lib/module/open-stores.js';
-import { makeRuntime } from '../../lib/module/open-runtime.js';
+import { openStores } from '../../lib/setup/open-stores.js';
+import { makeRuntime } from '../../lib/setup/open-runtime.js';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
 

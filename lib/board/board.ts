@@ -6,7 +6,7 @@ import { LiveLocks, type LockSource } from './live/live-locks.js';
 import type { DeclaredRow } from './live/messages.js';
 import { ProcessEvents } from './live/process-events.js';
 import { hideFields } from '../core/shown-as.js';
-import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../service/lock-service-token.js';
 import type { LockDeclaration } from '../service/declarations.js';
 import type { LockService } from '../service/lock.service.js';
 import type { RedlockBoardOptions } from './board.options.js';

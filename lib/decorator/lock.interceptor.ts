@@ -6,7 +6,7 @@ import type { Begun, LockScope } from '../service/lock-scope.js';
 import { iterablePromise } from './results/iterable-promise.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import { nobodyLeads } from '../service/leader/leadership.js';
-import type { LateParts } from '../service/late-parts.js';
+import type { LateParts } from './late-parts.js';
 import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
 import { detached } from '../core/neutral.js';

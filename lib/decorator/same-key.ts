@@ -1,7 +1,7 @@
 import { canHoldTogether, joins, type LockMode } from '../core/lock-mode.js';
 import { modeOf } from '../core/lock-policy.js';
 import { quoted } from '../core/printable.js';
-import type { LockSite } from '../service/lock-sites.js';
+import type { LockSite } from '../service/lock-site.js';
 
 /**
  * Refuses a decorator if a decorator below it on the same method locks the same key: each call would hold the key and wait

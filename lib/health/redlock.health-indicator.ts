@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
 import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/terminus';
-import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../service/lock-service-token.js';
 import type { LockService } from '../service/lock.service.js';
 import { checkBoolean, checkOptionNames } from '../core/checks.js';
 import { hideFields } from '../core/shown-as.js';

@@ -1,16 +1,16 @@
-import { ConfigurableModuleBuilder, type FactoryProvider, type Provider } from '@nestjs/common';
+import { ConfigurableModuleBuilder, type FactoryProvider, Logger, type Provider } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
-import { lockSites } from '../service/lock-sites.js';
+import { lockSites } from '../decorator/lock-sites.js';
 import { interceptorToken } from '../decorator/interceptor-injection.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import { Leaders } from '../service/leader/leaders.js';
 import { LockService } from '../service/lock.service.js';
-import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
-import { LateParts } from '../service/late-parts.js';
+import { lockServiceToken } from '../service/lock-service-token.js';
+import { LateParts } from '../decorator/late-parts.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
-import { makeRuntime } from './open-runtime.js';
+import { makeRuntime } from '../setup/open-runtime.js';
 import { Ticks } from '../decorator/schedule/ticks.js';
-import type { RedlockModuleOptions } from './redlock.options.js';
+import type { RedlockModuleOptions } from '../setup/redlock.options.js';
 import { badOption, checkBoolean } from '../core/checks.js';
 
 /** Options of `forRoot` and `forRootAsync` that concern the module and not its locks. */
@@ -65,7 +65,11 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
           parts: LateParts,
         ) =>
           orFail(parts, () =>
-            makeRuntime(options, { ...instance, sites: lockSites(modules, instance.name) }),
+            makeRuntime(options, {
+              ...instance,
+              sites: lockSites(modules, instance.name),
+              log: new Logger('RedlockModule'),
+            }),
           ),
         inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer, PARTS],
       };
@@ -80,7 +84,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
       };
       const leaders: FactoryProvider = {
         provide: LEADERS,
-        useFactory: (made: LockRuntime) => new Leaders(made, name),
+        useFactory: (made: LockRuntime) => new Leaders(made, name, new Logger('Leader')),
         inject: [RUNTIME],
       };
       const interceptor: FactoryProvider = {

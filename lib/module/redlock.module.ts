@@ -10,9 +10,9 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import { LazyModuleLoader, ModulesContainer } from '@nestjs/core';
-import { isObject, sitesOfAll } from '../service/lock-sites.js';
+import { isObject, sitesOfAll } from '../decorator/lock-sites.js';
 import { adopt, interceptorOf, isDecorated } from '../decorator/interceptor-injection.js';
-import type { LateParts } from '../service/late-parts.js';
+import type { LateParts } from '../decorator/late-parts.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import type { Leaders } from '../service/leader/leaders.js';
 import { LeaderCheck } from '../decorator/leader/leader-check.js';
@@ -29,7 +29,7 @@ import {
 } from './redlock.module-definition.js';
 import { OncePerTickCheck } from '../decorator/schedule/once-per-tick.js';
 import { Ticks } from '../decorator/schedule/ticks.js';
-import { checkModuleOptions } from './redlock.options.js';
+import { checkModuleOptions } from '../setup/redlock.options.js';
 import { hideFields } from '../core/shown-as.js';
 import { quoted } from '../core/printable.js';
 

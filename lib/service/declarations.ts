@@ -1,4 +1,4 @@
-import { Logger } from '@nestjs/common';
+import type { Log } from '../core/log.js';
 import type { DeclaredLock, DeclaredLocks } from '../core/declared-lock.js';
 import { RedlockError } from '../core/errors.js';
 import { keyPatterns } from '../core/key-pattern.js';
@@ -7,7 +7,7 @@ import type { LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import { type LockOverrides, overridden } from '../core/lock-override.js';
 import { type LockPolicy, modeOf } from '../core/lock-policy.js';
 import { quoted } from '../core/printable.js';
-import type { LockSite } from './lock-sites.js';
+import type { LockSite } from './lock-site.js';
 
 /** A module's settings for declared locks. */
 export interface DeclarationSettings {
@@ -76,9 +76,11 @@ export class Declarations {
   /** The last keys that key functions returned, each list with the declared lock. */
   readonly #computed = new Map<string, DeclaredLock>();
   readonly #told = new Set<string>();
-  readonly #logger = new Logger('RedlockModule');
 
-  constructor({ instance, locks = {}, strict = false, overrides = {} }: DeclarationSettings) {
+  constructor(
+    { instance, locks = {}, strict = false, overrides = {} }: DeclarationSettings,
+    private readonly log: Log,
+  ) {
     this.strict = strict;
     this.#instance = instance;
     this.#own = new Set(Object.values(locks).filter(({ policy }) => policy.instance === instance));
@@ -237,7 +239,7 @@ export class Declarations {
     const pair = claims.map(({ who }) => who).toSorted();
     if (this.#told.has(nameOf(pair))) return;
     this.#told.add(nameOf(pair));
-    this.#logger.warn(
+    this.log.warn(
       `Two policies for one key: ${quoted(keys)} is locked as ${pair.join(' and as ')}. If both are the same ` +
         'lock, declare it once and use it in both places; if not, give one of them another key.',
     );

@@ -1,11 +1,12 @@
 import { elapsedSince, now } from '../core/clock.js';
 import { Declarations, type LockDeclaration } from './declarations.js';
-import type { LockSite } from './lock-sites.js';
+import type { LockSite } from './lock-site.js';
 import { JoinedLock } from './joined-lock.js';
 import { withPlace } from '../core/declared-lock.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockHandle } from '../core/lock-handle.js';
+import { STDERR_LOG } from '../core/log.js';
 import { missingValueIn } from '../core/keys.js';
 import type { LockCall } from './lock-call.js';
 import { LockScope, type RunnableLock } from './lock-scope.js';
@@ -39,8 +40,8 @@ export class LockRuntime {
   readonly #closers = new Set<LockScope>();
   #draining: Promise<void> | undefined;
   readonly #options: ResolvedOptions;
-  readonly #missingValues = new MissingValues();
-  readonly #warnings = new LockWarnings();
+  readonly #missingValues: MissingValues;
+  readonly #warnings: LockWarnings;
   readonly #around: SurroundingLocks;
   /**
    * The options of the last call that had no signal and no tick, and was not made under a lock: the next call usually
@@ -59,10 +60,13 @@ export class LockRuntime {
     defaults: LockOptions,
     private readonly shutdownTimeout: number,
     private readonly connect: () => Promise<void>,
-    readonly declarations = new Declarations({}),
+    log = STDERR_LOG,
+    readonly declarations = new Declarations({}, log),
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
+    this.#missingValues = new MissingValues(log);
+    this.#warnings = new LockWarnings(log);
     this.#around = new SurroundingLocks(this, inspection, transactions);
     // Every call listens to one of these signals. Add a listener that stays: a further listener then costs almost
     // nothing.

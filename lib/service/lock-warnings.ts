@@ -1,4 +1,4 @@
-import { Logger } from '@nestjs/common';
+import type { Log } from '../core/log.js';
 import { quoted } from '../core/printable.js';
 import { callerOf, type LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockCall } from './lock-call.js';
@@ -12,7 +12,8 @@ const MOST_WARNINGS = 100;
 /** Warnings about calls that are legal, but are probably a mistake. Each comes once for its cause. */
 export class LockWarnings {
   readonly #told = new Set<string>();
-  readonly #logger = new Logger('RedlockModule');
+
+  constructor(private readonly log: Log) {}
 
   /** Warns once for each ttl. */
   shortTtl({ origin, options: { ttl } }: LockCall): void {
@@ -43,7 +44,7 @@ export class LockWarnings {
   #once(cause: string, message: string): void {
     if (this.#told.has(cause) || this.#told.size === MOST_WARNINGS) return;
     this.#told.add(cause);
-    this.#logger.warn(`${message} The warning comes once.`);
+    this.log.warn(`${message} The warning comes once.`);
   }
 }
 

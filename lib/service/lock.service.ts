@@ -1,4 +1,3 @@
-import { Injectable } from '@nestjs/common';
 import type { Leaders } from './leader/leaders.js';
 import { checkLeaderName } from './leader/leader-term.js';
 import { Leadership } from './leader/leadership.js';
@@ -41,13 +40,13 @@ export type DeclaredWithLockOptions = DeclaredAcquireOptions & Pick<AcquireOptio
  * All methods fail with a `TypeError` or `RangeError` for an invalid key or option: a method that returns a Promise
  * rejects, any other method throws.
  */
-@Injectable()
 export class LockService {
   readonly #arguments: LockArguments;
 
-  /** @internal Nest creates the object. */
+  /** @internal The module creates the object, or `createLocks`. */
   constructor(
-    private readonly runtime: LockRuntime,
+    /** @internal */
+    protected readonly runtime: LockRuntime,
     private readonly campaigns: Leaders,
   ) {
     this.#arguments = new LockArguments(runtime);

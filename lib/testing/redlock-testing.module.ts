@@ -2,7 +2,7 @@ import { type DynamicModule, Module, type Provider } from '@nestjs/common';
 import { RedlockModule } from '../module/redlock.module.js';
 import { RUNTIME, type RedlockModuleExtras } from '../module/redlock.module-definition.js';
 import type { DeclaredLocks } from '../core/declared-lock.js';
-import type { RedlockModuleOptions } from '../module/redlock.options.js';
+import type { RedlockModuleOptions } from '../setup/redlock.options.js';
 import { badOption } from '../core/checks.js';
 import { TestLocks } from './test-locks.js';
 

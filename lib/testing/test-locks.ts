@@ -1,8 +1,9 @@
+import { Logger } from '@nestjs/common';
 import { checkLeaderName, leaderKey } from '../service/leader/leader-term.js';
 import type { RunnableLock } from '../service/lock-scope.js';
-import { openRuntime } from '../module/open-runtime.js';
+import { openRuntime } from '../setup/open-runtime.js';
 import { INSTANCE_NAME, RUNTIME, MODULE_OPTIONS_TOKEN } from '../module/redlock.module-definition.js';
-import type { RedlockModuleOptions } from '../module/redlock.options.js';
+import type { RedlockModuleOptions } from '../setup/redlock.options.js';
 import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
 import { isKeyedLock, type KeyedLock } from '../core/declared-lock.js';
 import { keysOf, type LockKey } from '../core/keys.js';
@@ -10,9 +11,11 @@ import { checkLockKind, checkLockOptions, type LockKindOptions } from '../core/l
 import { quoted } from '../core/printable.js';
 import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
-import { withRulesOf } from '../module/store-rules.js';
+import { withRulesOf } from '../setup/store-rules.js';
 import { TestNode } from './test-node.js';
 import { type Acquired, supervised } from './supervised-runtime.js';
+
+const LOG = new Logger('RedlockModule');
 
 /** Options of {@link TestLocks}. */
 export interface TestLocksOptions {
@@ -249,7 +252,7 @@ export class TestLocks {
     checkLockOptions({ ttl });
     checkLockKind(kind);
     const module: RedlockModuleOptions = { nodes: 'memory', owner };
-    const runtime = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
+    const runtime = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)], log: LOG });
     await runtime.open();
     const wanted = runtime.resolve({ ttl, retry: false, renew: false, ...kind });
     return async () => {
@@ -265,6 +268,7 @@ export class TestLocks {
       factory: (options, { name }) =>
         openRuntime(options, {
           name,
+          log: LOG,
           nodesOf: () => [withRulesOf(options, this.#nodeOf(name))],
           Runtime: supervised({
             wait: this.#wait,

@@ -11,7 +11,7 @@ import {
   type RedlockModuleOptions,
   WithLock,
 } from '../../lib/index.js';
-import { lockServiceToken } from '../../lib/service/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../../lib/service/lock-service-token.js';
 import { LogLines } from '../support/log-lines.js';
 import { startPlainApp } from '../support/nest-app.js';
 import { startRedisNodes } from '../support/redis-server.js';

@@ -25,6 +25,7 @@ const ENTRIES = [
   'store',
   'etcd',
   'board',
+  'standalone',
 ];
 
 let folder: string;
@@ -52,7 +53,7 @@ describe('the packed package', () => {
     );
     expect(
       inDist('esm')
-        .filter((path) => !/^\w+\.(js|js\.map|d\.ts)$/.test(path))
+        .filter((path) => !/^[\w-]+\.(js|js\.map|d\.ts)$/.test(path))
         .sort(),
     ).toEqual(['cli/main.js', 'cli/main.js.map']);
     // One format is enough for the command, which nobody imports, and for the page of the board, which both formats can
@@ -135,7 +136,8 @@ describe('the packed package', () => {
     ['esm/mysql', ['mysql2']],
     ['esm/store', []],
     ['esm/etcd', []],
-    ['esm/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
+    ['esm/board', ['@nestjs/common', '@nestjs/core']],
+    ['esm/standalone', ['ioredis']],
     ['esm/cli/main', ['ioredis']],
     ['cjs/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['cjs/fencing', []],
@@ -145,7 +147,8 @@ describe('the packed package', () => {
     ['cjs/mysql', ['mysql2']],
     ['cjs/store', []],
     ['cjs/etcd', []],
-    ['cjs/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
+    ['cjs/board', ['@nestjs/common', '@nestjs/core']],
+    ['cjs/standalone', ['ioredis']],
   ])('an entry point loads only the packages that it needs: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });

@@ -36,7 +36,7 @@ export interface Loaded {
   readonly packages: readonly string[];
 }
 
-/** Finds the modules that an import (or require) of a built file loads. A built file has all its imports at the top. */
+/** Finds the modules that an import (or require) of a built file or of its types loads. They have all imports at the top. */
 export function loadedBy(file: string): Loaded {
   const files = new Set([resolve(ROOT, file)]);
   const packages = new Set<string>();
@@ -45,7 +45,8 @@ export function loadedBy(file: string): Loaded {
     for (const [, specifier = ''] of readFileSync(each, 'utf8').matchAll(
       /^(?:(?:import|export)\b[^'\n]*|(?:const \w+ = )?require\()'([^']+)'/gm,
     )) {
-      if (specifier.startsWith('.')) files.add(resolve(dirname(each), specifier));
+      const path = each.endsWith('.d.ts') ? specifier.replace(/\.js$/, '.d.ts') : specifier;
+      if (path.startsWith('.')) files.add(resolve(dirname(each), path));
       else if (!isBuiltin(specifier)) packages.add(specifier);
     }
   }

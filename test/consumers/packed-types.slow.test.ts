@@ -17,6 +17,7 @@ const ENTRIES = [
   'mysql',
   'store',
   'etcd',
+  'standalone',
 ];
 const sourceOf = (entry: string): string => join(ROOT, 'lib', entry === 'index' ? '' : entry, 'index.ts');
 const typesOf = (entry: string, format = 'esm'): string => join(ROOT, 'dist', format, `${entry}.d.ts`);

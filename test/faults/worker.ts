@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockRuntime } from '../../lib/service/lock-runtime.js';
 import type { LockHandle } from '../../lib/core/lock-handle.js';
 import type { LockMode } from '../../lib/core/lock-mode.js';
-import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
+import type { RedlockModuleOptions } from '../../lib/setup/redlock.options.js';
 import type { Access } from './access.js';
 import { type FaultEventBody, machineTime } from './events.js';
 import { startHeartbeat } from './heartbeat.js';
@@ -85,7 +85,7 @@ const heartbeat = startHeartbeat((duration, at) => note({ event: 'stall', durati
 // Import these modules here, not at the top: they read the clock while they load.
 const { Logger } = await import('@nestjs/common');
 Logger.overrideLogger(false);
-const { openRuntime } = await import('../../lib/module/open-runtime.js');
+const { openRuntime } = await import('../../lib/setup/open-runtime.js');
 const { Leaders } = await import('../../lib/service/leader/leaders.js');
 const { LockService } = await import('../../lib/service/lock.service.js');
 

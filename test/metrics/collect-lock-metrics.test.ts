@@ -6,7 +6,7 @@ import { register, Registry } from 'prom-client';
 import { LockService, WithLock } from '../../lib/index.js';
 import { collectLockMetrics } from '../../lib/metrics/index.js';
 import { RedlockTestingModule, TestLocks } from '../../lib/testing/index.js';
-import { lockServiceToken } from '../../lib/service/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../../lib/service/lock-service-token.js';
 
 @Injectable()
 class Orders {

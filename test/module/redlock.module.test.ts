@@ -23,7 +23,7 @@ import { PATIENT } from '../support/patience.js';
 import { DURABLE, type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { lockServiceToken } from '../../lib/service/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../../lib/service/lock-service-token.js';
 
 interface Started {
   readonly lines: LogLines;

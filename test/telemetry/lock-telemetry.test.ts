@@ -22,7 +22,7 @@ import {
 } from '../../lib/index.js';
 import { RedlockTestingModule, type RedlockTestingOptions, TestLocks } from '../../lib/testing/index.js';
 import { LogLines } from '../support/log-lines.js';
-import { lockServiceToken } from '../../lib/service/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../../lib/service/lock-service-token.js';
 
 @Injectable()
 class Orders {

@@ -17,7 +17,7 @@ export interface Shown {
 /** Builds the program of {@link BlockedHolder}. */
 export async function holderProgram(): Promise<string> {
   return join(
-    await bundle(['test/fixtures/blocked-holder.ts', 'lib/module/thread/renewal-worker.ts']),
+    await bundle(['test/fixtures/blocked-holder.ts', 'lib/setup/thread/renewal-worker.ts']),
     'blocked-holder.js',
   );
 }

@@ -2,9 +2,9 @@ import { Logger } from '@nestjs/common';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
-import { openRuntime } from '../../lib/module/open-runtime.js';
+import { openRuntime } from '../../lib/setup/open-runtime.js';
 import type { LockOptions } from '../../lib/core/lock-options.js';
-import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
+import type { RedlockModuleOptions } from '../../lib/setup/redlock.options.js';
 
 // A process that acquires one lock again and again, in several loops. Messages from the test control it.
 

@@ -2,7 +2,7 @@ import 'reflect-metadata';
 import { badOption, checkOptionNames } from '../../core/checks.js';
 import { checkLockOptions } from '../../core/lock-options.js';
 import { fixedKeysOf } from '../../core/keys.js';
-import { addLockSite } from '../../service/lock-sites.js';
+import { addLockSite } from '../lock-sites.js';
 import { checkLeaderName, leaderKey, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
 import { refuseBareUse } from '../../core/bare-use.js';

@@ -1,4 +1,4 @@
-import type { Logger } from '@nestjs/common';
+import type { Log } from '../../core/log.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import type { LeaderEvent, TermEnd } from '../../telemetry/leader-event.js';
@@ -111,7 +111,7 @@ export class Campaign {
   constructor(
     private readonly task: LeaderTask,
     private readonly runtime: LockRuntime,
-    private readonly logger: Logger,
+    private readonly log: Log,
     private readonly tell: (event: Omit<LeaderEvent, 'instance'>) => void,
   ) {
     const { ttl, renew = true, maxBlocked } = task;
@@ -278,7 +278,7 @@ export class Campaign {
   /** Logs a message. An error of the application's logger must not end the campaign. */
   #log(level: 'log' | 'warn' | 'error', message: string, error?: unknown): void {
     try {
-      this.logger[level](error === undefined ? message : `${message}: ${inspect(error)}`);
+      this.log[level](error === undefined ? message : `${message}: ${inspect(error)}`);
     } catch {
       // The logger has failed, so the error cannot be reported.
     }

@@ -1,4 +1,4 @@
-import { Logger } from '@nestjs/common';
+import { STDERR_LOG } from '../../core/log.js';
 import { quoted } from '../../core/printable.js';
 import { type LeaderEvent, leaderEvents } from '../../telemetry/leader-event.js';
 import type { LockRuntime } from '../lock-runtime.js';
@@ -6,7 +6,6 @@ import { Campaign, type LeaderTask } from './campaign.js';
 
 /** The campaigns of one module instance, by their names. */
 export class Leaders {
-  readonly #logger = new Logger('Leader');
   readonly #campaigns = new Map<string, Campaign>();
   /** Campaigns that {@link start} has not started yet. */
   readonly #new = new Set<Campaign>();
@@ -17,6 +16,7 @@ export class Leaders {
   constructor(
     readonly runtime: LockRuntime,
     private readonly instance: string | undefined,
+    private readonly log = STDERR_LOG,
   ) {}
 
   /** The names for which this application leads or campaigns. */
@@ -38,7 +38,7 @@ export class Leaders {
       );
     }
     const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);
-    const campaign = new Campaign(task, this.runtime, this.#logger, tell);
+    const campaign = new Campaign(task, this.runtime, this.log, tell);
     this.#campaigns.set(task.name, campaign);
     this.#new.add(campaign);
   }

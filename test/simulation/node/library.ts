@@ -2,7 +2,7 @@
 export { defineLocks } from '../../../lib/core/declared-lock.js';
 export { tokenAt } from '../../../lib/core/fencing-token.js';
 export { Lease } from '../../../lib/core/lease.js';
-export { makeRuntime } from '../../../lib/module/open-runtime.js';
+export { makeRuntime } from '../../../lib/setup/open-runtime.js';
 export { Leaders } from '../../../lib/service/leader/leaders.js';
 export { LockService } from '../../../lib/service/lock.service.js';
 export { RedisStore } from '../../../lib/stores/redis/redis-store.js';

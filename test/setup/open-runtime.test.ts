@@ -2,12 +2,13 @@ import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globa
 import { Logger } from '@nestjs/common';
 import { ClosedStoreError } from '../../lib/core/errors.js';
 import type { LockRuntime } from '../../lib/service/lock-runtime.js';
-import { makeRuntime, openRuntime } from '../../lib/module/open-runtime.js';
+import { makeRuntime, openRuntime } from '../../lib/setup/open-runtime.js';
 import type { StoreContext } from '../../lib/stores/redis/store-context.js';
 import { LogLines } from '../support/log-lines.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 
 const lines = new LogLines();
+const log = new Logger('RedlockModule');
 
 beforeEach(() => {
   jest.useFakeTimers();
@@ -36,7 +37,7 @@ async function startTime(nodes: readonly ScriptedNode[], waitForQuorum?: number)
   const urls = nodes.map(({ name }) => `redis://${name}`);
   const options = { nodes: urls, restartGuard: false as const, waitForQuorum };
   const started: { runtime?: LockRuntime } = {};
-  void openRuntime(options, { nodesOf: () => nodes }).then((runtime) => (started.runtime = runtime));
+  void openRuntime(options, { nodesOf: () => nodes, log }).then((runtime) => (started.runtime = runtime));
   while (!started.runtime) await jest.advanceTimersByTimeAsync(10);
   const took = Date.now() - begun;
   await started.runtime.close();
@@ -87,7 +88,7 @@ test('a shutdown during the wait for a quorum logs nothing', async () => {
   }
   const urls = nodes.map(({ name }) => `redis://${name}`);
   const options = { nodes: urls, restartGuard: false as const, waitForQuorum: 60_000 };
-  const runtime = makeRuntime(options, { nodesOf: () => nodes });
+  const runtime = makeRuntime(options, { nodesOf: () => nodes, log });
   const opening = runtime.open();
   await jest.advanceTimersByTimeAsync(100);
   await runtime.drain();
@@ -105,11 +106,11 @@ describe('with a logger that throws', () => {
     const broken = (): never => {
       throw new Error('the disk of the log is full');
     };
-    Logger.overrideLogger({ log: broken, warn: broken, error: broken });
     const onEvent = (): Promise<never> => Promise.reject(new Error('broken'));
     runtime = await openRuntime(
       { nodes: 'redis://a', restartGuard: false, onEvent },
       {
+        log: { debug: broken, log: broken, warn: broken, error: broken },
         nodesOf: (_, given) => {
           context = given;
           return scriptedNodes(1);

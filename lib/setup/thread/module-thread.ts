@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
-import type { Logger } from '@nestjs/common';
 import { asError } from '../../core/errors.js';
+import type { Log } from '../../core/log.js';
 import { neutrally } from '../../core/neutral.js';
 import { withTimeout } from '../../core/with-timeout.js';
 import { isFactory, isStore } from '../check-node.js';
@@ -28,13 +28,13 @@ const FALLBACK =
   "The main thread renews the locks with `renew: 'thread'`, and can lose them while it is blocked";
 
 /** The thread of a module whose locks live in this process: nothing that blocks the event loop can lose them. */
-export function unneededThread(logger: Logger): RenewalThread {
+export function unneededThread(log: Log): RenewalThread {
   let isTold = false;
   return {
     foresee: () => {
       if (isTold) return;
       isTold = true;
-      logger.log(
+      log.log(
         "`renew: 'thread'` is the same as `true` here, because the locks are in the memory of this process",
       );
     },
@@ -49,13 +49,13 @@ export function unneededThread(logger: Logger): RenewalThread {
 export function newRenewalThread(
   nodes: unknown,
   terms: ThreadTerms,
-  logger: Logger,
+  log: Log,
   guard: RestartGuard,
   warnOnce: (text: string) => void,
 ): RenewalThread {
-  if (nodes === 'memory') return unneededThread(logger);
+  if (nodes === 'memory') return unneededThread(log);
   const sendable = sendableNodes(nodes, (node) => isClient(node) || isStore(node) || isFactory(node));
-  return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, logger, guard, warnOnce);
+  return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, log, guard, warnOnce);
 }
 
 /** The worker thread of a module, which renews its locks with `renew: 'thread'`. It starts when it is needed. */
@@ -73,7 +73,7 @@ class ModuleThread implements RenewalThread {
   constructor(
     private readonly nodes: readonly SendableNode[] | string,
     private readonly terms: ThreadTerms,
-    private readonly logger: Logger,
+    private readonly log: Log,
     private readonly guard: RestartGuard,
     private readonly warnOnce: (text: string) => void,
   ) {}
@@ -158,7 +158,7 @@ class ModuleThread implements RenewalThread {
     worker.unref();
     this.#slow = setTimeout(() => {
       this.#settled();
-      this.logger.warn(
+      this.log.warn(
         `The thread for renewals has not connected to the nodes within ${CONNECT_MS} ms. ${FALLBACK}.`,
       );
     }, CONNECT_MS);
@@ -175,6 +175,6 @@ class ModuleThread implements RenewalThread {
     clearTimeout(this.#slow);
     this.#settled();
     this.#host = undefined;
-    this.logger.error(`The thread for renewals has failed: ${asError(cause).message}. ${FALLBACK}.`);
+    this.log.error(`The thread for renewals has failed: ${asError(cause).message}. ${FALLBACK}.`);
   }
 }

@@ -1,38 +1,8 @@
 import 'reflect-metadata';
 import type { ModulesContainer } from '@nestjs/core';
-import type { DeclaredLock } from '../core/declared-lock.js';
-import type { LockMode } from '../core/lock-mode.js';
-import type { LockOptions } from '../core/lock-options.js';
+import type { LockSite } from '../service/lock-site.js';
 
 const LOCK_SITES = 'nestjs-redlock:lock-sites';
-
-/** A decorator that makes a method run under a lock. */
-export interface LockSite {
-  /** The names of the decorator, the class and the method, for messages. */
-  readonly place: string;
-  readonly method: string | symbol;
-  readonly instance: string | undefined;
-  /** The ttl, if the decorator has one. */
-  readonly ttl: number | undefined;
-  /** The option `renew` of the decorator. */
-  readonly renew?: LockOptions['renew'];
-  /** The option `reentrant` of the decorator, or of its declared lock. */
-  readonly reentrant?: boolean | undefined;
-  /** The option `release` of the decorator. */
-  readonly release?: LockOptions['release'];
-  readonly what: LockedThing;
-}
-
-/** The target of a decorator: a declared lock, a key, or the leadership under a name. */
-export type LockedThing =
-  | { readonly kind: 'declared'; readonly lock: DeclaredLock }
-  | {
-      readonly kind: 'key';
-      readonly mode: LockMode;
-      /** The fixed keys; `undefined` if a function computes the keys. */
-      readonly keys: readonly string[] | undefined;
-    }
-  | { readonly kind: 'leader'; readonly mode: 'exclusive'; readonly keys: readonly [string] };
 
 // The sites are stored on the prototype and not on the method: another decorator may replace the method, and the
 // metadata of the replaced method would be lost.

@@ -1,4 +1,4 @@
-import type { Logger } from '@nestjs/common';
+import type { Log } from '../core/log.js';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 
 /**
@@ -7,12 +7,12 @@ import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
  */
 export function eventListener(
   onEvent: ((event: LockEvent) => unknown) | undefined,
-  logger: Logger,
+  log: Log,
 ): ((event: LockEvent) => void) | undefined {
   if (!onEvent) return undefined;
   return (event) => {
     const failed = (error: unknown): void =>
-      logger.error(`onEvent failed for '${event.type}': ${String(error)}`);
+      log.error(`onEvent failed for '${event.type}': ${String(error)}`);
     try {
       const result = onEvent(event);
       if (result instanceof Promise) result.catch(failed);

@@ -1,10 +1,9 @@
+import { type Log, quiet, STDERR_LOG } from '../core/log.js';
 import { hostname } from 'node:os';
-import type { Logger } from '@nestjs/common';
 import { eventListener } from './event-listener.js';
 import { Declarations } from '../service/declarations.js';
-import type { LockSite } from '../service/lock-sites.js';
+import type { LockSite } from '../service/lock-site.js';
 import { NodeLog } from './node-log.js';
-import { QuietLogger } from './quiet-logger.js';
 import { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { LockRuntime } from '../service/lock-runtime.js';
 import { Transactions } from '../service/transactions.js';
@@ -40,6 +39,11 @@ const STRAGGLER_LIMIT_MS = 200;
 export interface RuntimeParts {
   /** The name of the module. */
   readonly name?: string | undefined;
+  /**
+   * The log of the application.
+   * @defaultValue the standard error stream
+   */
+  readonly log?: Log;
   /** Decorated methods of the application that are known so far. */
   readonly sites?: readonly LockSite[];
   /** `nestjs-redlock/testing` replaces this function and the class `LockRuntime`. */
@@ -59,13 +63,19 @@ export interface RuntimeParts {
  */
 export function makeRuntime(
   options: RedlockModuleOptions,
-  { name, sites = [], nodesOf: open = openStores, Runtime: Made = LockRuntime }: RuntimeParts = {},
+  {
+    name,
+    sites = [],
+    log: givenLog = STDERR_LOG,
+    nodesOf: open = openStores,
+    Runtime: Made = LockRuntime,
+  }: RuntimeParts = {},
 ): LockRuntime {
   checkModuleOptions(options);
-  const logger = new QuietLogger('RedlockModule');
+  const log = quiet(givenLog);
   const guard = guardOf(options);
   const isClosing = (): boolean => runtime.isClosed;
-  const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
+  const nodeLog = new NodeLog(log, countNodes(options), isClosing);
   const context: StoreContext = {
     keyPrefix: options.keyPrefix ?? 'lock:',
     guarded: guard.duration > 0,
@@ -73,7 +83,7 @@ export function makeRuntime(
     several: countNodes(options) > 1,
     names: new Set(),
     runIds: new Map(),
-    warnOnce: once((message) => logger.warn(message)),
+    warnOnce: once((message) => log.warn(message)),
     nodeLost: (node) => nodeLog.lost(`Redis at ${node}`),
     nodeReady: (node) => nodeLog.ready(`Redis at ${node}`),
   };
@@ -83,8 +93,8 @@ export function makeRuntime(
   const settings: RedlockSettings = {
     thread:
       open === openStores
-        ? newRenewalThread(options.nodes, terms, logger, guard, context.warnOnce)
-        : unneededThread(logger),
+        ? newRenewalThread(options.nodes, terms, log, guard, context.warnOnce)
+        : unneededThread(log),
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
@@ -92,10 +102,10 @@ export function makeRuntime(
     guard,
     // Do not log each lost lock during a shutdown: the module then logs all remaining locks in one line.
     lost: ({ message }) => {
-      if (!isClosing()) logger.warn(message);
+      if (!isClosing()) log.warn(message);
     },
     unclosed: (store, { message }) =>
-      logger.warn(`${title.of(store)} could not be closed, and may keep connections open: ${message}`),
+      log.warn(`${title.of(store)} could not be closed, and may keep connections open: ${message}`),
   };
   const redlock = new Redlock(nodes, settings);
   if (options.defaults?.ttl !== undefined) redlock.foresee(options.defaults.ttl);
@@ -104,18 +114,19 @@ export function makeRuntime(
   const runtime: LockRuntime = new Made(
     redlock,
     inspection,
-    new LockTelemetry(name, eventListener(options.onEvent, logger)),
+    new LockTelemetry(name, eventListener(options.onEvent, log)),
     options.defaults ?? {},
     options.shutdownTimeout ?? 10_000,
     async () => {
       const begun = performance.now();
-      await connect(nodes, logger, nodeLog, title, isClosing);
+      await connect(nodes, log, nodeLog, title, isClosing);
       const { waitForQuorum } = options;
       if (waitForQuorum !== undefined)
-        await untilVoting(inspection, waitForQuorum, begun, logger, title, isClosing);
+        await untilVoting(inspection, waitForQuorum, begun, log, title, isClosing);
     },
-    new Declarations({ ...options, instance: name }),
-    transactionsOf(options, logger),
+    log,
+    new Declarations({ ...options, instance: name }, log),
+    transactionsOf(options, log),
   );
   runtime.foresee(sites);
   return runtime;
@@ -137,9 +148,9 @@ export async function openRuntime(
 
 function transactionsOf(
   { inTransaction, afterTransaction }: RedlockModuleOptions,
-  logger: Logger,
+  log: Log,
 ): Transactions | undefined {
-  return inTransaction && new Transactions({ inTransaction, afterTransaction }, logger);
+  return inTransaction && new Transactions({ inTransaction, afterTransaction }, log);
 }
 
 /** Wraps a log function so that it logs the same message only once. */
@@ -187,13 +198,13 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
  */
 async function connect(
   nodes: readonly Store[],
-  logger: Logger,
+  log: Log,
   nodeLog: NodeLog,
   title: StoreTitle,
   isClosing: () => boolean,
 ): Promise<void> {
   const quorum = quorumOf(nodes.length);
-  const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog, title)]));
+  const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, log, nodeLog, title)]));
   const asked = (node: Store): Promise<void> => connecting.get(node) ?? Promise.resolve();
   const first = await fanOut(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
   // Wait a little longer for the other nodes, so that the start already reports a node that must not be used.
@@ -205,7 +216,7 @@ async function connect(
       throw new Error(`${title.of(node)} ${error.message}`, { cause: error });
   }
   if (connected(answers) < quorum && !isClosing()) {
-    logger.error(
+    log.error(
       `${connected(answers)} of ${nodes.length} ${title.ofAll} are connected and ${quorum} are needed: ` +
         'nothing can be locked until more of them are reachable.',
     );
@@ -217,7 +228,7 @@ async function untilVoting(
   inspection: LockInspector,
   limit: number,
   begun: number,
-  logger: Logger,
+  log: Log,
   title: StoreTitle,
   isClosing: () => boolean,
 ): Promise<void> {
@@ -230,14 +241,14 @@ async function untilVoting(
       const reasons = nodes.flatMap(({ node, reason }) =>
         reason === undefined ? [] : [`${node}: ${reason}`],
       );
-      logger.error(
+      log.error(
         `After ${limit} ms (waitForQuorum), ${voting} of ${nodes.length} ${title.ofAll} vote and ${quorum} are needed: ` +
           `nothing can be locked until more of them vote; ${reasons.join('; ')}`,
       );
       return;
     }
     if (first) {
-      logger.log(
+      log.log(
         `Waiting until ${quorum} of ${nodes.length} ${title.ofAll} vote, for ${limit} ms at most (waitForQuorum)`,
       );
     }
@@ -246,12 +257,7 @@ async function untilVoting(
   }
 }
 
-async function connectLoudly(
-  node: Store,
-  logger: Logger,
-  nodeLog: NodeLog,
-  title: StoreTitle,
-): Promise<void> {
+async function connectLoudly(node: Store, log: Log, nodeLog: NodeLog, title: StoreTitle): Promise<void> {
   try {
     await node.connect();
   } catch (error) {
@@ -259,7 +265,7 @@ async function connectLoudly(
       nodeLog.unreached(title.of(node));
       // The message of the store contains the remedy.
       const reason = asError(error).message.replace(/\.$/, '');
-      logger.warn(`Cannot reach ${title.of(node)}: ${reason}. Trying again in the background.`);
+      log.warn(`Cannot reach ${title.of(node)}: ${reason}. Trying again in the background.`);
     }
     throw error;
   }

@@ -1,4 +1,4 @@
-import type { Logger } from '@nestjs/common';
+import type { Log } from '../core/log.js';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { quorumOf } from '../redlock/quorum.js';
 
@@ -25,7 +25,7 @@ export class NodeLog {
 
   /** @param isClosing - `true` while the application shuts down and so disconnects its nodes */
   constructor(
-    private readonly logger: Logger,
+    private readonly log: Log,
     private readonly nodeCount: number,
     private readonly isClosing: () => boolean,
   ) {}
@@ -54,15 +54,15 @@ export class NodeLog {
     this.#absences.delete(node);
     const away = Math.round(elapsedSince(absence.since));
     const message = `${node} is connected again, after ${away} ms: ${this.#count()}`;
-    if (absence.isLogged) this.logger.log(message);
-    else this.logger.debug(message);
+    if (absence.isLogged) this.log.log(message);
+    else this.log.debug(message);
   }
 
   #logAbsence(node: string, absence: Absence): void {
     absence.isLogged = true;
     const message = `Lost the connection to ${node}: ${this.#count()}`;
-    if (this.#connected.size >= quorumOf(this.nodeCount)) this.logger.warn(message);
-    else this.logger.error(`${message}. Nothing can be locked until more of them are connected again.`);
+    if (this.#connected.size >= quorumOf(this.nodeCount)) this.log.warn(message);
+    else this.log.error(`${message}. Nothing can be locked until more of them are connected again.`);
   }
 
   #count(): string {

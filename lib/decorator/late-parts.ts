@@ -1,7 +1,7 @@
 import { Logger } from '@nestjs/common';
 import { RedlockError } from '../core/errors.js';
-import type { Leaders } from './leader/leaders.js';
-import type { LockRuntime } from './lock-runtime.js';
+import type { Leaders } from '../service/leader/leaders.js';
+import type { LockRuntime } from '../service/lock-runtime.js';
 
 /** The parts of a module that need its options. */
 export interface Parts {

@@ -1,18 +1,7 @@
-import { Inject, type InjectionToken } from '@nestjs/common';
+import { Inject } from '@nestjs/common';
 import { refuseBareUse } from '../core/bare-use.js';
 import { badOption } from '../core/checks.js';
-import { LockService } from './lock.service.js';
-
-/**
- * The injection token of a module's `LockService`. The error of Nest for an unresolved token contains its description,
- * so the description contains the remedy.
- */
-export function lockServiceToken(name: string | undefined): InjectionToken<LockService> {
-  if (name === undefined) return LockService;
-  return Symbol.for(
-    `@InjectLockService('${name}') needs RedlockModule.forRoot({ nodes, name: '${name}' }) in the imports`,
-  );
-}
+import { lockServiceToken } from '../service/lock-service-token.js';
 
 /**
  * Injects the `LockService` of the `RedlockModule` with this `name`. The service of the module without a name is

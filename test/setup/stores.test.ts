@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
 import type { Store } from '../../lib/core/ports.js';
 import type { StoreFactory, StoreTerms } from '../../lib/core/store-factory.js';
-import { makeRuntime } from '../../lib/module/open-runtime.js';
+import { makeRuntime } from '../../lib/setup/open-runtime.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { UnfitStoreError } from '../../lib/core/errors.js';
 import { LogLines } from '../support/log-lines.js';
