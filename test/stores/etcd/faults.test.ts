@@ -1,11 +1,11 @@
-import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { createServer } from 'node:http';
 import { text } from 'node:stream/consumers';
-import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { setTimeout as delay } from 'node:timers/promises';
 import { LockLostError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
-import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { StoreTerms } from '../../../lib/core/store-factory.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
@@ -16,28 +16,20 @@ import { freePort, LOOPBACK } from '../../support/free-port.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { extendUntilConfirmed, renewed } from '../lock-lifetime.js';
+import {
+  type Address,
+  FaultContract,
+  freshKey,
+  once,
+  RELEASED_WITHIN,
+  TTL,
+  waiting,
+} from '../faults-contract.js';
+import { extendUntilConfirmed } from '../lock-lifetime.js';
 
 // Locks while connections to one etcd are cut, while it dies, and while etcd leases are taken away. The tests of a cluster of
 // three are in cluster.slow.test.ts.
-
-const TTL = 60_000;
-
-/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
-const RELEASED_WITHIN = TTL / 2;
-
-const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireTerms = {
-  ...once,
-  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
-};
-
-interface Address {
-  readonly host: string;
-  readonly port: number;
-}
 
 /**
  * A gateway to etcd that can hold transactions back, close their connections, and deliver the transactions after the
@@ -75,54 +67,45 @@ async function startLateGateway(server: EtcdServer) {
 }
 
 (hasEtcd() ? describe : describe.skip)('etcd', () => {
-  let server: EtcdServer;
-  let proxy: TcpProxy;
-  let nextKey = 0;
-
-  beforeAll(async () => {
-    server = await startEtcd();
-    proxy = await startTcpProxy(server);
+  const faults = new FaultContract('etcd', {
+    start: startEtcd,
+    open: openStore,
+    isHeld: async (key, on) =>
+      (await on.holders()).some((name) => name.startsWith(`nestjs-redlock/lock/lock:${key}\0`)),
   });
-  beforeEach(() => proxy.heal());
 
-  const freshKey = (): string => `key:${nextKey++}`;
+  async function openStore(to: Address, terms: StoreTerms = newTerms()): Promise<EtcdStore> {
+    return openOver([to], terms);
+  }
 
-  async function openStore(...to: readonly Address[]): Promise<EtcdStore> {
+  async function openOver(to: readonly Address[], terms: StoreTerms = newTerms()): Promise<EtcdStore> {
     const endpoints = to.map(({ host, port }) => `http://${host}:${port}`);
-    const store = new EtcdStore({ endpoints }, newTerms());
+    const store = new EtcdStore({ endpoints }, terms);
     cleanUpAfterTests(() => store.close());
     await store.connect();
     return store;
-  }
-
-  async function newProcess(...to: readonly Address[]): Promise<Redlock> {
-    return redlockOver([await openStore(...to)], PATIENT);
-  }
-
-  async function holds(key: string): Promise<boolean> {
-    return (await server.holders()).some((name) => name.startsWith(`nestjs-redlock/lock/lock:${key}\0`));
   }
 
   describe('a store over a broken connection', () => {
     test.each([true, false])(
       'a store deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
       async (renew) => {
-        const redlock = await newProcess(proxy);
+        const redlock = await faults.newProcess();
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
         // The refusal leaves an unused etcd lease. The next lock without renewal uses that lease, so its only request
         // stores the key.
         const refused = redlock.acquire([kept], { ...once, renew });
         await expect(refused).rejects.toMatchObject({ code: 'LOCK_HELD' });
-        proxy.dropReplies();
+        faults.proxy.dropReplies();
         const acquiring = redlock.acquire([key], { ...once, renew });
         acquiring.catch(() => undefined);
-        await until(() => holds(key));
+        await until(() => faults.isHeld(key));
         // The reply may still be on its way to the proxy: without the cut, the reply would arrive after all.
-        proxy.cut();
-        await proxy.heal();
+        faults.proxy.cut();
+        await faults.proxy.heal();
         await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-        await until(async () => !(await holds(key)), RELEASED_WITHIN);
+        await until(async () => !(await faults.isHeld(key)), RELEASED_WITHIN);
         await extendUntilConfirmed(neighbour);
         await neighbour.release();
         await redlock.close();
@@ -132,9 +115,9 @@ async function startLateGateway(server: EtcdServer) {
     test.each([true, false])(
       'etcd stores nothing when an acquire arrives after its release (S16, renew: %p)',
       async (renew) => {
-        const late = await startLateGateway(server);
-        const other = await startFakeGateway(server);
-        const redlock = await newProcess(late.address, other);
+        const late = await startLateGateway(faults.server);
+        const other = await startFakeGateway(faults.server);
+        const redlock = redlockOver([await openOver([late.address, other])], PATIENT);
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
         await redlock.acquire([freshKey()], { ...once, renew });
@@ -152,7 +135,7 @@ async function startLateGateway(server: EtcdServer) {
         // The release goes to the other endpoint, and is answered before the transaction is delivered.
         await until(() => released);
         const answer = await late.deliver();
-        expect(await holds(key)).toBe(false);
+        expect(await faults.isHeld(key)).toBe(false);
         expect(answer).toMatch(renew ? /^(?!.*"succeeded":true)/ : /lease not found/);
         await extendUntilConfirmed(neighbour);
         await neighbour.release();
@@ -161,32 +144,24 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('a store loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
-      const redlock = await newProcess(proxy);
-      const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
-      for (let time = 0; time < 2; time++) {
-        proxy.cut();
-        await renewed([lock]);
-      }
-      expect(lock.isHeld()).toBe(true);
-      await lock.release();
-      await redlock.close();
-    });
+    faults.renewsAfterCut();
 
     test('a store lets a waiter acquire although etcd compacted revisions that its watch missed', async () => {
-      const redlock = await newProcess(proxy);
-      const other = await newProcess(server);
+      const redlock = await faults.newProcess();
+      const other = await faults.newProcess(faults.server);
       const key = freshKey();
       const held = await other.acquire([key], once);
       const next = redlock.acquire([key], waiting);
-      await until(async () => (await server.keys()).some((each) => each.key.includes(`${key}\0q\0`)));
-      proxy.refuse();
-      proxy.cut();
+      await until(async () => (await faults.server.keys()).some((each) => each.key.includes(`${key}\0q\0`)));
+      faults.proxy.refuse();
+      faults.proxy.cut();
       for (let count = 0; count < 10; count++) {
-        const { header } = await server.call<{ header: { revision: string } }>('kv/put', { key: 'eA==' });
-        await server.call('kv/compaction', { revision: header.revision, physical: true });
+        const { header } = await faults.server.call<{ header: { revision: string } }>('kv/put', {
+          key: 'eA==',
+        });
+        await faults.server.call('kv/compaction', { revision: header.revision, physical: true });
       }
-      await proxy.heal();
+      await faults.proxy.heal();
       await held.release();
       const lock = await next;
       expect(lock.fencingToken).toBeGreaterThan(held.fencingToken);
@@ -197,16 +172,17 @@ async function startLateGateway(server: EtcdServer) {
 
   describe('an etcd lease', () => {
     test('an etcd lease that another client revokes ends its lock with LockLostError, and the next lock gets a new lease', async () => {
-      const redlock = await newProcess(server);
+      const redlock = await faults.newProcess(faults.server);
       const key = freshKey();
       const options: AcquireTerms = { ...once, ttl: 6_000 };
       const leaseOf = async (): Promise<string> =>
-        (await server.keys()).find((each) => each.key.startsWith(`nestjs-redlock/lock/lock:${key}\0h\0`))!
-          .lease;
+        (await faults.server.keys()).find((each) =>
+          each.key.startsWith(`nestjs-redlock/lock/lock:${key}\0h\0`),
+        )!.lease;
       const lock = await redlock.acquire([key], options);
       const { signal } = lock;
       const revoked = await leaseOf();
-      await server.call('lease/revoke', { ID: revoked });
+      await faults.server.call('lease/revoke', { ID: revoked });
       await until(() => signal.aborted);
       expect(signal.reason).toBeInstanceOf(LockLostError);
       // There is only one attempt, so it must not fail because of the revoked lease.
@@ -218,7 +194,7 @@ async function startLateGateway(server: EtcdServer) {
     });
 
     test('an etcd lease is shared by renewed locks with the same ttl, and by no other lock', async () => {
-      const redlock = await newProcess(server);
+      const redlock = await faults.newProcess(faults.server);
       const keys = Array.from({ length: 6 }, freshKey);
       const options: AcquireTerms[] = [
         ...[once, once, once],
@@ -229,20 +205,20 @@ async function startLateGateway(server: EtcdServer) {
         ],
       ];
       const locks = await Promise.all(keys.map((key, index) => redlock.acquire([key], options[index]!)));
-      const all = await server.keys();
+      const all = await faults.server.keys();
       const leases = keys.map((key) => all.find((each) => each.key.includes(`${key}\0`))?.lease);
       expect(new Set(leases.slice(0, 3)).size).toBe(1);
       expect(new Set(leases).size).toBe(4);
       // A lock with an extended ttl moves to another etcd lease.
       await locks[0]!.extend(2 * TTL);
-      const moved = (await server.keys()).find((each) => each.key.includes(`${keys[0]}\0`));
+      const moved = (await faults.server.keys()).find((each) => each.key.includes(`${keys[0]}\0`));
       expect(leases).not.toContain(moved?.lease);
       await Promise.all(locks.map((lock) => lock.release()));
       await redlock.close();
     });
 
     test('an etcd lease limits the validity of a lock that begins to share the lease later', async () => {
-      const redlock = await newProcess(server);
+      const redlock = await faults.newProcess(faults.server);
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
       const second = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
@@ -256,7 +232,7 @@ async function startLateGateway(server: EtcdServer) {
     });
 
     test('an unrenewed lock expires after its ttl, even if another lock renews the etcd lease that they share', async () => {
-      const store = await openStore(server);
+      const store = await openStore(faults.server);
       const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
       const leases = [left, kept].map((key) => new Lease([key], 'me', ttl));
@@ -266,16 +242,16 @@ async function startLateGateway(server: EtcdServer) {
         // If the answer to an extension is late, the next try still comes in time.
         expect(await extendOn(store, leases[1]!, ttl).catch(() => 'no answer')).not.toBe(false);
         await delay(200);
-        return !(await holds(left));
+        return !(await faults.isHeld(left));
       });
       expect(performance.now() - began).toBeGreaterThanOrEqual(ttl);
-      expect(await holds(kept)).toBe(true);
+      expect(await faults.isHeld(kept)).toBe(true);
       expect(await extendOn(store, leases[0]!, ttl)).toBe(false);
       await releaseOn(store, leases[1]!);
     });
 
     test('a waiter is notified and acquires the lock when nobody renews the etcd lease of the holder', async () => {
-      const [dying, store] = [await openStore(server), await openStore(server)];
+      const [dying, store] = [await openStore(faults.server), await openStore(faults.server)];
       const keys = [freshKey()];
       const waiter = { keys, mode: 'exclusive', process: 'f'.repeat(16), number: 1, owner: 'you' } as const;
       const told: unknown[] = [];
@@ -297,24 +273,7 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   describe('a server', () => {
-    test('etcd keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
-      const mine = await startEtcd();
-      const store = await openStore(mine);
-      const redlock = redlockOver([store], PATIENT);
-      const [kept, freed] = [freshKey(), freshKey()];
-      const lock = await redlock.acquire([kept], once);
-      const before = await redlock.acquire([freed], once);
-      await before.release();
-      await mine.restart();
-      await until(() => store.available);
-      await expect(redlock.acquire([kept], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
-      const after = await redlock.acquire([freed], waiting);
-      expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
-      await extendUntilConfirmed(lock);
-      await Promise.all([lock.release(), after.release()]);
-      await redlock.close();
-      await mine.stop();
-    });
+    faults.restarts();
 
     test('a lock expires after its release failed during an etcd outage, even while its process acquires other locks', async () => {
       const mine = await startEtcd();
@@ -351,7 +310,7 @@ async function startLateGateway(server: EtcdServer) {
       const lock = await redlock.acquire([key], once);
       // A base that was written a moment ago is not raised.
       await until(async () => {
-        const other = await newProcess(mine);
+        const other = await faults.newProcess(mine);
         const next = await other.acquire([freshKey()], once);
         await next.release();
         await other.close();
@@ -368,7 +327,7 @@ async function startLateGateway(server: EtcdServer) {
 
     test('etcd continues with larger tokens after the stored base for tokens is deleted', async () => {
       const mine = await startEtcd();
-      const redlock = await newProcess(mine);
+      const redlock = await faults.newProcess(mine);
       const before = await redlock.acquire([freshKey()], once);
       await mine.call('kv/deleterange', { key: Buffer.from('nestjs-redlock/base').toString('base64') });
       const after = await redlock.acquire([freshKey()], once);
@@ -383,7 +342,7 @@ async function startLateGateway(server: EtcdServer) {
       'etcd restored from an older copy lacks newer locks, but gives larger tokens, when the first request is %s',
       async (first) => {
         const mine = await startEtcd();
-        const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
+        const [busy, idle] = [await faults.newProcess(mine), await faults.newProcess(mine)];
         const locks = async (redlock: Redlock): Promise<number> => {
           const lock = await redlock.acquire([freshKey()], waiting);
           await lock.release();
@@ -400,7 +359,7 @@ async function startLateGateway(server: EtcdServer) {
         // A token is the base in etcd plus the revision. The first process notices the restored copy, and the second
         // process has read the base before the restore. The third process starts later.
         tokens.push(await locks(busy), await locks(idle));
-        const late = await newProcess(mine);
+        const late = await faults.newProcess(mine);
         tokens.push(await locks(late));
         expect(tokens).toEqual(tokens.toSorted((a, b) => a - b));
         await expect(extendUntilConfirmed(forgotten)).rejects.toBeInstanceOf(LockLostError);
@@ -414,7 +373,7 @@ async function startLateGateway(server: EtcdServer) {
 
     test('a process that starts after the restore gives larger tokens, when no process has noticed the restore', async () => {
       const mine = await startEtcd();
-      const idle = await newProcess(mine);
+      const idle = await faults.newProcess(mine);
       const take = async (redlock: Redlock): Promise<number> => {
         const lock = await redlock.acquire([freshKey()], once);
         await lock.release();
@@ -426,12 +385,12 @@ async function startLateGateway(server: EtcdServer) {
       const held = await idle.acquire([freshKey()], once);
       tokens.push(held.fencingToken);
       await mine.restore(copy);
-      const late = await newProcess(mine);
+      const late = await faults.newProcess(mine);
       tokens.push(await take(late));
       // The revision of the restored etcd passes the revision that the first process has seen, so only the new base
       // shows that process that something has changed.
       for (let count = 0; count < 200; count++) await mine.call('kv/put', { key: 'eA==' });
-      const more = await newProcess(mine);
+      const more = await faults.newProcess(mine);
       tokens.push(await take(idle), await take(more), await take(late));
       expect(tokens).toEqual([...new Set(tokens)].toSorted((a, b) => a - b));
       await Promise.all([idle, late, more].map((redlock) => redlock.close()));
@@ -440,7 +399,7 @@ async function startLateGateway(server: EtcdServer) {
 
     test('a process whose connection was cut by a restore gives larger tokens, although other programs have raised the revision', async () => {
       const mine = await startEtcd();
-      const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
+      const [busy, idle] = [await faults.newProcess(mine), await faults.newProcess(mine)];
       const take = async (redlock: Redlock): Promise<number> => {
         const lock = await redlock.acquire([freshKey()], waiting);
         await lock.release();
@@ -461,7 +420,7 @@ async function startLateGateway(server: EtcdServer) {
 
     test('after a copy of etcd is restored as a new cluster, a running process gets no locks, and a new process gets larger tokens', async () => {
       const mine = await startEtcd();
-      const redlock = await newProcess(mine);
+      const redlock = await faults.newProcess(mine);
       const copy = await mine.copy();
       // The copy has an older base and older revisions. The restored etcd must not give the tokens below again.
       const tokens: number[] = [];
@@ -475,7 +434,7 @@ async function startLateGateway(server: EtcdServer) {
         code: 'LOCK_UNAVAILABLE',
         message: expect.stringContaining('restored as a new cluster, restart this process'),
       });
-      const restarted = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
+      const restarted = await Promise.all([1, 2, 3].map(() => faults.newProcess(mine)));
       for (const each of restarted) tokens.push((await each.acquire([freshKey()], once)).fencingToken);
       expect(tokens).toEqual([...new Set(tokens)].toSorted((a, b) => a - b));
       await Promise.all([redlock, ...restarted].map((each) => each.close()));

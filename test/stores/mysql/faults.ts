@@ -1,35 +1,24 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { execFileSync } from 'node:child_process';
-import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LockLostError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
-import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
+import type { Redlock } from '../../../lib/redlock/redlock.js';
+import type { StoreTerms } from '../../../lib/core/store-factory.js';
 import { MysqlStore } from '../../../lib/stores/mysql/mysql-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
-import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { ForgetfulNetwork } from '../../support/forgetful-network.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { type MysqlProgram, type MysqlServer, startMysqlServer } from '../../support/mysql-server.js';
 import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import type { TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
+import { FaultContract, freshKey, leaseOn, once, RELEASED_WITHIN, TTL, waiting } from '../faults-contract.js';
 import { extendUntilConfirmed } from '../lock-lifetime.js';
 import { contendOver, DURATION, LEAST } from '../postgres/contention.js';
 
 // Locks while the server dies, hangs or refuses to write, and while connections to it are cut.
-
-const TTL = 60_000;
-
-/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
-const RELEASED_WITHIN = TTL / 2;
-
-const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireTerms = {
-  ...once,
-  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
-};
 
 /** The condition of a row that is held. */
 const HELD = `state <> 'free' and ends > unix_timestamp(now(6)) * 1000000`;
@@ -43,25 +32,24 @@ const LISTENING = `select count(*) from information_schema.processlist where com
 /** Milliseconds that `close` may take on a busy machine. Its own limit is a second. */
 const CLOSED_WITHIN_MS = 4_000;
 
-let nextKey = 0;
-const freshKey = (): string => `key:${nextKey++}`;
-const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
-
 /** Tests locks in this server while it fails. */
 export function faultsOn(program: MysqlProgram): void {
   describe(`locks in ${program.name} that fails`, () => {
     let server: MysqlServer;
     let proxy: TcpProxy;
 
-    beforeAll(async () => {
-      server = await startMysqlServer({ program });
-      proxy = await startTcpProxy(server);
+    const faults = new FaultContract(program.name, {
+      start: () => startMysqlServer({ program }),
+      open: ({ port }, terms) => openStore(port, terms),
+      isHeld: async (key, on) =>
+        (await on.value(`select count(*) from redlock_locks where k = 'lock:${key}' and ${HELD}`)) === 1,
     });
-    beforeEach(() => proxy.heal());
+
+    beforeAll(() => void ({ server, proxy } = faults));
 
     async function openStore(
       port: number = proxy.port,
-      terms = newTerms(),
+      terms: StoreTerms = newTerms(),
       user = 'app',
     ): Promise<MysqlStore> {
       const store = new MysqlStore({ uri: server.uriOf(user, 'app', port) }, terms);
@@ -74,11 +62,7 @@ export function faultsOn(program: MysqlProgram): void {
       return redlockOver([await openStore(port)], { nodeTimeout });
     }
 
-    async function isHeld(key: string): Promise<boolean> {
-      return (
-        (await server.value(`select count(*) from redlock_locks where k = 'lock:${key}' and ${HELD}`)) === 1
-      );
-    }
+    const isHeld = (key: string): Promise<boolean> => faults.isHeld(key);
 
     test('a store leaves no orphaned lock when the connection is cut while an acquire waits for a row (S27)', async () => {
       const key = freshKey();
@@ -101,34 +85,11 @@ export function faultsOn(program: MysqlProgram): void {
       await redlock.close();
     });
 
-    test('a store rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
-      const key = freshKey();
-      const redlock = await newProcess(proxy.port, 3_000);
-      // The first call also prepares the statement, which takes a round trip.
-      await (await redlock.acquire([key], once)).release();
-      proxy.dropReplies();
-      const acquiring = redlock.acquire([key], once);
-      acquiring.catch(() => undefined);
-      await until(() => isHeld(key));
-      await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-      await proxy.heal();
-      await until(async () => !(await isHeld(key)), RELEASED_WITHIN);
-      await redlock.close();
-    });
-
-    test('a late release of a lapsed lease has no effect on the next holder (S7)', async () => {
-      const store = await openStore();
-      const direct = await openStore(server.port);
-      const key = freshKey();
-      const [late, next] = [new Lease([key], 'late', 200), leaseOn(key)];
-      await acquireOn(store, late);
-      proxy.holdRequests();
-      const releasing = releaseOn(store, late);
-      await until(async () => (await acquireOn(direct, next)).granted);
-      await proxy.heal();
-      await releasing;
-      expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
-    });
+    faults.losesReply();
+    faults.renewsAfterCut();
+    faults.releasesLate();
+    faults.restarts();
+    faults.hangs();
 
     test('a row that another transaction holds makes an acquire fail after two seconds, and stores nothing', async () => {
       const store = await openStore(server.port);
@@ -210,49 +171,6 @@ export function faultsOn(program: MysqlProgram): void {
       await until(() => store.available);
       expect(await store.read(held.keys)).toMatchObject([{ holders: [{ id: held.id }] }]);
       await granted(store, leaseOn(freshKey()));
-    });
-
-    test('the server keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
-      const terms = newTerms();
-      const store = await openStore(server.port, terms);
-      const redlock = redlockOver([store], PATIENT);
-      const [kept, freed] = [freshKey(), freshKey()];
-      const lock = await redlock.acquire([kept], once);
-      const before = await redlock.acquire([freed], once);
-      await before.release();
-      await server.restart();
-      await until(() => store.available);
-      expect(terms.events.slice(0, 2)).toEqual(['ready', 'lost']);
-      await expect(redlock.acquire([kept], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
-      const after = await redlock.acquire([freed], once);
-      expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
-      await extendUntilConfirmed(lock);
-      await Promise.all([lock.release(), after.release()]);
-      await redlock.close();
-    });
-
-    test('the server stores no lock for an acquire that came while it hung, and held locks end in time', async () => {
-      const redlock = await newProcess(server.port, 300);
-      const key = freshKey();
-      const ttl = 1_500;
-      const lock = await redlock.acquire([key], { ...waiting, ttl });
-      const lost = new Promise<void>((resolve) => {
-        lock.signal.addEventListener('abort', () => resolve());
-      });
-      const late = freshKey();
-      server.pause();
-      // If the server stored this lock late, the lock would last for longer than the test waits.
-      await expect(redlock.acquire([late], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-      await lost;
-      expect(lock.loss).toBeInstanceOf(LockLostError);
-      expect(lock.isHeld()).toBe(false);
-      await delay(ttl);
-      server.resume();
-      await until(async () => !(await isHeld(late)), RELEASED_WITHIN);
-      const next = await redlock.acquire([key], waiting);
-      expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
-      await next.release();
-      await redlock.close();
     });
 
     test('no two contenders hold a lock together, tokens grow, and no orphan is left, while the server is killed, hangs and cuts connections', async () => {

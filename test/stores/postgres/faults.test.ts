@@ -1,56 +1,36 @@
-import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { LockLostError } from '../../../lib/core/errors.js';
-import { Lease } from '../../../lib/core/lease.js';
-import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
+import type { StoreTerms } from '../../../lib/core/store-factory.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import type { PostgresOptions } from '../../../lib/stores/postgres/postgres.options.js';
-import { acquireOn, releaseOn } from '../../support/ask-store.js';
+import { acquireOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
-import { PATIENT } from '../../support/patience.js';
-import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+import { startPostgresServer } from '../../support/postgres-server.js';
 import { newTerms } from '../../support/postgres-store.js';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { extendUntilConfirmed, renewed } from '../lock-lifetime.js';
+import {
+  type Address,
+  FaultContract,
+  freshKey,
+  leaseOn,
+  once,
+  RELEASED_WITHIN,
+  waiting,
+} from '../faults-contract.js';
 
 // Locks while the server dies, hangs or is replaced, and while connections to it are cut.
 
-const TTL = 60_000;
-
-/** Milliseconds; far below the ttl, so that a test cannot pass because a lock expired instead of being released. */
-const RELEASED_WITHIN = TTL / 2;
-
-const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const waiting: AcquireTerms = {
-  ...once,
-  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
-};
-
-let server: PostgresServer;
-let proxy: TcpProxy;
-let nextKey = 0;
-
-beforeAll(async () => {
-  server = await startPostgresServer();
-  proxy = await startTcpProxy(server);
+const faults = new FaultContract('PostgreSQL', {
+  start: startPostgresServer,
+  open: openStore,
+  isHeld: async (key, on) => isHeld(await on.client(), key),
 });
-beforeEach(() => proxy.heal());
-
-const freshKey = (): string => `key:${nextKey++}`;
-const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
-
-interface Address {
-  readonly host: string;
-  readonly port: number;
-}
 
 async function openStore(
-  to: Address = proxy,
-  terms = newTerms(),
+  to: Address,
+  terms: StoreTerms = newTerms(),
   options: PostgresOptions = {},
 ): Promise<PostgresStore> {
   const connectionString = `postgres://postgres@${to.host}:${to.port}/postgres`;
@@ -60,10 +40,6 @@ async function openStore(
   return store;
 }
 
-async function newProcess(to?: Address, nodeTimeout: number = PATIENT.nodeTimeout): Promise<Redlock> {
-  return redlockOver([await openStore(to)], { nodeTimeout });
-}
-
 async function isHeld(looker: Client, key: string): Promise<boolean> {
   const sql = `select from redlock.locks where key = $1 and state <> 'free' and ends > clock_timestamp()`;
   return (await looker.query(sql, [`lock:${key}`])).rowCount === 1;
@@ -71,9 +47,9 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
 
 describe('a store over a broken connection', () => {
   test('a store leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
-    const looker = await server.client();
+    const looker = await faults.server.client();
     const key = freshKey();
-    const redlock = await newProcess();
+    const redlock = await faults.newProcess();
     await (await redlock.acquire([key], once)).release();
     // The acquire below waits for this row lock.
     await looker.query('begin');
@@ -81,9 +57,9 @@ describe('a store over a broken connection', () => {
     const acquiring = redlock.acquire([key], once);
     acquiring.catch(() => undefined);
     const waits = `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%turn%'`;
-    const other = await server.client();
+    const other = await faults.server.client();
     await until(async () => (await other.query(waits)).rowCount === 1);
-    proxy.cut();
+    faults.proxy.cut();
     await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     // The server continues with the statement although its client is gone; the statement has a deadline.
     await looker.query('commit');
@@ -97,10 +73,10 @@ describe('a store over a broken connection', () => {
   });
 
   test('a store leaves no orphaned lock when the server runs an acquire a second time, after its release (S27)', async () => {
-    const looker = await server.client();
+    const looker = await faults.server.client();
     const key = freshKey();
     // The name tells the connections of this store from those of other tests, which may still be ending.
-    const store = await openStore(proxy, newTerms(), { applicationName: 'cut' });
+    const store = await openStore(faults.proxy, newTerms(), { applicationName: 'cut' });
     const redlock = redlockOver([store], { nodeTimeout: 3_000 });
     await (await redlock.acquire([key], once)).release();
     const backends = async (): Promise<number[]> => {
@@ -113,7 +89,7 @@ describe('a store over a broken connection', () => {
     for (const pid of stopped) process.kill(pid, 'SIGSTOP');
     const acquiring = redlock.acquire([key], once);
     await delay(50);
-    proxy.cut();
+    faults.proxy.cut();
     // The store has sent the request again, over the next connection.
     const lock = await acquiring;
     expect(lock.isHeld()).toBe(true);
@@ -126,53 +102,17 @@ describe('a store over a broken connection', () => {
     await redlock.close();
   });
 
-  test('a store rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
-    const looker = await server.client();
-    const key = freshKey();
-    const redlock = await newProcess(proxy, 3_000);
-    proxy.dropReplies();
-    const acquiring = redlock.acquire([key], once);
-    acquiring.catch(() => undefined);
-    await until(() => isHeld(looker, key));
-    await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await proxy.heal();
-    await until(async () => !(await isHeld(looker, key)), RELEASED_WITHIN);
-    await redlock.close();
-  });
-
-  test('a store loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
-    const redlock = await newProcess();
-    const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
-    for (let time = 0; time < 2; time++) {
-      proxy.cut();
-      await renewed([lock]);
-    }
-    expect(lock.isHeld()).toBe(true);
-    await lock.release();
-    await redlock.close();
-  });
-
-  test('a late release of a lapsed lease has no effect on the next holder (S7)', async () => {
-    const store = await openStore();
-    const direct = await openStore(server);
-    const key = freshKey();
-    const [late, next] = [new Lease([key], 'late', 200), leaseOn(key)];
-    await acquireOn(store, late);
-    proxy.holdRequests();
-    const releasing = releaseOn(store, late);
-    await until(async () => (await acquireOn(direct, next)).granted);
-    await proxy.heal();
-    await releasing;
-    expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
-  });
+  faults.losesReply();
+  faults.renewsAfterCut();
+  faults.releasesLate();
 
   test('a store lets a waiter acquire when the server has closed the connection for messages', async () => {
-    const redlock = await newProcess();
-    const other = await newProcess(server);
+    const redlock = await faults.newProcess();
+    const other = await faults.newProcess(faults.server);
     const key = freshKey();
     const held = await other.acquire([key], once);
     const next = redlock.acquire([key], waiting);
-    const looker = await server.client();
+    const looker = await faults.server.client();
     await until(
       async () =>
         (await looker.query('select from redlock.waiters where key = $1', [`lock:${key}`])).rowCount === 1,
@@ -189,61 +129,8 @@ describe('a store over a broken connection', () => {
 });
 
 describe('a server', () => {
-  test('PostgreSQL keeps every lock when it is killed and restarted, and continues with larger tokens', async () => {
-    const mine = await startPostgresServer();
-    const terms = newTerms();
-    const store = await openStore(mine, terms);
-    const redlock = redlockOver([store], PATIENT);
-    const [kept, freed] = [freshKey(), freshKey()];
-    const lock = await redlock.acquire([kept], once);
-    const before = await redlock.acquire([freed], once);
-    await before.release();
-    await mine.restart();
-    await until(() => store.available);
-    expect(terms.events.slice(0, 2)).toEqual(['ready', 'lost']);
-    await expect(redlock.acquire([kept], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
-    const after = await redlock.acquire([freed], once);
-    expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
-    await extendUntilConfirmed(lock);
-    await Promise.all([lock.release(), after.release()]);
-    await redlock.close();
-    await mine.stop();
-  });
-
-  test('PostgreSQL stores no lock for an acquire that came while the server hung, and held locks end in time', async () => {
-    const mine = await startPostgresServer();
-    const redlock = await newProcess(mine, 300);
-    const key = freshKey();
-    const ttl = 1_500;
-    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
-    const lock = await redlock.acquire([key], { ...waiting, ttl });
-    const acquired = performance.now();
-    const lost = new Promise<number>((resolve) => {
-      lock.signal.addEventListener('abort', () => resolve(performance.now()));
-    });
-    mine.pause();
-    // If the server stored this lock late, the lock would last for longer than the test waits.
-    await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    const told = await lost;
-    expect(lock.loss).toBeInstanceOf(LockLostError);
-    expect(lock.isHeld()).toBe(false);
-    // The loss is reported by the end of the validity; the rest is the delay of a busy machine.
-    expect(told - acquired).toBeLessThan(10 * ttl);
-    await delay(ttl);
-    mine.resume();
-    const looker = await mine.client();
-    await until(async () => {
-      const { rowCount } = await looker.query(
-        `select from redlock.locks where state <> 'free' and ends > clock_timestamp()`,
-      );
-      return rowCount === 0;
-    }, RELEASED_WITHIN);
-    const next = await redlock.acquire([key], waiting);
-    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
-    await next.release();
-    await redlock.close();
-    await mine.stop();
-  });
+  faults.restarts();
+  faults.hangs();
 
   test('a PostgreSQL server is refused when it is a standby', async () => {
     const primary = await startPostgresServer();
