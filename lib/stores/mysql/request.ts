@@ -40,18 +40,43 @@ export function callOf(keys: readonly string[], asked: BatchRequest): ProcedureC
     return { name: 'lock', values };
   }
   const [release] = releases;
-  if (isOne && release && release.keep === 0 && release.schedule === undefined)
+  if (isOne && release && isPlainRelease(release))
     return { name: 'unlock', values: [Buffer.from(key), release.id, textOf(release)] };
   const parts = extensions.flatMap(({ id, keys: own, ttl, slots }, i) =>
     own.map((k, index) => ({ i, n: own.length, id, k, ttl, ...(slots ? { slot: slots[index] } : {}) })),
   );
-  const request = { releases: releases.map(cutIn), parts, acquisitions: acquisitions.map(cutIn) };
+  const request = {
+    releases: releases.map((each) => ({ ...cutIn(each), ...(isPlainRelease(each) ? PLAIN : {}) })),
+    parts,
+    acquisitions: plainOnes(acquisitions),
+  };
   return { name: 'turn', values: [textOf(sorted(keys)), textOf(request)] };
 }
 
 /** `true` for an exclusive lock without a tick, a next waiter or a proposal. */
 function isPlain({ mode, schedule, next, proposal = 0 }: AskedAcquisition): boolean {
   return mode === 'exclusive' && schedule === undefined && next === undefined && proposal === 0;
+}
+
+function isPlainRelease({ keys, keep, schedule }: AskedRelease): boolean {
+  return keys.length === 1 && keep === 0 && schedule === undefined;
+}
+
+/** Marks a request that the procedure may run together with others. */
+const PLAIN = { plain: true };
+
+/**
+ * Marks the plain acquisitions. An acquisition is not plain if another one wants the same key, because the first one in
+ * the order gets it.
+ */
+function plainOnes(acquisitions: readonly AskedAcquisition[]): AskedAcquisition[] {
+  const wanted = new Map<string, number>();
+  for (const { keys } of acquisitions) for (const key of keys) wanted.set(key, (wanted.get(key) ?? 0) + 1);
+  return acquisitions.map((each) => {
+    const { keys } = each;
+    const isMarked = keys.length === 1 && isPlain(each) && wanted.get(keys[0] ?? '') === 1;
+    return { ...cutIn(each), ...(isMarked ? PLAIN : {}) };
+  });
 }
 
 /** The text of a JSON argument. Procedures read 1 and 0 for `true` and `false`. */
@@ -103,22 +128,29 @@ export function micros(milliseconds: number): number {
 /** An answer of `turn`, `lock` or `unlock`. */
 interface Answer {
   readonly at: number;
-  readonly released?: readonly number[];
+  readonly waited?: readonly number[];
   readonly held?: readonly number[];
-  readonly acquired?: readonly (Omit<Acquired, 'holder' | 'others'> & {
-    readonly holders?: readonly Named[];
-    readonly several?: boolean;
-  })[];
+  readonly acquired?: readonly (readonly [number, AnsweredAcquisition])[];
 }
 
-export function answerOf(text: string, { extensions = [] }: BatchRequest): BatchAnswer {
-  const { at, released = [], held = [], acquired = [] } = JSON.parse(text) as Answer;
-  const kept = new Set(held);
+/** The answer of `acquire`. */
+interface AnsweredAcquisition extends Omit<Acquired, 'holder' | 'others'> {
+  readonly holders?: readonly Named[];
+  readonly several?: boolean;
+}
+
+export function answerOf(
+  text: string,
+  { releases = [], extensions = [], acquisitions = [] }: BatchRequest,
+): BatchAnswer {
+  const { at, waited = [], held = [], acquired = [] } = JSON.parse(text) as Answer;
+  const [hasWaiters, kept, answers] = [new Set(waited), new Set(held), new Map(acquired)];
   return {
     at,
-    released: released.map((waited) => waited === 1),
+    released: releases.map((_, i) => hasWaiters.has(i)),
     extended: extensions.map((_, i) => kept.has(i)),
-    acquired: acquired.map(({ holders = [], several, ...rest }) => {
+    acquired: acquisitions.map((_, i) => {
+      const { holders = [], several, ...rest } = answers.get(i) ?? {};
       const [holder, ...others] = holders;
       return { ...rest, ...(holder ? { holder } : {}), ...(several ? { others } : {}) };
     }),

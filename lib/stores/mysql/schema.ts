@@ -14,7 +14,7 @@ import { WAITING_PROCEDURES } from './sql/waiting.js';
  * creates the procedures of its version, and leaves those of other versions alone. So processes of two versions work on
  * the same tables while a new version is deployed, and no procedure is missing at any time.
  */
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 /** The default beginning of the names of tables and procedures. */
 export const DEFAULT_TABLE_PREFIX = 'redlock_';

@@ -49,9 +49,9 @@ const WAITING = `select count(*) from information_schema.processlist where comma
 
   test('a table or procedure of others with a name of ours is refused, and left as it is', async () => {
     await server.query('create table mine_ticks (n int); insert into mine_ticks values (7)');
-    await server.query('create procedure mine_turn_v1() select 7');
+    await server.query('create procedure mine_turn_v2() select 7');
     await expect(openStore('mine_')).rejects.toThrow(
-      /not its own: (table mine_ticks, procedure mine_turn_v1|procedure mine_turn_v1, table mine_ticks)\. Give another `tablePrefix`/,
+      /not its own: (table mine_ticks, procedure mine_turn_v2|procedure mine_turn_v2, table mine_ticks)\. Give another `tablePrefix`/,
     );
     expect(await server.value('select n from mine_ticks')).toBe(7);
     const made =
@@ -79,6 +79,52 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     } finally {
       await server.query(`set global max_allowed_packet = ${least}`);
     }
+  });
+
+  test('acquisitions that share a statement are answered one by one: granted, refused, late, repeated, ended, or the second for a key', async () => {
+    const store = await openStore();
+    const lease = (key: string): Lease => new Lease([key], 'me', 60_000);
+    const [held, ended, again] = [lease('batch:held'), lease('batch:ended'), lease('batch:again')];
+    for (const each of [held, ended, again])
+      expect(await acquireOn(store, each)).toMatchObject({ granted: true });
+    await releaseOn(store, ended);
+    // While this statement waits for a row, the next requests gather for one statement.
+    const looker = await server.client();
+    await looker.query("begin; select k from redlock_locks where k = 'lock:batch:again' for update");
+    const first = acquireOn(store, again);
+    await until(async () => Number(await server.value(WAITING)) >= 1);
+    const free = lease('batch:free');
+    const answers = Promise.allSettled([
+      first,
+      acquireOn(store, free),
+      acquireOn(store, lease('batch:held')),
+      acquireOn(store, ended),
+      acquireOn(store, again),
+      acquireOn(store, lease('batch:twice')),
+      acquireOn(store, lease('batch:twice')),
+      releaseOn(store, held),
+      acquireOn(store, lease('batch:late'), { limit: 1 }),
+    ]);
+    await delay(20);
+    await looker.query('rollback');
+    const settled = await answers;
+    const granted = { status: 'fulfilled', value: { granted: true } };
+    expect(settled).toMatchObject([
+      granted,
+      granted,
+      // The release of the same statement comes first.
+      granted,
+      { status: 'rejected', reason: { message: expect.stringContaining('has ended') } },
+      granted,
+      granted,
+      { status: 'fulfilled', value: { granted: false } },
+      { status: 'fulfilled' },
+      { status: 'rejected' },
+    ]);
+    expect(await store.read(['batch:free', 'batch:late'])).toMatchObject([
+      { holders: [{ id: free.id, owner: 'me' }] },
+      undefined,
+    ]);
   });
 
   test('locks with another table prefix are other locks, and the second start changes nothing', async () => {

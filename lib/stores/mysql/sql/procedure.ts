@@ -8,7 +8,7 @@ export interface Procedure {
 }
 
 const ASCII = 'character set ascii collate ascii_bin';
-const UTF8 = 'character set utf8mb4 collate utf8mb4_bin';
+export const UTF8 = 'character set utf8mb4 collate utf8mb4_bin';
 
 // The types of columns, parameters and variables. Each has its character set: that of the database may be another one.
 

@@ -1,5 +1,5 @@
 import { tokenAtSql } from './acquire.js';
-import { BEGIN, ID, KEY, keysOf, MODE, NOW, OWNER, type Procedure, STATE, TEXT } from './procedure.js';
+import { BEGIN, ID, KEY, keysOf, MODE, NOW, OWNER, type Procedure, STATE, TEXT, UTF8 } from './procedure.js';
 
 /**
  * Locks the rows of keys in the order of the array, which all processes sort alike.
@@ -25,15 +25,41 @@ const LOCK_ROWS: Procedure = {
   close the_keys;`,
 };
 
+/** The columns of a request in a list, as far as the fast statements need them. A `straight_join` follows, as in {@link keysOf}. */
+function requestsIn(list: string, columns = ''): string {
+  return (
+    `json_table(a_asked, '$.${list}[*]' columns (i for ordinality, request json path '$', plain tinyint path '$.plain', ` +
+    `id ${ID} path '$.id', k varchar(2048) ${UTF8} path '$.keys[0]'${columns})) r`
+  );
+}
+
+const TERMS_OF_ACQUISITION =
+  `, owner ${OWNER} path '$.owner', since bigint path '$.since', ttl double path '$.ttl', ` +
+  `deadline double path '$.deadline'`;
+
+/** Joins the row of the first key of a request. */
+const ROW = `{locks} l on l.k = cast(r.k as binary)`;
+
+/** The token of a plain acquisition. */
+const NEXT_TOKEN = `greatest(l.token + 1, v_floor, if(l.token = 0, v_forgotten + 1, 0))`;
+
+/** True if a plain request holds its key. */
+const HOLDS = `(l.mode = 'exclusive' and l.state = 'held' and l.id = r.id and l.ends > v_at)`;
+
 /**
  * Runs the collected requests of a process in one transaction. Releases come first, then extensions, then acquisitions,
  * each in the order of the requests.
  *
  * a_keys   a JSON array of all keys of all requests, sorted; their rows are locked first
  * a_asked  JSON: `releases`, an array of requests to `release`; `parts`, see `extend`; `acquisitions`, an array of requests to
- *          `acquire`; each may be missing
- * Selects  JSON: `at`, the server's time when the rows were locked, in milliseconds since 1970; `released`: for each lease 1 if
- *          there are waiters; `held`: the numbers of the leases that are held; `acquired`: the answers
+ *          `acquire`; each may be missing. A request is `plain` if it is for one exclusive key, without `minHold`, a tick and a
+ *          next waiter, and no other acquisition of the array has that key
+ * Selects  JSON: `at`, the server's time when the rows were locked, in milliseconds since 1970; `waited`: the numbers of the
+ *          released leases for which there are waiters; `held`: the numbers of the leases that are held; `acquired`: pairs
+ *          of the number of an acquisition and its answer
+ *
+ * A few statements run all plain requests for keys without waiters that are free. Without them a batch of 64
+ * acquisitions and releases took three times as long. The others follow one by one.
  *
  * Missing rows are created only if there is an acquisition. The clock is read when the rows are locked: a time from
  * before the wait for a row would revive an expired lock, and would store a lease after its deadline.
@@ -42,16 +68,20 @@ export const TURN: Procedure = {
   name: 'turn',
   parameters: `a_keys ${TEXT}, a_asked ${TEXT}`,
   body: `
-  declare v_at bigint;
-  declare v_i int default 0;
+  declare v_at, v_floor, v_forgotten bigint;
+  declare v_i, v_number, v_count int default 0;
   declare v_waited tinyint;
   declare v_request, v_answer, v_released, v_held, v_acquired ${TEXT} default '';
   declare v_releases int default coalesce(json_length(a_asked, '$.releases'), 0);
   declare v_acquisitions int default coalesce(json_length(a_asked, '$.acquisitions'), 0);
   declare the_releases cursor for
-    select request from json_table(a_asked, '$.releases[*]' columns (i for ordinality, request json path '$')) r order by i;
+    select r.i, r.request from ${requestsIn('releases')}
+    where r.plain is null
+      or exists (select 1 from {locks} l where l.k = cast(r.k as binary) and (l.mode <> 'exclusive' or l.waited = 1))
+    order by r.i;
   declare the_acquisitions cursor for
-    select request from json_table(a_asked, '$.acquisitions[*]' columns (i for ordinality, request json path '$')) r order by i;
+    select r.i, r.request from ${requestsIn('acquisitions')} straight_join ${ROW}
+    where r.plain is null or not ${HOLDS} order by r.i;
 ${BEGIN}
   if v_acquisitions > 0 then
     insert into {locks} (k) select cast(keys_.k as binary) from ${keysOf('a_keys')} order by keys_.i
@@ -61,29 +91,49 @@ ${BEGIN}
   end if;
   set v_at = ${NOW};
   if v_releases > 0 then
-    open the_releases;
-    while v_i < v_releases do
-      fetch the_releases into v_request;
-      call {release}(v_request, v_at, v_waited);
-      set v_released = concat_ws(',', nullif(v_released, ''), v_waited), v_i = v_i + 1;
-    end while;
-    close the_releases;
+    update ${requestsIn('releases')} straight_join ${ROW}
+      set l.state = 'free', l.ended = r.id, l.ends = v_at
+      where r.plain = 1 and l.mode = 'exclusive' and l.waited = 0 and l.id = r.id and l.state = 'held';
+    set v_count = (
+      select count(*) from ${requestsIn('releases')}
+      where r.plain is null
+        or exists (select 1 from {locks} l where l.k = cast(r.k as binary) and (l.mode <> 'exclusive' or l.waited = 1)));
+    if v_count > 0 then
+      open the_releases;
+      while v_i < v_count do
+        fetch the_releases into v_number, v_request;
+        call {release}(v_request, v_at, v_waited);
+        set v_released = concat_ws(',', nullif(v_released, ''), if(v_waited, v_number - 1, null)), v_i = v_i + 1;
+      end while;
+      close the_releases;
+    end if;
   end if;
   if json_length(a_asked, '$.parts') > 0 then
     call {extend}(json_extract(a_asked, '$.parts'), v_at, v_held);
   end if;
   if v_acquisitions > 0 then
-    set v_i = 0;
-    open the_acquisitions;
-    while v_i < v_acquisitions do
-      fetch the_acquisitions into v_request;
-      call {acquire}(v_request, v_at, v_answer);
-      set v_acquired = concat_ws(',', nullif(v_acquired, ''), v_answer), v_i = v_i + 1;
-    end while;
-    close the_acquisitions;
+    set v_floor = ${tokenAtSql('v_at')}, v_forgotten = (select forgotten from {state}), v_i = 0;
+    update ${requestsIn('acquisitions', TERMS_OF_ACQUISITION)} straight_join ${ROW}
+      set l.token = ${NEXT_TOKEN}, l.mode = 'exclusive', l.state = 'held', l.id = r.id, l.owner = r.owner, l.since = r.since,
+        l.ends = v_at + round(1000 * r.ttl)
+      where r.plain = 1 and (l.state = 'free' or l.ends <= v_at) and l.waited = 0
+        and not (l.id <=> r.id) and not (l.ended <=> r.id) and v_at <= round(1000 * r.deadline)
+        and ${NEXT_TOKEN} <= ${Number.MAX_SAFE_INTEGER};
+    select coalesce(group_concat('[', r.i - 1, ',{"token":', l.token, '}]'), ''), count(*) into v_acquired, v_count
+      from ${requestsIn('acquisitions')} straight_join ${ROW} where r.plain = 1 and ${HOLDS};
+    set v_count = v_acquisitions - v_count;
+    if v_count > 0 then
+      open the_acquisitions;
+      while v_i < v_count do
+        fetch the_acquisitions into v_number, v_request;
+        call {acquire}(v_request, v_at, v_answer);
+        set v_acquired = concat_ws(',', nullif(v_acquired, ''), concat('[', v_number - 1, ',', v_answer, ']')), v_i = v_i + 1;
+      end while;
+      close the_acquisitions;
+    end if;
   end if;
   commit;
-  select concat('{"at":', v_at / 1000, ',"released":[', v_released, '],"held":[', v_held, '],"acquired":[', v_acquired, ']}') as answer;`,
+  select concat('{"at":', v_at / 1000, ',"waited":[', v_released, '],"held":[', v_held, '],"acquired":[', v_acquired, ']}') as answer;`,
 };
 
 /**
@@ -123,7 +173,7 @@ ${BEGIN}
     call {acquire}(a_request, v_at, v_answer);
   end if;
   commit;
-  select concat('{"at":', v_at / 1000, ',"acquired":[', v_answer, ']}') as answer;`,
+  select concat('{"at":', v_at / 1000, ',"acquired":[[0,', v_answer, ']]}') as answer;`,
 };
 
 /**
@@ -150,7 +200,7 @@ ${BEGIN}
     call {release}(a_request, v_at, v_waited);
   end if;
   commit;
-  select concat('{"at":', v_at / 1000, ',"released":[', v_waited, ']}') as answer;`,
+  select concat('{"at":', v_at / 1000, ',"waited":[', if(v_waited, 0, ''), ']}') as answer;`,
 };
 
 export const TURNS: readonly Procedure[] = [LOCK_ROWS, TURN, LOCK, UNLOCK];
