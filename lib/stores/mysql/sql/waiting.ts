@@ -1,4 +1,4 @@
-import { MARK_MS } from '../../../core/store-times.js';
+import { MARK_MS, STANDBY_MS } from '../../../core/store-times.js';
 import { BEGIN, ID, inMicros, KEY, keyAt, MODE, NOW, OWNER, type Procedure, TEXT } from './procedure.js';
 
 /**
@@ -94,7 +94,8 @@ ${BEGIN}
  *          are not in the order of their commits, so the last time would not be enough
  * a_wait   seconds until the answer, if there are no messages
  * a_step   seconds between two looks
- * Selects  JSON, an array of { waiter, told, after, turn, released }
+ * Selects  JSON, an array of { waiter, told, after, turn, released }. A message that is read late, on a busy machine, gives the
+ *          first waiter its time before the waiters behind it, too
  */
 const LISTEN: Procedure = {
   name: 'listen',
@@ -105,7 +106,7 @@ const LISTEN: Procedure = {
   set transaction isolation level read committed;
   wait: loop
     set v_told = (
-      select group_concat(json_object('waiter', waiter, 'told', told, 'after', greatest(may - ${NOW}, 0) / 1000,
+      select group_concat(json_object('waiter', waiter, 'told', told, 'after', greatest(may - ${NOW}, least(may - told, ${inMicros(STANDBY_MS)})) / 1000,
         'turn', may = told, 'released', released)) from {waiters}
       where process = a_process and told is not null and not find_in_set(concat(waiter, '@', told), a_known));
     if v_told is not null or v_left <= 0 then
