@@ -1,13 +1,7 @@
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
+import { debianMysql } from '../../test/support/debian-mysql.js';
 import { hasEtcd, startEtcd } from '../../test/support/etcd-server.js';
-import {
-  mysqlIn,
-  type MysqlProgram,
-  mysqlPrograms,
-  startMysqlServer,
-} from '../../test/support/mysql-server.js';
+import { mysqlPrograms, startMysqlServer } from '../../test/support/mysql-server.js';
 import { startPostgresServer } from '../../test/support/postgres-server.js';
 import {
   advisoryLock,
@@ -21,7 +15,6 @@ import type { Release } from '../contenders/contender.js';
 import { type Figure, once, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
 import { median, quantile } from '../measure/statistics.js';
-import { ROOT } from '../peers.js';
 import { type Group, type Plan, progress, times } from './group.js';
 import { heldTtl } from './held.js';
 
@@ -46,7 +39,7 @@ export const stores: Group = {
     // This is the default timing of etcd.
     const cluster = hasEtcd() ? await startEtcd({ timing: { heartbeat: 100, election: 1_000 } }) : undefined;
     // A trial downloads no server.
-    const programs = [...mysqlPrograms(), ...(plan.effort < 1 ? [] : await debianMysql())];
+    const programs = [...mysqlPrograms(), ...(plan.effort < 1 ? [] : debianMysql())];
     const mysqlServers = await Promise.all(programs.map((program) => startMysqlServer({ program })));
     try {
       const urls: StoreUrls = { redis: servers.urls[0] ?? '', postgres: database.url, etcd: cluster?.url };
@@ -112,19 +105,6 @@ async function measure(way: StoreWay, urls: StoreUrls, plan: Plan): Promise<Samp
   } finally {
     await session.close();
     if (other !== session) await other.close();
-  }
-}
-
-/** The MySQL of Debian's sid, which is downloaded into a cache. */
-async function debianMysql(): Promise<MysqlProgram[]> {
-  // The compiled benchmark has no copy of this file, which is not TypeScript.
-  const file = pathToFileURL(join(ROOT, 'test/support/debian-servers.mjs')).href;
-  const { debianServer } = (await import(file)) as { debianServer(name: string): string };
-  try {
-    return [mysqlIn(debianServer('mysql@sid'))];
-  } catch (error) {
-    progress(`no MySQL of Debian's sid: ${(error as Error).message}`);
-    return [];
   }
 }
 
