@@ -1,0 +1,224 @@
+import { randomInt } from 'node:crypto';
+import { asError } from '../../../core/errors.js';
+import { neutral, neutrally } from '../../../core/neutral.js';
+import { withTimeout } from '../../../core/with-timeout.js';
+import { type Ensemble, ensembleOf, type ZooKeeperOptions } from '../zookeeper.options.js';
+import { Connection, type Session } from './connection.js';
+import type { Access, Request } from './requests.js';
+import { Refusal, ZooKeeperError } from './zookeeper-error.js';
+
+/**
+ * The session time-out that the client asks for, in milliseconds. The servers raise it to their `minSessionTimeout`. No
+ * lock rests on the session, only the places of waiters: with a longer time-out the places of a process that was killed
+ * stay for longer.
+ */
+const SESSION_TIMEOUT_MS = 10_000;
+
+const NO_SESSION: Session = { id: 0n, password: Buffer.alloc(16), timeout: SESSION_TIMEOUT_MS };
+
+/** The shortest and the longest pause before the next attempt to connect, in milliseconds. */
+const SHORTEST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 250;
+
+/** Time limit in milliseconds for the function that returns the password. */
+const PASSWORD_LIMIT_MS = 5_000;
+
+/** Events of a client. */
+export interface ClientEvents {
+  /**
+   * The client accepts requests, at first or again. No watch of an earlier connection is set any more.
+   *
+   * @param isNewSession - `true` if the ephemeral nodes of the earlier session are gone, or will be soon
+   */
+  readonly ready: (isNewSession: boolean) => void;
+  /** The connection was lost, or an attempt to connect has failed. */
+  readonly lost: () => void;
+  /** A node has changed that a request has asked to watch. */
+  readonly watch: (path: string) => void;
+}
+
+/**
+ * A session with an ensemble of ZooKeeper servers, over one connection at a time. When the connection is lost, the
+ * client goes on at the next server, in the same session if the servers still know it.
+ *
+ * A request without a connection fails at once, and no request is sent twice (S15).
+ */
+export class ZooKeeperClient {
+  readonly #ensemble: Ensemble;
+  #connection: Connection | undefined;
+  #isReady = false;
+  #isClosed = false;
+  #session = NO_SESSION;
+  #newest = 0n;
+  /** The index of the server of the present or the next connection. */
+  #turn: number;
+  #again: NodeJS.Timeout | undefined;
+  /** The errors of the servers since the last success, each with the index of its server. */
+  readonly #failures = new Map<number, ZooKeeperError>();
+  #opening: PromiseWithResolvers | undefined;
+
+  constructor(
+    private readonly options: ZooKeeperOptions,
+    private readonly events: ClientEvents,
+  ) {
+    this.#ensemble = ensembleOf(options.connectionString);
+    // Each process begins at another server, so that no server has all connections.
+    this.#turn = randomInt(this.#ensemble.servers.length);
+  }
+
+  /** The servers, for messages. */
+  get address(): string {
+    return (
+      this.#ensemble.servers.map(({ host, port }) => `${host}:${port}`).join(',') + this.#ensemble.chroot
+    );
+  }
+
+  get available(): boolean {
+    return this.#isReady;
+  }
+
+  /** The access rights for nodes that the client creates. */
+  get access(): Access {
+    return this.options.auth ? 'creator' : 'world';
+  }
+
+  /**
+   * Connects. Resolves when a server accepts requests. Rejects when every server has failed once; further attempts
+   * follow.
+   */
+  open(): Promise<void> {
+    if (this.#isReady) return Promise.resolve();
+    if (!this.#opening) {
+      this.#opening = withResolvers();
+      this.#failures.clear();
+      if (!this.#connection && !this.#again) this.#connectNeutrally();
+    }
+    return this.#opening.promise;
+  }
+
+  /**
+   * Sends one request.
+   *
+   * @param limit - milliseconds for which to wait for the answer
+   * @throws ZooKeeperError
+   */
+  ask<Reply>(request: Request<Reply>, limit: number): Promise<Reply> {
+    if (this.#connection && this.#isReady) return this.#connection.ask(request, limit);
+    return Promise.reject(new ZooKeeperError('no server is connected', true));
+  }
+
+  /** Ends the session if the server answers within `limit` milliseconds, and the connection. */
+  async close(limit: number): Promise<void> {
+    this.#isClosed = true;
+    this.#isReady = false;
+    clearTimeout(this.#again);
+    this.#opening?.reject(new ZooKeeperError('the client was closed', true));
+    this.#opening = undefined;
+    await this.#connection?.close(limit);
+    this.#connection = undefined;
+  }
+
+  /** A connection serves all callers, so it is made in the context of none (S30). */
+  readonly #connectNeutrally = neutral(() => void this.#connect());
+
+  async #connect(): Promise<void> {
+    this.#again = undefined;
+    const index = this.#turn % this.#ensemble.servers.length;
+    let login: string | undefined;
+    try {
+      login = await this.#login();
+    } catch (error) {
+      const message = `\`auth.password\` failed: ${asError(error).message}. Correct the function that you gave`;
+      return this.#failed(index, new ZooKeeperError(message, true, Refusal.authFailed));
+    }
+    if (this.#isClosed) return;
+    const connection = new Connection(
+      {
+        server: this.#ensemble.servers[index]!,
+        chroot: this.#ensemble.chroot,
+        tls: this.options.tls,
+        login,
+        session: this.#session,
+        newest: this.#newest,
+      },
+      {
+        ready: (session) => this.#ready(session),
+        seen: (transaction) => {
+          if (transaction > this.#newest) this.#newest = transaction;
+        },
+        watch: this.events.watch,
+        ended: (error) => this.#ended(index, error),
+      },
+    );
+    this.#connection = connection;
+  }
+
+  async #login(): Promise<string | undefined> {
+    const { auth } = this.options;
+    if (!auth) return undefined;
+    const { username, password } = auth;
+    if (typeof password !== 'function') return `${username}:${password}`;
+    return `${username}:${await withTimeout(Promise.resolve(password()), PASSWORD_LIMIT_MS)}`;
+  }
+
+  #ready(session: Session): void {
+    const isNewSession = session.id !== this.#session.id;
+    this.#session = session;
+    this.#isReady = true;
+    this.#failures.clear();
+    this.#opening?.resolve();
+    this.#opening = undefined;
+    this.events.ready(isNewSession);
+  }
+
+  #ended(index: number, error: ZooKeeperError): void {
+    this.#connection = undefined;
+    if (error.code === Refusal.sessionExpired) {
+      this.#session = NO_SESSION;
+      this.#isReady = false;
+      // The server works, and only the session is over.
+      return this.#connectNeutrally();
+    }
+    this.#failed(index, error);
+  }
+
+  #failed(index: number, error: ZooKeeperError): void {
+    if (this.#isClosed) return;
+    const wasReady = this.#isReady;
+    this.#isReady = false;
+    this.#failures.set(index, error);
+    this.#turn++;
+    if (this.#failures.size === this.#ensemble.servers.length && this.#opening) {
+      this.#opening.reject(this.#reason());
+      this.#opening = undefined;
+    }
+    // After a loss the next server is asked at once.
+    const pause = wasReady ? 0 : randomInt(SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS);
+    this.#again = neutrally(setTimeout, this.#connectNeutrally, pause);
+    if (!this.#opening) this.#again.unref();
+    this.events.lost();
+  }
+
+  /** One error for the errors of all servers. */
+  #reason(): ZooKeeperError {
+    const errors = [...this.#failures.values()];
+    const message = [...new Set(errors.map((error) => error.message))].join('; ');
+    return new ZooKeeperError(message, true, errors.find(({ code }) => code !== undefined)?.code);
+  }
+}
+
+interface PromiseWithResolvers {
+  readonly promise: Promise<void>;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+function withResolvers(): PromiseWithResolvers {
+  let resolve: () => void = () => undefined;
+  let reject: (error: Error) => void = () => undefined;
+  const promise = new Promise<void>((onResolve, onReject) => {
+    resolve = onResolve;
+    reject = onReject;
+  });
+  return { promise, resolve, reject };
+}
