@@ -11,6 +11,7 @@ const LONGER = [
   'stores/postgres/failover.slow',
   'stores/etcd/cluster.slow',
   'stores/etcd/contention.slow',
+  'stores/zookeeper/zookeeper-ensemble.slow',
 ];
 
 /** `npm run test:faults` runs the long form of these tests, and tests that are too long for `npm run test:all`. */

@@ -154,6 +154,7 @@ Nodes:
                       postgres://[user[:password]@]host[:port]/database  must be the only node
                       mysql://[user[:password]@]host[:port]/database     or mariadb://; must be the only node
                       http://[user:password@]host:port                   a member of etcd; or https://
+                      zookeeper://[user:password@]host[:port],.../path  must be the only node; or zookeepers://, with TLS
   --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
   --ca FILE         trust this certificate authority
   --cert FILE       certificate of this client
@@ -350,14 +351,14 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
 }
 
 /**
- * Joins the parts of a list that was split at commas. A comma also separates the hosts of one Sentinel or Cluster URL,
+ * Joins the parts of a list that was split at commas. A comma also separates the hosts of a Sentinel, Cluster or ZooKeeper,
  * so a part without a scheme belongs to the part before it.
  */
 function joinHosts(parts: readonly string[]): string[] {
   const urls: string[] = [];
   for (const part of parts) {
     const before = urls.at(-1);
-    if (!part.includes('://') && before !== undefined && /^rediss?\+/.test(before)) {
+    if (!part.includes('://') && before !== undefined && /^(?:rediss?\+|zookeepers?:)/.test(before)) {
       urls[urls.length - 1] = `${before},${part}`;
     } else urls.push(part);
   }

@@ -17,6 +17,7 @@ import { isMysql } from './mysql-target.js';
 import { isPostgres } from './postgres-target.js';
 import { openSession } from './session.js';
 import type { Terminal } from './terminal.js';
+import { isZooKeeper } from './zookeeper-target.js';
 import { SchemaNames, schemaScript } from '../stores/mysql/schema.js';
 import { DEFAULT_SCHEMA, schemaSql } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
@@ -67,8 +68,8 @@ async function main(): Promise<number> {
 
 async function run(request: NodeRequest): Promise<number> {
   const { target } = request;
-  if (request.command === 'doctor' && !isPostgres(target) && !isMysql(target) && !isEtcd(target))
-    return doctor(request, terminal);
+  const isRedis = ![isPostgres, isMysql, isEtcd, isZooKeeper].some((isOther) => isOther(target));
+  if (request.command === 'doctor' && isRedis) return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch' || request.command === 'board') {
     // Listen only once to each signal, so that a second Ctrl-C ends the process immediately.

@@ -8,6 +8,7 @@ import { isEtcd, openEtcd } from './etcd-target.js';
 import { isMysql, openMysql } from './mysql-target.js';
 import { openNodes } from './node-url.js';
 import { isPostgres, openPostgres } from './postgres-target.js';
+import { isZooKeeper, openZooKeeper } from './zookeeper-target.js';
 
 /** Time limit for a node to connect, and then to answer, in milliseconds. */
 export const NODE_LIMIT_MS = 2_000;
@@ -45,6 +46,7 @@ export async function openSession(target: Target): Promise<Session> {
 async function openStores(target: Target): Promise<readonly Store[]> {
   if (isPostgres(target)) return [await openPostgres(target)];
   if (isMysql(target)) return [await openMysql(target)];
+  if (isZooKeeper(target)) return [await openZooKeeper(target)];
   return isEtcd(target) ? [await openEtcd(target)] : openRedis(target);
 }
 

@@ -233,12 +233,15 @@ export interface LockStore {
    * `RangeError`, and sends no request with its keys. Without this rule it would take the store's error for an outage,
    * and would try again until the end of the wait.
    *
-   * The method answers from the keys alone, without a request. Its reason names no key: the message has the keys. The
-   * algorithm itself refuses an empty key, a key that begins with "}", and a key of more than 2,000 bytes in UTF-8, or
-   * of more than 2,048 bytes together with the `keyPrefix` of the module.
+   * The method answers from its parameters alone, without a request. Its reason names no key: the message has the keys.
+   * The algorithm itself refuses an empty key, a key that begins with "}", and a key of more than 2,000 bytes in UTF-8,
+   * or of more than 2,048 bytes together with the `keyPrefix` of the module.
+   *
+   * @param permits - the number of permits that the lock asks for; only in the mode `'permits'`, and only if the caller
+   * takes a lock
    * @defaultValue every other key is accepted
    */
-  refuses?(keys: readonly string[], mode: LockMode): string | undefined;
+  refuses?(keys: readonly string[], mode: LockMode, permits?: number): string | undefined;
 
   /** `false` if the store knows, without a request, that it cannot answer. */
   readonly available: boolean;

@@ -163,7 +163,8 @@ export class Redlock {
   acquire(keys: readonly string[], options: AcquireTerms): Promise<HeldLock> {
     this.foresee(options.ttl);
     if (options.kind && options.kind !== EXCLUSIVE) this.#checkMode(options.kind);
-    this.#keyRule.check(keys, (options.kind ?? EXCLUSIVE).mode);
+    const { kind = EXCLUSIVE } = options;
+    this.#keyRule.check(keys, kind.mode, kind.mode === 'permits' ? kind.permits : undefined);
     return neutrally(this.#acquireNeutrally, keys, options);
   }
 

@@ -18,11 +18,11 @@ export class KeyRule {
   }
 
   /** @throws RangeError when one of the stores can never store a lock of these keys */
-  check(keys: readonly string[], mode: LockMode): void {
+  check(keys: readonly string[], mode: LockMode, permits?: number): void {
     // `keysOf` has already checked the length without the prefix.
     if (this.#most < LONGEST_KEY_BYTES) this.#checkLength(keys);
     for (const store of this.#choosy) {
-      const reason = store.refuses?.(keys, mode);
+      const reason = store.refuses?.(keys, mode, permits);
       if (reason !== undefined)
         throw new RangeError(`${store.name} cannot store a lock of ${quoted(keys)}: ${reason}`);
     }

@@ -15,8 +15,8 @@ import type { StoreFactory } from '../core/store-factory.js';
 /** Accepted values of the option `nodes`, for messages. */
 export const NODES_RULE =
   "a Redis node or an array of Redis nodes, each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
-  "unix://), ioredis options, or a client; or one `postgres(...)`, `mysql(...)` or `etcd(...)`; or 'memory' to lock inside " +
-  'this process only';
+  "unix://), ioredis options, or a client; or one `postgres(...)`, `mysql(...)`, `etcd(...)` or `zookeeper(...)`; or 'memory' to lock " +
+  'inside this process only';
 
 /**
  * URLs of known servers that this option does not accept, each with its remedy. The command `nestjs-redlock` accepts

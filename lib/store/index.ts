@@ -28,6 +28,6 @@ export type { Tick, TickMark } from '../core/tick.js';
 export type { WaiterId } from '../core/waiter-id.js';
 export { tokenAt } from '../core/fencing-token.js';
 export { UnfitStoreError } from '../core/errors.js';
-export { tellEach } from '../stores/contract/tell-each.js';
+export { tellEach } from '../core/tell-each.js';
 export { storeContract, type StoreUnderTest } from '../stores/contract/store-contract.js';
 export type { ContractRunner } from '../stores/contract/store-asker.js';

@@ -24,6 +24,7 @@ const ENTRIES = [
   'mysql',
   'store',
   'etcd',
+  'zookeeper',
   'board',
   'standalone',
 ];
@@ -136,6 +137,7 @@ describe('the packed package', () => {
     ['esm/mysql', ['mysql2']],
     ['esm/store', []],
     ['esm/etcd', []],
+    ['esm/zookeeper', []],
     ['esm/board', ['@nestjs/common', '@nestjs/core']],
     ['esm/standalone', ['ioredis']],
     ['esm/cli/main', ['ioredis']],
@@ -147,6 +149,7 @@ describe('the packed package', () => {
     ['cjs/mysql', ['mysql2']],
     ['cjs/store', []],
     ['cjs/etcd', []],
+    ['cjs/zookeeper', []],
     ['cjs/board', ['@nestjs/common', '@nestjs/core']],
     ['cjs/standalone', ['ioredis']],
   ])('an entry point loads only the packages that it needs: %s', (file, packages) => {

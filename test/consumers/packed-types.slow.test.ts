@@ -17,6 +17,7 @@ const ENTRIES = [
   'mysql',
   'store',
   'etcd',
+  'zookeeper',
   'standalone',
 ];
 const sourceOf = (entry: string): string => join(ROOT, 'lib', entry === 'index' ? '' : entry, 'index.ts');

@@ -420,8 +420,8 @@ describe("nodes: 'memory'", () => {
 describe('invalid options', () => {
   const NODES =
     "a Redis node or an array of Redis nodes, each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
-    "unix://), ioredis options, or a client; or one `postgres(...)`, `mysql(...)` or `etcd(...)`; or 'memory' to lock inside " +
-    'this process only';
+    "unix://), ioredis options, or a client; or one `postgres(...)`, `mysql(...)`, `etcd(...)` or `zookeeper(...)`; or 'memory' to lock " +
+    'inside this process only';
   const cases: [unknown, string][] = [
     [
       {},

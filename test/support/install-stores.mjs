@@ -20,6 +20,11 @@ const SERVERS = [
     there: () => onPath('mariadbd') && onPath('mariadb'),
     packages: ['mariadb-server-core', 'mariadb-client-core'],
   },
+  {
+    name: 'ZooKeeper',
+    there: () => onPath('java') && existsSync('/usr/share/java/zookeeper.jar'),
+    packages: ['libzookeeper-java', 'default-jre-headless'],
+  },
 ];
 
 // `npm test` runs this file before Jest. It prints one line for each missing server.

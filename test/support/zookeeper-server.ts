@@ -32,7 +32,7 @@ export function hasZooKeeper(): boolean {
     // There is no Java.
   }
   process.stderr.write(
-    'Skipped: no ZooKeeper in /usr/share/java; on Debian it is `apt-get install zookeeper default-jre-headless`.\n',
+    'Skipped: no ZooKeeper in /usr/share/java; on Debian it is `apt-get install libzookeeper-java default-jre-headless`.\n',
   );
   return false;
 }
@@ -206,7 +206,7 @@ export class ZooKeeperServer {
     const child = spawn(
       'java',
       [
-        ...['-Xmx192m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-cp', CLASS_PATH],
+        ...['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-cp', CLASS_PATH],
         ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
         ...['org.apache.zookeeper.server.quorum.QuorumPeerMain', join(folder, 'zoo.cfg')],
       ],

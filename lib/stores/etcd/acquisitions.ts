@@ -1,3 +1,4 @@
+import { permitsOf } from '../../core/admission.js';
 import { now } from '../../core/clock.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
 import { type Asked, permitsSeen, type QueueEntry, type Round, timeLeft, transactionOf } from './attempt.js';
@@ -5,7 +6,6 @@ import type { Bases } from './bases.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { didNothing, GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
-import { permitsOf } from './key-view.js';
 import { holderName, type Names } from './names.js';
 import { entriesAt, get, revisionOf, type TxnReply } from './protocol.js';
 import { type RefusalContext, Refusals } from './refusals.js';

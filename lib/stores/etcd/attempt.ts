@@ -1,9 +1,10 @@
+import { permitsOf, type SlotOf } from '../../core/admission.js';
 import { elapsedSince, type Instant } from '../../core/clock.js';
 import { NoTimeError } from '../../core/errors.js';
 import type { AcquireRequest } from '../../core/ports.js';
 import type { Base } from './bases.js';
 import type { EtcdLease } from './etcd-leases.js';
-import { holderValue, permitsOf, type SlotOf, viewOf, waiterValue } from './key-view.js';
+import { holderValue, viewOf, waiterValue } from './key-view.js';
 import { queueOf, rivalsOf, slotsFrom, ticksFrom, viewRange, wellFormed } from './names.js';
 import type { Next, QueueEntries } from './queue-entries.js';
 import {

@@ -1,4 +1,3 @@
-import { asError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
@@ -19,6 +18,7 @@ import type {
 } from '../../core/ports.js';
 import { RecentKeys } from '../../core/recent-keys.js';
 import type { StoreTerms } from '../../core/store-factory.js';
+import { tellEach } from '../../core/tell-each.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { Bases } from './bases.js';
@@ -36,7 +36,7 @@ import { get, remove } from './protocol.js';
 import { Releases } from './releases.js';
 import { SlotHints } from './slot-hints.js';
 import { TxnRunner } from './txn-runner.js';
-import { WaiterTurns } from './waiter-turns.js';
+import { WaiterTurns } from '../../core/waiter-turns.js';
 import { Watches } from './watches.js';
 
 /** Time limit in milliseconds for leaving a queue, and for revoking leases when the store is closed. */
@@ -143,11 +143,11 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
   }
 
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
-    for (const [index, request] of requests.entries()) {
+    tellEach(requests, tell, (request) => {
       const reply = this.#acquisitions.acquire(request, ordered);
       this.#holds.asks(request.lease, reply);
-      answer(reply, index, tell);
-    }
+      return reply;
+    });
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
@@ -155,12 +155,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
   }
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
-    for (const [index, { lease }] of requests.entries())
-      answer(
-        this.#releases.release(lease).then(() => undefined),
-        index,
-        tell,
-      );
+    tellEach(requests, tell, ({ lease }) => this.#releases.release(lease).then(() => undefined));
   }
 
   listen(
@@ -203,11 +198,4 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
       await Promise.all([this.#leases.close(LEAVE_LIMIT_MS), this.#queueLeases.close(LEAVE_LIMIT_MS)]);
     this.#gateway.close();
   }
-}
-
-function answer<Reply>(reply: Promise<Reply>, index: number, tell: Tell<Reply>): void {
-  reply.then(
-    (told) => tell(index, told),
-    (error: unknown) => tell(index, asError(error)),
-  );
 }

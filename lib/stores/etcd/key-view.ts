@@ -1,10 +1,11 @@
+import { permitsOf, type Presence, type PresentHolder, type PresentWaiter } from '../../core/admission.js';
 import { ForeignValueError } from '../../core/errors.js';
-import { canHoldTogether, type LockKind, type LockMode } from '../../core/lock-mode.js';
+import type { LockKind, LockMode } from '../../core/lock-mode.js';
 import { foreignKey, parseHolderName, waiterOfEntry } from './names.js';
 import type { Entry } from './protocol.js';
 
 /** A holder of a key. */
-export interface FoundHolder {
+export interface FoundHolder extends PresentHolder {
   readonly name: string;
   readonly id: string;
   readonly mode: LockMode;
@@ -22,21 +23,15 @@ export interface FoundHolder {
 }
 
 /** The queue entry of the waiters of one process. */
-export interface FoundWaiter {
-  readonly name: string;
-  readonly waiter: string;
+export interface FoundWaiter extends PresentWaiter {
   readonly owner: string;
-  readonly kind: LockKind;
 }
 
 /**
  * The holders and the queue of a key at one revision. Both are in the order of their names. For the queue, that is the
  * order of arrival.
  */
-export interface KeyView {
-  readonly holders: readonly FoundHolder[];
-  readonly waiters: readonly FoundWaiter[];
-}
+export type KeyView = Presence<FoundHolder, FoundWaiter>;
 
 /**
  * The value under a holder's name in etcd: the owner, the time of the request, the number of permits, and the base of
@@ -69,10 +64,6 @@ export function holderValue(
 export function waiterValue(owner: string, kind: LockKind): string {
   const value: WaiterValue = { o: owner, m: kind.mode, n: permitsOf(kind) };
   return JSON.stringify(value);
-}
-
-export function permitsOf(kind: LockKind): number {
-  return kind.mode === 'permits' ? kind.permits : 0;
 }
 
 /** @throws ForeignValueError when one of the entries is not of this package */
@@ -122,61 +113,11 @@ function valueOf<Value extends object>({ key, value }: Entry, example: Value): V
   return fields as Value;
 }
 
-/** The slot that a caller requests on a key with permits. */
-export interface SlotOf {
-  readonly slot: number;
-  readonly exactly: boolean;
-}
-
-/** A slot that a lease of this kind can get now; 0 for a mode other than `permits`; `undefined` if no slot is free. */
-export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): number | undefined {
-  if (kind.mode !== 'permits') return 0;
-  const taken = new Set(holders.map(({ slot }) => slot));
-  const from = wish?.slot ?? 0;
-  if (wish?.exactly) return taken.has(from) ? undefined : from;
-  for (let step = 0; step < kind.permits; step++) {
-    const slot = (from + step) % kind.permits;
-    if (!taken.has(slot)) return slot;
-  }
-  return undefined;
-}
-
 /** A random free slot for a lease of this kind; 0 for a mode other than `permits`; `undefined` if no slot is free. */
 export function anyFreeSlot({ holders }: KeyView, kind: LockKind): number | undefined {
   const taken = new Set(holders.map(({ slot }) => slot));
   const free = Array.from({ length: permitsOf(kind) }, (_, slot) => slot).filter((slot) => !taken.has(slot));
   return free[Math.floor(Math.random() * free.length)];
-}
-
-/**
- * The holders that exclude a lease of this kind; empty when there is room. With permits, the holders of all slots that
- * the lease could get.
- */
-export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly FoundHolder[] {
-  const { holders } = view;
-  const apart = holders.filter(({ mode }) => !canHoldTogether(mode, kind.mode));
-  if (apart.length > 0 || kind.mode !== 'permits' || slotFor(view, kind, wish) !== undefined) return apart;
-  return holders.filter(({ slot = 0 }) => (wish?.exactly ? slot === wish.slot : slot < kind.permits));
-}
-
-/**
- * The first waiter that the lease must not overtake. `entry` is the name of a queue entry: only waiters before that
- * entry count. Without `entry`, all waiters count.
- */
-export function ahead(
-  view: KeyView,
-  kind: LockKind,
-  waiter: string | undefined,
-  entry: string | undefined,
-): FoundWaiter | undefined {
-  const inFront = view.waiters.filter(
-    ({ name, waiter: other }) => other !== waiter && (entry === undefined || name < entry),
-  );
-  const isTogether = inFront.every((each) => canHoldTogether(each.kind.mode, kind.mode));
-  const taken = view.holders.filter(({ slot = 0 }) => slot < permitsOf(kind)).length;
-  // The lease delays no earlier waiter: all of them can hold the key together, and there is room for all.
-  if (isTogether && (kind.mode === 'shared' || inFront.length < permitsOf(kind) - taken)) return undefined;
-  return inFront[0];
 }
 
 /** The stored record of a tick that has run. */

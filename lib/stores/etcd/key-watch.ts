@@ -1,6 +1,7 @@
+import { ahead, inTheWay } from '../../core/admission.js';
 import { STANDBY_MS } from '../../core/store-times.js';
 import type { Gateway, OpenStream } from './gateway.js';
-import { type FoundWaiter, inTheWay, ahead, type KeyView, viewOf } from './key-view.js';
+import { type FoundWaiter, type KeyView, viewOf } from './key-view.js';
 import { parseHolderName, viewRange } from './names.js';
 import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';

@@ -1,3 +1,4 @@
+import { ahead, inTheWay, slotFor } from '../../core/admission.js';
 import type { Lease } from '../../core/lease.js';
 import type { AcquireReply, Holder, KeyHolder } from '../../core/ports.js';
 import type { RecentKeys } from '../../core/recent-keys.js';
@@ -6,22 +7,19 @@ import { type Asked, type Round, slotAt, timeLeft } from './attempt.js';
 import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import {
-  ahead,
   anyFreeSlot,
   type FoundHolder,
   type FoundWaiter,
-  inTheWay,
   type KeyView,
-  waiterValue,
   ranTickOf,
-  slotFor,
   viewOf,
+  waiterValue,
 } from './key-view.js';
 import { tickOf, waiterName, wellFormed } from './names.js';
 import type { QueueEntries } from './queue-entries.js';
 import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';
-import type { WaiterTurns } from './waiter-turns.js';
+import type { WaiterTurns } from '../../core/waiter-turns.js';
 
 /** Largest number of holders that a refusal names when no permit of the key is free. */
 const MOST_NAMED = 10;

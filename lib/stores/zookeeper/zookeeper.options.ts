@@ -1,5 +1,5 @@
 import type { SecureContextOptions } from 'node:tls';
-import { badSecret, checkOptionNames } from '../../core/checks.js';
+import { badSecret, badValue, checkOptionNames } from '../../core/checks.js';
 
 /** A certificate authority, certificate and key, as in `tls.createSecureContext` of Node. */
 export interface TlsOptions extends SecureContextOptions {
@@ -31,6 +31,17 @@ export interface ZooKeeperOptions {
 
   /** TLS, such as `{ ca, cert, key }`; `{}` for the certificate authorities of Node. Without it connections are plain. */
   readonly tls?: TlsOptions;
+
+  /**
+   * If `true`, a process that has not watched a lock for its ttl may compare the times at which ZooKeeper stored two
+   * writes: the holder's last one, and one of its own. So it gets the lock of a crashed holder. With `false` a process
+   * that tries once and ends never gets it.
+   *
+   * These times come from the clock of ZooKeeper's leader. The process uses them only if that clock agreed with the
+   * holder's clock and with its own to within half a second.
+   * @defaultValue true
+   */
+  readonly compareTimes?: boolean;
 }
 
 export interface Server {
@@ -45,7 +56,7 @@ export interface Ensemble {
   readonly chroot: string;
 }
 
-const NAMES: readonly (keyof ZooKeeperOptions)[] = ['connectionString', 'auth', 'tls'];
+const NAMES: readonly (keyof ZooKeeperOptions)[] = ['connectionString', 'auth', 'tls', 'compareTimes'];
 
 const RULE =
   "servers such as 'a:2181,b:2181,c:2181', with or without a path such as '/locks' behind the last one";
@@ -63,7 +74,7 @@ export function checkZooKeeperOptions(options: ZooKeeperOptions): void {
       ? `Give \`connectionString\`, ${RULE}`
       : undefined,
   );
-  const { connectionString, auth, tls } = options;
+  const { connectionString, auth, tls, compareTimes } = options;
   if (connectionString === undefined)
     throw new TypeError(
       `Expected \`zookeeper\` to have \`connectionString\`, ${RULE}, got undefined; if the value comes from an environment ` +
@@ -73,6 +84,8 @@ export function checkZooKeeperOptions(options: ZooKeeperOptions): void {
   if (tls !== undefined && (typeof tls !== 'object' || tls === null))
     throw badSecret('`tls`', 'an object such as { ca }', tls);
   if (auth !== undefined) checkLogin(auth);
+  if (compareTimes !== undefined && typeof compareTimes !== 'boolean')
+    throw badValue('`compareTimes`', 'true or false', compareTimes);
 }
 
 /** @throws TypeError when it is not a list of servers */

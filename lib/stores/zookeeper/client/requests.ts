@@ -53,7 +53,7 @@ export interface NodeStat {
   readonly ephemeralOwner: bigint;
 }
 
-/** Who may use a node: `world` for everybody, `creator` for the user of the session that creates the node. */
+/** The users of a node: `world` for everybody, `creator` for the user of the session that creates the node. */
 export type Access = 'world' | 'creator';
 
 const ALL_RIGHTS = 31;

@@ -1,4 +1,4 @@
-import { TURN_MS } from '../../core/store-times.js';
+import { TURN_MS } from './store-times.js';
 
 /** Largest number of keys whose turns are remembered. With more keys, the oldest are dropped. */
 const MOST = 1_000;

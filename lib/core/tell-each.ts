@@ -1,5 +1,5 @@
-import { asError } from '../../core/errors.js';
-import type { Tell } from '../../core/ports.js';
+import { asError } from './errors.js';
+import type { Tell } from './ports.js';
 
 /**
  * Answers each request separately: `tell` gets the result of `answer`, or the error of its rejection. Use it in a store

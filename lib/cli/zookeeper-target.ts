@@ -1,0 +1,46 @@
+import type { Store } from '../core/ports.js';
+import type { Target } from './command-line.js';
+import { decode, tlsOf } from './node-url.js';
+import { UsageError } from './usage-error.js';
+
+/** The parts of a URL: scheme, text before the last `@`, and servers with their path. */
+const URL_PARTS = /^zookeeper(s)?:\/\/(?:(.*)@)?([^@?#]+)$/s;
+
+/** `true` if the target is a ZooKeeper. */
+export function isZooKeeper({ nodes }: Target): boolean {
+  return nodes.some((url) => /^zookeepers?:\/\//.test(url));
+}
+
+/**
+ * Makes the store of a target, without connecting it.
+ *
+ * @throws UsageError that does not name the URL, because it may hold a password
+ */
+export async function openZooKeeper(target: Target): Promise<Store> {
+  const { nodes, source, keyPrefix } = target;
+  const refusal =
+    `Expected ${source} to be one URL with all servers of a ZooKeeper, such as ` +
+    'zookeeper://user:password@10.0.0.1:2181,10.0.0.2:2181/locks, or zookeepers:// for TLS';
+  const [match, secure, userInfo = '', connectionString = ''] = URL_PARTS.exec(nodes[0] ?? '') ?? [];
+  if (match === undefined || nodes.length > 1) throw new UsageError(refusal);
+  const [username = '', ...rest] = userInfo.split(':');
+  const auth = { username: decode(username, source), password: decode(rest.join(':'), source) };
+  // Loaded on demand: a command for Redis needs no code of ZooKeeper.
+  const { zookeeper } = await import('../zookeeper/index.js');
+  try {
+    return zookeeper({
+      connectionString,
+      ...(username ? { auth } : {}),
+      ...(secure ? { tls: tlsOf(target) } : {}),
+    }).openStore({
+      keyPrefix,
+      // `doctor` prints these warnings.
+      warnOnce: () => undefined,
+      lost: () => undefined,
+      ready: () => undefined,
+      looksOnly: true,
+    });
+  } catch {
+    throw new UsageError(refusal);
+  }
+}

@@ -1,0 +1,59 @@
+import { UnfitStoreError } from '../../core/errors.js';
+import type { NodeCheck } from '../../core/node-status.js';
+import { ANY_VERSION, check, create, exists, multi } from './client/requests.js';
+import type { ZooKeeperClient } from './client/zookeeper-client.js';
+import { isRefusal, Refusal } from './client/zookeeper-error.js';
+import { FIXED, LOCKS } from './names.js';
+
+/** Time limit in milliseconds of a request of the preparation. */
+const LIMIT_MS = 5_000;
+
+/**
+ * Creates the nodes that the store needs, unless they exist.
+ *
+ * @throws UnfitStoreError when the store may not create them
+ */
+export async function prepare(client: ZooKeeperClient): Promise<void> {
+  try {
+    await Promise.all(FIXED.map((path) => client.ask(exists(path), LIMIT_MS)));
+  } catch (error) {
+    if (!isRefusal(error, Refusal.noNode)) throw orUnfit(error);
+    for (const path of FIXED) await ensure(client, path);
+  }
+}
+
+/** Reports whether a majority of the servers accepts writes; writes nothing. */
+export async function checkMajority(client: ZooKeeperClient): Promise<NodeCheck> {
+  try {
+    await client.ask(multi([check(LOCKS, ANY_VERSION)]), LIMIT_MS);
+    return { state: 'voting', warnings: [] };
+  } catch (error) {
+    const unfit = orUnfit(error);
+    if (!(unfit instanceof UnfitStoreError)) throw error;
+    return { state: 'unfit', reason: unfit.message, warnings: [] };
+  }
+}
+
+async function ensure(client: ZooKeeperClient, path: string): Promise<void> {
+  try {
+    await client.ask(create(path, Buffer.alloc(0), { access: client.access }), LIMIT_MS);
+  } catch (error) {
+    if (!isRefusal(error, Refusal.nodeExists)) throw orUnfit(error);
+  }
+}
+
+/** The error for the start of the application, if another attempt is useless. */
+export function orUnfit(error: unknown): unknown {
+  if (isRefusal(error, Refusal.noNode))
+    return new UnfitStoreError(
+      'has not the path that stands behind the servers of `connectionString`: create its nodes, or leave the path out',
+      { cause: error },
+    );
+  if (isRefusal(error, Refusal.noAuth, Refusal.authFailed))
+    return new UnfitStoreError(
+      `refuses access (${error.message}): give as \`auth\` a user who may create, read, write and delete nodes in ` +
+        'the path behind the servers of `connectionString`',
+      { cause: error },
+    );
+  return error;
+}

@@ -1,0 +1,125 @@
+import { tokenAt } from '../../core/fencing-token.js';
+import { neutrally } from '../../core/neutral.js';
+import { ANY_VERSION, type Change, getChildren, multi, remove, setData } from './client/requests.js';
+import type { ZooKeeperClient } from './client/zookeeper-client.js';
+import { isRefusal, Refusal } from './client/zookeeper-error.js';
+import { ANSWER_LIMIT_MS, type KeyRecords, orNothing } from './key-records.js';
+import type { KeyVersion } from './key-view.js';
+import type { LeaderClock } from './leader-clock.js';
+import { GENERATION, LOCKS, type Names } from './names.js';
+
+/** Milliseconds after the last change of a key's node, after which it may be deleted. */
+const UNUSED_FOR_MS = 3_600_000;
+
+/** Milliseconds by which the clocks of two processes may differ, so that tokens still grow after a deletion. */
+const CLOCKS_APART_MS = 60_000;
+
+/** The shortest and the longest time between two sweeps, in milliseconds. */
+const SHORTEST_PAUSE_MS = 1_800_000;
+const LONGEST_PAUSE_MS = 5_400_000;
+
+/** The number of nodes that are read at a time, and deleted in one transaction. */
+const AT_A_TIME = 100;
+
+export interface SweeperContext {
+  readonly client: ZooKeeperClient;
+  readonly records: KeyRecords;
+  readonly names: Names;
+  readonly clock: LeaderClock;
+}
+
+/**
+ * Deletes the nodes of keys that nobody has used for an hour. Otherwise a node would stay for each key that was ever
+ * locked.
+ *
+ * The versions of a node that is created again begin at 0 again, so a late write could compare with a version of the deleted
+ * node. Each deletion therefore changes the version of the node `generation`, with which every write compares, too.
+ */
+export class Sweeper {
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly context: SweeperContext) {}
+
+  /** Begins to sweep from time to time. The time is random, so that processes do not sweep together. */
+  start(): void {
+    const pause = SHORTEST_PAUSE_MS + Math.random() * (LONGEST_PAUSE_MS - SHORTEST_PAUSE_MS);
+    this.#timer = neutrally(
+      setTimeout,
+      () => {
+        // The next sweep deletes the rest.
+        void this.sweep().catch(() => undefined);
+        this.start();
+      },
+      pause,
+    ).unref();
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /**
+   * Deletes all nodes of this module that nobody needs.
+   *
+   * @param unusedFor - milliseconds since the last change of a node
+   * @returns the number of keys whose nodes are deleted
+   */
+  async sweep(unusedFor = UNUSED_FOR_MS): Promise<number> {
+    const { client, clock, names, records } = this.context;
+    await clock.read();
+    const { latest } = clock;
+    if (!latest) return 0;
+    const keys = ((await orNothing(client, getChildren(LOCKS))) ?? [])
+      .map((name) => names.keyOf(name))
+      .filter((key) => key !== undefined);
+    let deleted = 0;
+    for (let start = 0; start < keys.length; start += AT_A_TIME) {
+      const page = keys.slice(start, start + AT_A_TIME);
+      const versions = await Promise.all(page.map((key) => records.fetch(key).catch(() => undefined)));
+      const unused = versions
+        .filter((version) => version !== undefined)
+        .filter((version) => isUnused(version, latest.time, unusedFor));
+      if (await this.#delete(unused)) deleted += unused.length;
+    }
+    return deleted;
+  }
+
+  /** Deletes all these nodes, or none: somebody may have used one of them meanwhile. */
+  async #delete(versions: readonly KeyVersion[]): Promise<boolean> {
+    const { client, names } = this.context;
+    const [first] = versions;
+    if (first?.generation === undefined) return false;
+    const changes: Change[] = [setData(GENERATION, Buffer.alloc(0), first.generation)];
+    for (const { key, version, hasQueue } of versions) {
+      changes.push(remove(names.pathOf(key), version!));
+      if (hasQueue) changes.push(remove(names.queueOf(key), ANY_VERSION));
+    }
+    try {
+      await client.ask(multi(changes), ANSWER_LIMIT_MS);
+      return true;
+    } catch (error) {
+      if (isRefusal(error, Refusal.badVersion, Refusal.noNode, Refusal.notEmpty)) return false;
+      throw error;
+    }
+  }
+}
+
+/** `true` if the node says nothing that anybody needs, and was not changed for so long by the leader's clock. */
+function isUnused(
+  { version, record, storedAt, waiters }: KeyVersion,
+  time: number,
+  unusedFor: number,
+): boolean {
+  const { holders, ticks, token } = record;
+  const longAgo = Date.now() - Math.min(CLOCKS_APART_MS, unusedFor);
+  return (
+    version !== undefined &&
+    version !== ANY_VERSION &&
+    storedAt !== undefined &&
+    storedAt.time < time - unusedFor &&
+    waiters.length === 0 &&
+    holders.length === 0 &&
+    Object.values(ticks).every(({ until }) => until < longAgo) &&
+    token < tokenAt(longAgo)
+  );
+}

@@ -1,0 +1,8 @@
+import { describe } from '@jest/globals';
+import { hasZooKeeper } from '../support/zookeeper-server.js';
+import { lockContract } from './lock-contract.js';
+import { zooKeeperBackend } from './zookeeper-backend.js';
+
+(hasZooKeeper() ? describe : describe.skip)('on a real ZooKeeper', () => {
+  lockContract('ZooKeeper', zooKeeperBackend);
+});

@@ -1,0 +1,263 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { randomUUID } from 'node:crypto';
+import { Lease } from '../../../lib/core/lease.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
+import {
+  ANY_VERSION,
+  create,
+  getChildren,
+  multi,
+  type Request,
+  setData,
+} from '../../../lib/stores/zookeeper/client/requests.js';
+import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
+import { Refusal, ZooKeeperError } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
+import type { ZooKeeperOptions } from '../../../lib/stores/zookeeper/zookeeper.options.js';
+import { ZooKeeperStore } from '../../../lib/stores/zookeeper/zookeeper-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { redlockOver } from '../../support/core.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { PATIENT } from '../../support/patience.js';
+import { newTerms } from '../../support/postgres-store.js';
+import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { until } from '../../support/until.js';
+import { hasZooKeeper, startZooKeeper, type ZooKeeperServer } from '../../support/zookeeper-server.js';
+
+const TTL = 60_000;
+
+const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireTerms = {
+  ...once,
+  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
+};
+
+const freshKey = (): string => `key:${randomUUID()}`;
+
+/**
+ * Keeps the next transaction back, as a network may do, and ends its connection for the caller. `deliver` sends it over
+ * the connection of the present session: ZooKeeper itself refuses what an earlier connection of a session still sends.
+ */
+function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
+  const { ask } = ZooKeeperClient.prototype;
+  let deliver: (() => Promise<unknown>) | undefined;
+  const spy = jest.spyOn(ZooKeeperClient.prototype, 'ask');
+  spy.mockImplementation(function keep<Reply>(
+    this: ZooKeeperClient,
+    request: Request<Reply>,
+    limit: number,
+  ): Promise<Reply> {
+    if (deliver || request.op !== multi([]).op) return ask.call(this, request, limit) as Promise<Reply>;
+    spy.mockRestore();
+    deliver = () => ask.call(this, request, limit).catch((error: unknown) => error);
+    return Promise.reject(new ZooKeeperError('the connection was cut', false));
+  });
+  return { deliver: () => deliver!() };
+}
+
+(hasZooKeeper() ? describe : describe.skip)('a store in one ZooKeeper', () => {
+  let server: ZooKeeperServer;
+  let proxy: TcpProxy;
+  let witness: ZooKeeperStore;
+
+  beforeAll(async () => {
+    server = await startZooKeeper();
+    proxy = await startTcpProxy(server);
+    witness = await openStore();
+  }, 180_000);
+  beforeEach(() => proxy.heal());
+  afterAll(async () => {
+    await proxy.close();
+    await server.stop();
+  });
+
+  async function openStore(options: Partial<ZooKeeperOptions> = {}): Promise<ZooKeeperStore> {
+    const store = new ZooKeeperStore({ connectionString: server.address, ...options }, newTerms());
+    cleanUpAfterTests(() => store.close());
+    await store.connect();
+    return store;
+  }
+
+  const throughProxy = (): Promise<ZooKeeperStore> =>
+    openStore({ connectionString: `${proxy.host}:${proxy.port}` });
+
+  async function newProcess(store?: ZooKeeperStore): Promise<Redlock> {
+    return redlockOver([store ?? (await openStore())], PATIENT);
+  }
+
+  async function holdersOf(key: string): Promise<readonly string[]> {
+    const [state] = await witness.read([key]);
+    if (state instanceof Error) throw state;
+    return (state?.holders ?? []).map(({ id }) => id);
+  }
+
+  test('a waiter of another process gets the lock when it is released, and its fencing token is larger', async () => {
+    const [one, other] = [await newProcess(), await newProcess()];
+    const key = freshKey();
+    const lock = await one.acquire([key], once);
+    await expect(other.acquire([key], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
+    const next = other.acquire([key], waiting);
+    await until(async () => (await witness.waiting([key]))[0]?.length === 1);
+    await lock.release();
+    const held = await next;
+    expect(held.fencingToken).toBeGreaterThan(lock.fencingToken);
+    await held.release();
+    expect(await holdersOf(key)).toEqual([]);
+  });
+
+  test('frees the key of an acquisition whose answer was lost', async () => {
+    const redlock = await newProcess(await throughProxy());
+    const key = freshKey();
+    // A process that knows the version of a key sends the write at once.
+    await (await redlock.acquire([key], once)).release();
+    proxy.dropReplies();
+    const acquiring = redlock.acquire([key], once);
+    acquiring.catch(() => undefined);
+    await until(async () => (await holdersOf(key)).length === 1);
+    // The answer may still be on its way to the proxy: without the cut, it would arrive after all.
+    proxy.cut();
+    await proxy.heal();
+    await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await until(async () => (await holdersOf(key)).length === 0);
+  });
+
+  test('an acquisition that arrives after its release was confirmed stores nothing (S6, S27)', async () => {
+    const store = await openStore();
+    const [known, fresh] = [freshKey(), freshKey()];
+    const before = new Lease([known], 'me', TTL);
+    await acquireOn(store, before);
+    await releaseOn(store, before);
+    const lease = new Lease([known, fresh], 'me', TTL);
+    const late = keepNextTransaction();
+    await expect(acquireOn(store, lease)).rejects.toThrow('the connection was cut');
+    lease.ended = true;
+    await releaseOn(store, lease);
+    expect(await late.deliver()).toMatchObject({ code: Refusal.badVersion });
+    expect([await holdersOf(known), await holdersOf(fresh)]).toEqual([[], []]);
+    // The keys can be locked as before.
+    expect(await acquireOn(store, new Lease([known, fresh], 'me', TTL))).toMatchObject({ granted: true });
+  });
+
+  test('a renewal that arrives after the end of its lock does not restore the lock (S9)', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    const lease = new Lease([key], 'me', TTL);
+    await acquireOn(store, lease);
+    const late = keepNextTransaction();
+    await expect(extendOn(store, lease, TTL)).rejects.toThrow('the connection was cut');
+    expect(await witness.forceRelease(key, [lease.id])).toEqual([lease.id]);
+    expect(await late.deliver()).toMatchObject({ code: Refusal.badVersion });
+    expect(await holdersOf(key)).toEqual([]);
+  });
+
+  test('another process takes a lock over only when its ttl has passed since the last renewal', async () => {
+    const [one, other] = [await openStore(), await openStore()];
+    const key = freshKey();
+    const ttl = 1_000;
+    const lease = new Lease([key], 'me', ttl);
+    await acquireOn(one, lease);
+    // The process knows the first stamp before the renewal.
+    expect(await acquireOn(other, new Lease([key], 'other', TTL))).toMatchObject({ granted: false });
+    const sent = performance.now();
+    expect(await extendOn(one, lease, ttl)).toBe(true);
+    await until(async () => (await acquireOn(other, new Lease([key], 'other', TTL))).granted);
+    expect(performance.now() - sent).toBeGreaterThanOrEqual(ttl);
+    expect(await extendOn(one, lease, ttl)).toBe(false);
+  });
+
+  test('a process that asks once gets the lock of a holder that crashed long ago, unless `compareTimes` is off', async () => {
+    const key = freshKey();
+    await acquireOn(await openStore(), new Lease([key], 'crashed', 500));
+    const asks = async (compareTimes: boolean): Promise<boolean> => {
+      const store = await openStore({ compareTimes });
+      const { granted } = await acquireOn(store, new Lease([key], 'cron', TTL));
+      await store.close();
+      return granted;
+    };
+    await until(() => asks(true));
+    // The new holder has not crashed.
+    expect(await asks(true)).toBe(false);
+
+    const other = freshKey();
+    await acquireOn(await openStore(), new Lease([other], 'crashed', 500));
+    const watching = await openStore({ compareTimes: false });
+    await until(async () => (await acquireOn(watching, new Lease([other], 'waiter', 500))).granted);
+    // The first lock has ended for this process, but a new process has not watched it.
+    const late = await openStore({ compareTimes: false });
+    expect((await acquireOn(late, new Lease([other], 'cron', TTL))).granted).toBe(false);
+  });
+
+  test('deletes the nodes of unused keys, after which a write that compares with an old version fails', async () => {
+    const store = await openStore();
+    const [used, unused] = [freshKey(), freshKey()];
+    const kept = new Lease([used], 'me', TTL);
+    await acquireOn(store, kept);
+    const useOnce = async (by: ZooKeeperStore): Promise<void> => {
+      const lease = new Lease([unused], 'me', TTL);
+      await acquireOn(by, lease);
+      await releaseOn(by, lease);
+    };
+    await useOnce(store);
+    const late = keepNextTransaction();
+    await expect(acquireOn(store, new Lease([unused], 'late', TTL))).rejects.toThrow(
+      'the connection was cut',
+    );
+    // Another process deletes the node, and brings a new one to the same version.
+    const other = await openStore();
+    expect(await other.sweep(-TTL)).toBeGreaterThan(0);
+    expect(await holdersOf(used)).toEqual([kept.id]);
+    await useOnce(other);
+    expect(await late.deliver()).toMatchObject({ code: Refusal.badVersion });
+    expect(await holdersOf(unused)).toEqual([]);
+    expect(await acquireOn(store, new Lease([unused], 'me', TTL))).toMatchObject({ granted: true });
+    expect(await extendOn(store, kept, TTL)).toBe(true);
+  });
+
+  test('refuses more than 100 permits at the call, with the reason', async () => {
+    const redlock = await newProcess();
+    const acquiring = (permits: number) =>
+      redlock.acquire([freshKey()], { ...once, kind: { mode: 'permits', permits } });
+    expect(() => void acquiring(101)).toThrow(/at most 100 permits, not 101/);
+    await (await acquiring(100)).release();
+  });
+
+  test('refuses a path that does not exist, and a user without rights, at the start', async () => {
+    const missing = openStore({ connectionString: `${server.address}/none` });
+    await expect(missing).rejects.toThrow(/has not the path that stands behind the servers/);
+    const owner = await openStore({
+      connectionString: `${server.address}/mine`,
+      auth: { username: 'app', password: 'secret' },
+    }).catch(() => undefined);
+    expect(owner).toBeUndefined();
+    const client = new ZooKeeperClient(
+      { connectionString: server.address },
+      { ready: () => undefined, lost: () => undefined, watch: () => undefined },
+    );
+    cleanUpAfterTests(() => client.close(1_000));
+    await client.open();
+    await client.ask(create('/mine', Buffer.alloc(0), { access: 'world' }), TTL);
+    const connectionString = `${server.address}/mine`;
+    await openStore({ connectionString, auth: { username: 'app', password: 'secret' } });
+    const stranger = openStore({ connectionString, auth: { username: 'app', password: 'wrong' } });
+    await stranger.then(async (store) => {
+      const acquiring = acquireOn(store, new Lease(['key'], 'me', TTL));
+      await expect(acquiring).rejects.toThrow(/not allowed/);
+    });
+    expect(await client.ask(getChildren('/mine'), TTL)).toEqual(['nestjs-redlock']);
+  });
+
+  test('changes no data of another program, and names its node', async () => {
+    const key = freshKey();
+    await acquireOn(witness, new Lease([key], 'me', TTL));
+    const client = new ZooKeeperClient(
+      { connectionString: server.address },
+      { ready: () => undefined, lost: () => undefined, watch: () => undefined },
+    );
+    cleanUpAfterTests(() => client.close(1_000));
+    await client.open();
+    const path = `/nestjs-redlock/locks/k${encodeURIComponent(`lock:${key}`)}`;
+    await client.ask(setData(path, Buffer.from('theirs'), ANY_VERSION), TTL);
+    const refused = (await newProcess()).acquire([key], once);
+    await expect(refused).rejects.toThrow(/has data of another program; delete it/);
+  });
+});
