@@ -33,7 +33,6 @@ const LONG = [
   'contract/etcd-store-contract.slow',
   'contract/zookeeper-store-contract.slow',
   'stores/zookeeper/zookeeper-ensemble.slow',
-  'contract/zookeeper.slow',
   'api-reference.slow',
   'variants/sentinel.slow',
   'module/process-life.slow',

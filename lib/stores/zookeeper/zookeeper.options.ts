@@ -3,7 +3,12 @@ import { badSecret, badValue, checkOptionNames } from '../../core/checks.js';
 
 /** A certificate authority, certificate and key, as in `tls.createSecureContext` of Node. */
 export interface TlsOptions extends SecureContextOptions {
+  /**
+   * `false` to check no certificate of a server.
+   * @defaultValue true
+   */
   readonly rejectUnauthorized?: boolean;
+  /** The name in the certificates of the servers, if it differs from their host names. */
   readonly servername?: string;
 }
 

@@ -1,8 +1,0 @@
-import { describe } from '@jest/globals';
-import { hasZooKeeper } from '../support/zookeeper-server.js';
-import { lockContract } from './lock-contract.js';
-import { zooKeeperBackend } from './zookeeper-backend.js';
-
-(hasZooKeeper() ? describe : describe.skip)('on a real ZooKeeper', () => {
-  lockContract('ZooKeeper', zooKeeperBackend);
-});
