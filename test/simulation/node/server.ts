@@ -253,8 +253,7 @@ export class Server implements Host {
     }
     if (command.name === 'acquire') for (const { lease } of command.requests) this.onAcquire?.(lease);
     const answer = this.#perform(command);
-    if (command.name === 'forceRelease')
-      this.onForce?.((answer as number[]).map((number) => command.ids[number - 1] as string));
+    if (command.name === 'forceRelease') this.onForce?.(answer as readonly string[]);
     return answer;
   }
 
