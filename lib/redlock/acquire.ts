@@ -15,6 +15,7 @@ import { Release } from './release.js';
 import { isFinal, isRuledOut, Tally } from './tally.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { AttemptCaller, AttemptPlan, AttemptResult } from './wait/attempt.js';
+import { growingPause } from './wait/growing-pause.js';
 
 /** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
@@ -48,7 +49,8 @@ const MOST_ROUNDS = 4;
 
 /**
  * Milliseconds that the release of a failed attempt makes the first waiter wait. After a split vote the next attempt may
- * succeed at once, but not while others hold the lock or too few nodes vote.
+ * succeed at once, but not while others hold the lock or too few nodes vote. A vote that is split again and again shows
+ * no progress, so that each pause is twice as long.
  */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HOPELESS_MS = 200;
@@ -361,7 +363,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const suspects = asked & ~tally.refused;
     if (suspects === 0) return;
     // Without a pause, all waiters would try and fail in turn, as fast as the nodes answer.
-    const pause = this.#isHeld || !tally.couldWin ? AFTER_HOPELESS_MS : AFTER_SPLIT_VOTE_MS;
+    const isHopeless = this.#isHeld || !tally.couldWin;
+    const pause = isHopeless
+      ? AFTER_HOPELESS_MS
+      : growingPause(AFTER_SPLIT_VOTE_MS, plan.splits, AFTER_HOPELESS_MS);
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());
     // Send the release now and not at the end of the event loop's turn: the caller may close its client next (S6).

@@ -195,7 +195,7 @@ export class Redlock {
     // succeed.
     const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
     if (waits) return this.#wait(call, now());
-    const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
+    const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false, splits: 0 };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
     // A lock that is not exclusive can have several holders, so later calls need not wait for this call.
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);

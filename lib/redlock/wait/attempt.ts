@@ -14,6 +14,8 @@ export interface AttemptPlan {
    * While other callers wait, requests to all nodes cost more and split the votes.
    */
   readonly queueNodeFirst: boolean;
+  /** The number of attempts directly before this one that split the vote. */
+  readonly splits: number;
 }
 
 /** The members of an acquired lock that waiting uses. */

@@ -78,6 +78,8 @@ export class LocalQueue {
    * say nothing about the other nodes: each such attempt would cause the next one, as fast as the node answers.
    */
   #isOutvoted = false;
+  /** The number of attempts that split the vote since the last other outcome. */
+  #splits = 0;
 
   constructor(
     private readonly stores: readonly Store[],
@@ -197,11 +199,14 @@ export class LocalQueue {
         ? { waiter: this.id, waited: elapsedSince(waiter.since), next: next && elapsedSince(next.since) }
         : undefined,
       queueNodeFirst: contended && !isTurn && !asksAll && this.stores.length > 1,
+      splits: this.#splits,
     };
   }
 
   /** Records the result of an attempt. */
-  note({ queueNode, position }: AttemptPlan, { outcome, atQueueNode, nextIsFirst }: AttemptResult): void {
+  note({ queueNode, position, splits }: AttemptPlan, result: AttemptResult): void {
+    const { outcome, atQueueNode, nextIsFirst, split } = result;
+    this.#splits = split ? splits + 1 : 0;
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);

@@ -1,4 +1,5 @@
 import type { RetryLimit } from '../../core/errors.js';
+import { growingPause } from './growing-pause.js';
 
 /** The limits of a wait. */
 export interface WaitTerms {
@@ -55,7 +56,8 @@ export type WaitEvent =
       readonly isHeld: boolean;
       /** Milliseconds until the lock can be free; `Infinity` if unknown. */
       readonly freeIn: number;
-      readonly split: boolean;
+      /** The number of split votes before; `undefined` if this one was not split. */
+      readonly splits: number | undefined;
       readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
       /** `true` if the attempt asked only the queue node at first. */
       readonly queueNodeFirst: boolean;
@@ -98,7 +100,7 @@ const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 /** Tolerance for the rounding error of a sum of fractional attempts. */
 const ROUNDING = 1e-6;
 
-/** Milliseconds until the next attempt after a split vote. */
+/** Milliseconds until the next attempt after the first split vote. */
 const SPLIT_VOTE_MS = 10;
 
 export function firstState(attempts: number): WaitState {
@@ -156,10 +158,11 @@ function ask(state: WaitState, timeLeft: number, { lastAttempt }: WaitTerms): re
 }
 
 function sleepAfter(
-  { isHeld, freeIn, split, isQueued, random }: Extract<WaitEvent, { kind: 'refused' }>,
+  { isHeld, freeIn, splits, isQueued, random }: Extract<WaitEvent, { kind: 'refused' }>,
   { attempts, delay, jitter }: WaitTerms,
 ): number {
   const isTold = attempts === Infinity && isQueued;
-  const longest = isTold ? LONGEST_SLEEP_MS : split && isHeld ? SPLIT_VOTE_MS : delay;
+  const isSplit = splits !== undefined && isHeld;
+  const longest = isTold ? LONGEST_SLEEP_MS : isSplit ? growingPause(SPLIT_VOTE_MS, splits, delay) : delay;
   return Math.min(longest, isHeld ? freeIn : Infinity) + random * jitter;
 }

@@ -162,7 +162,7 @@ export class WaitingCall<Lock extends AcquiredLock> implements AttemptCaller<Loc
       kind: 'refused',
       isHeld,
       freeIn: isHeld ? outcome.retryAfter : Infinity,
-      split,
+      splits: split ? (this.#plan?.splits ?? 0) : undefined,
       atQueueNode,
       queueNodeFirst: this.#plan?.queueNodeFirst === true,
       isQueued: queue.isQueued(),

@@ -432,6 +432,33 @@ describe('on several nodes', () => {
     await expect(second).resolves.toBeInstanceOf(HeldLock);
   });
 
+  test.each([
+    ['one of three nodes may not vote yet', 3, [1], [2], []],
+    ['the nodes name two holders', 4, [1, 2], [], [3]],
+  ])(
+    'a waiter asks more and more rarely while every attempt splits the vote (S8): %s',
+    async (_, count, ofCarol, young, ofDave) => {
+      const nodes = scriptedNodes(count);
+      const locks = [];
+      for (const [owner, held] of Object.entries({ carol: ofCarol, dave: ofDave })) {
+        for (const index of held)
+          locks.push(await redlockOver([nodes[index]!], { owner }).acquire(['k'], once));
+      }
+      for (const index of young) nodes[index]!.fate = { acquire: new Error('restarted a short while ago') };
+      const { bob } = processes(nodes);
+      const next = bob.acquire(['k'], waiting);
+      await pass(1_000);
+      forget(nodes);
+      await pass(2_000);
+      // The usual pause is 200 to 300 ms. The pause after the first split vote is 10 to 20 ms.
+      expect(asked(nodes)[0]).toBeLessThanOrEqual(15);
+      expect(asked(nodes)[0]).toBeGreaterThanOrEqual(4);
+      for (const lock of locks) await lock.release();
+      await pass(500);
+      await expect(next).resolves.toBeInstanceOf(HeldLock);
+    },
+  );
+
   test('an attempt asks nodes again while a release is still on its way to them', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
