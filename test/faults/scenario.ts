@@ -24,7 +24,10 @@ export interface Scenario {
   readonly client?: ClientOptions;
   /** Duration from the first acquisition on, in the short and in the long form. */
   readonly seconds: readonly [short: number, long: number];
-  /** Leaves the scenario out of the short form. */
+  /**
+   * Leaves the scenario out of the short form, because the simulator makes such worlds (docs/fault-tests.md), or because
+   * it takes long.
+   */
   readonly onlyLong?: boolean;
   /** `npm test` runs the short form of this scenario, too; it runs one scenario for each of the most important rules. */
   readonly essential?: boolean;

@@ -38,6 +38,7 @@ export const clients: readonly Scenario[] = [
   },
   {
     name: 'several callers in each process wait at the same time (S5)',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 2,
     client: { loops: 3 },

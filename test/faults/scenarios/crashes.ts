@@ -42,6 +42,7 @@ export const crashes: readonly Scenario[] = [
   },
   {
     name: 'SIGKILL of each node in turn every 2 s, data lost, restart guard on (S12)',
+    onlyLong: true,
     stage: { nodes: 5 },
     clients: 6,
     client: { module: { restartGuard: GUARD } },

@@ -181,15 +181,16 @@ function cutOff(name: string, wants: readonly Want[], enough: Scenario['enough']
 export const kinds: readonly Scenario[] = [
   {
     name: 'all kinds: five nodes, no faults',
+    onlyLong: true,
     stage: { nodes: 5 },
     clients: 6,
     client: { ...CLIENT, ttl: 2_000, module: {} },
     seconds: [2, 20],
     enough: allKinds,
   },
-  everything(1, [1, 30]),
+  { ...everything(1, [1, 30]), onlyLong: true },
   everything(3, [1, 30]),
-  everything(5, [1, 90]),
+  { ...everything(5, [1, 90]), onlyLong: true },
   cutOff(
     'permits, each of three clients misses a different node (S20)',
     [{ keys: ['k'], permits: 2 }],
@@ -212,6 +213,7 @@ export const kinds: readonly Scenario[] = [
   },
   {
     name: 'permits, nodes with different token counters: tokens of a slot still increase',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 2,
     client: { wants: [{ keys: ['k'], permits: 2 }], loops: 2 },
@@ -221,6 +223,7 @@ export const kinds: readonly Scenario[] = [
   },
   {
     name: 'slow replies to a reader, fast replies to a writer (S4)',
+    onlyLong: true,
     stage: { nodes: 3, proxies: true },
     clients: 0,
     startsLocked: true,

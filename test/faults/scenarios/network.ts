@@ -22,14 +22,16 @@ function faulty(name: string, howMany: number, duration: number, fault: (proxy: 
 }
 
 export const network: readonly Scenario[] = [
-  faulty('replies delayed by up to 150 ms on all nodes', 3, 400, (proxy) =>
-    proxy.delayReplies(Math.random() * 150),
-  ),
-  faulty('requests delayed by up to 150 ms on all nodes (S16)', 3, 400, (proxy) =>
-    proxy.delayRequests(Math.random() * 150),
-  ),
+  ...[
+    faulty('replies delayed by up to 150 ms on all nodes', 3, 400, (proxy) =>
+      proxy.delayReplies(Math.random() * 150),
+    ),
+    faulty('requests delayed by up to 150 ms on all nodes (S16)', 3, 400, (proxy) =>
+      proxy.delayRequests(Math.random() * 150),
+    ),
+    faulty('one of three nodes accepts connections and never answers', 1, 700, (proxy) => proxy.blackHole()),
+  ].map((scenario) => ({ ...scenario, onlyLong: true })),
   faulty('replies of two of three nodes dropped (S6)', 2, 300, (proxy) => proxy.dropReplies()),
   faulty('requests to two of three nodes delivered late (S15, S16)', 2, 400, (proxy) => proxy.holdRequests()),
-  faulty('one of three nodes accepts connections and never answers', 1, 700, (proxy) => proxy.blackHole()),
   faulty('connections to two of three nodes cut in flight', 2, 20, (proxy) => proxy.cut()),
 ];

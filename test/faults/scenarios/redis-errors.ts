@@ -34,6 +34,7 @@ async function oneMoreRefusal(stage: Stage, saying: string): Promise<void> {
 export const redisErrors: readonly Scenario[] = [
   {
     name: 'FLUSHALL of each node in turn, restart guard on (S12)',
+    onlyLong: true,
     stage: { nodes: 5 },
     clients: 4,
     client: { ttl: 1_000, module: { restartGuard: 1_100 } },

@@ -46,6 +46,7 @@ function refusedSince(events: readonly FaultEvent[], moment: number): boolean {
 export const stalls: readonly Scenario[] = [
   {
     name: 'SIGSTOP of two of five nodes',
+    onlyLong: true,
     stage: { nodes: 5 },
     clients: 6,
     seconds: [2, 10],
@@ -126,6 +127,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'CLIENT PAUSE on one node, then on a majority',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 4,
     seconds: [2, 10],
@@ -145,6 +147,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'four nodes, many clients: a client wins after split votes (S1)',
+    onlyLong: true,
     stage: { nodes: 4 },
     clients: 8,
     seconds: [2, 10],
