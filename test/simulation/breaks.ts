@@ -57,7 +57,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S2',
     expected: ['exclusion'],
     budget: 300,
-    seed: 52,
+    seed: 29,
     patches: [patch(ACQUIRE, 'const validFrom = this.#validFrom;', 'const validFrom = now();')],
   },
   {
@@ -65,7 +65,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S3',
     expected: ['late-call', 'never-settled', 'starved', 'close-hangs'],
     budget: 20,
-    seed: 7,
+    seed: 2,
     patches: [
       patch(
         'redlock/validity.ts',
@@ -93,11 +93,28 @@ export const BREAKS: readonly Break[] = [
     safety: 'S4',
     expected: ['lapsed', 'exclusion'],
     budget: 300,
+    seed: 29,
     patches: [
       patch(
         ACQUIRE,
         'if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) {',
         'if (taken === -1) {',
+      ),
+    ],
+  },
+  {
+    name: 'attempts-share-an-id',
+    safety: 'S5',
+    expected: ['exclusion', 'long-lost'],
+    budget: 300,
+    seed: 112,
+    patches: [
+      patch(
+        ACQUIRE,
+        'this.lease = new Lease(keys, settings.owner, ttl, tick, kind, this.sent);',
+        `this.lease = new Lease(keys, settings.owner, ttl, tick, kind, this.sent);
+        const first = this.caller as { idOfFirst?: string };
+        Object.assign(this.lease, { id: (first.idOfFirst ??= this.lease.id) });`,
       ),
     ],
   },
@@ -114,7 +131,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S6',
     expected: ['orphan', 'starved'],
     budget: 300,
-    seed: 119,
+    seed: 114,
     patches: [
       patch(
         RELEASES,
@@ -157,11 +174,12 @@ export const BREAKS: readonly Break[] = [
     safety: 'S9',
     expected: ['exclusion'],
     budget: 300,
+    seed: 47,
     patches: [
       patch(
         HELD,
-        'this.#validFor(ttl, sent);\n    this.#become',
-        'this.#validFor(ttl, now());\n    this.#become',
+        "this.#validFor(ttl, sent);\n    if (this.#state === 'unconfirmed')",
+        "this.#validFor(ttl, now());\n    if (this.#state === 'unconfirmed')",
       ),
     ],
   },
@@ -198,7 +216,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S11',
     expected: ['exclusion'],
     budget: 100,
-    seed: 10,
+    seed: 55,
     patches: [
       patch(
         'core/clock.ts',
@@ -223,8 +241,8 @@ export const BREAKS: readonly Break[] = [
     name: 'suspend-unnoticed',
     safety: 'S29',
     expected: ['late-loss'],
-    budget: 20,
-    seed: 17,
+    budget: 100,
+    seed: 26,
     patches: [
       patch(CLOCK_WATCH, 'if (asleep > 0 || paused > 0) this.listener', 'if (paused > 0) this.listener'),
     ],
@@ -249,7 +267,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S12',
     expected: ['exclusion'],
     budget: 300,
-    seed: 190,
+    seed: 138,
     patches: [
       patch(
         ACQUISITIONS,
@@ -266,6 +284,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S28',
     expected: ['exclusion'],
     budget: 1_200,
+    seed: 249,
     patches: [NO_IDENTITY],
   },
   {
@@ -273,14 +292,18 @@ export const BREAKS: readonly Break[] = [
     safety: 'S15',
     expected: ['orphan', 'starved'],
     budget: 300,
+    seed: 210,
     patches: [
       patch(
-        RELEASES,
-        'const isKept = this.acquisitions.whenAnswered(',
-        'const isKept = this.node.opened && this.acquisitions.whenAnswered(',
+        ACQUISITIONS,
+        'if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;',
+        'if (indexes.length > 0) return indexes;',
       ),
-      // Otherwise the second release (S27) ends the lease.
-      patch(ACQUISITIONS, 'if (losses !== channel.losses) unanswered();', 'if (losses === -1) unanswered();'),
+      patch(
+        ACQUISITIONS,
+        'requests.every(({ lease }) => !lease.ended);',
+        'requests.every(({ lease }) => lease.ttl > 0);',
+      ),
     ],
   },
   {
@@ -316,7 +339,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S20',
     expected: ['exclusion', 'token'],
     budget: 60,
-    seed: 13,
+    seed: 1,
     patches: [
       patch(
         'redlock/tally.ts',
@@ -378,6 +401,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S27',
     expected: ['orphan'],
     budget: 300,
+    seed: 212,
     patches: [
       patch(
         RELEASES,
@@ -405,7 +429,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'J3',
     expected: ['token'],
     budget: 200,
-    seed: 38,
+    seed: 14,
     patches: [patch(ACQUIRE, 'if (!tally.isAgreed) return this.#agree();', '')],
   },
   {
@@ -434,6 +458,48 @@ export const BREAKS: readonly Break[] = [
         'missedBy(asked: NodeSet): void {\n    if (!this.isHeld()) return;',
         'missedBy(asked: NodeSet): void {\n    if (asked !== 0) return;',
       ),
+    ],
+  },
+  {
+    name: 'healing-without-deadline',
+    safety: 'S26',
+    expected: ['orphan', 'starved'],
+    budget: 300,
+    seed: 212,
+    patches: [
+      patch(
+        ACQUISITIONS,
+        'const left = Math.min(limit - elapsedSince(this.#asked), LONGEST_DEADLINE_MS);',
+        `const left = requests[0]?.heals === true
+          ? Number.MAX_SAFE_INTEGER
+          : Math.min(limit - elapsedSince(this.#asked), LONGEST_DEADLINE_MS);`,
+      ),
+    ],
+  },
+  {
+    name: 'healing-released-once',
+    safety: 'S26',
+    expected: ['orphan', 'starved'],
+    budget: 300,
+    seed: 212,
+    patches: [
+      patch(
+        ACQUISITIONS,
+        'for (const { lease } of requests) this.acquisitions.mayComeLater(lease, deadline);',
+        `for (const { lease, heals } of requests)
+          if (heals !== true) this.acquisitions.mayComeLater(lease, deadline);`,
+      ),
+    ],
+  },
+  {
+    name: 'release-repeats-at-once',
+    safety: 'S6',
+    expected: ['endless'],
+    budget: 60,
+    seed: 1,
+    patches: [
+      patch(RELEASES, 'this.#retry ??= setTimeout(() => {', 'this.#retry ??= void queueMicrotask(() => {'),
+      patch(RELEASES, '}, RELEASE_AGAIN_MS).unref();', '}) as never;'),
     ],
   },
   {

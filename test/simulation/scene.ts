@@ -5,6 +5,7 @@ import type { Client } from './network/client.js';
 import type { Link } from './network/link.js';
 import type { Library } from './node/load.js';
 import type { Server } from './node/server.js';
+import type { Moments } from './plans/moments.js';
 import type { Plan } from './plans/plan.js';
 import type { SimulatedProcess } from './world/process.js';
 import type { World } from './world/world.js';
@@ -17,6 +18,7 @@ export interface Scene {
   readonly servers: readonly Server[];
   readonly judge: Judge;
   readonly disturbances: Disturbances;
+  readonly moments: Moments;
   /** The present process in each place. */
   readonly apps: readonly Application[];
   /** Also the processes that have ended. */

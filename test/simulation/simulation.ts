@@ -10,10 +10,12 @@ import type { Link } from './network/link.js';
 import type { Library } from './node/load.js';
 import { Server } from './node/server.js';
 import { apply } from './plans/apply.js';
+import { Moments } from './plans/moments.js';
 import { longestTtl, permitsOf, type Plan } from './plans/plan.js';
 import type { Scene } from './scene.js';
 import { App } from './workload/app.js';
 import { finalCalls } from './workload/final-calls.js';
+import { EndlessError } from './world/host.js';
 import { World } from './world/world.js';
 
 /** Milliseconds from the end of all faults to the last calls, and from there to the shutdown. */
@@ -39,6 +41,8 @@ export class Simulation implements Scene {
   readonly servers: readonly Server[];
   readonly judge: Judge;
   readonly disturbances = new Disturbances();
+  // A request is under way a moment after it was sent.
+  readonly moments = new Moments((event) => this.world.after(0.01, () => apply(this, event)));
   readonly apps: App[] = [];
   readonly everyApp: App[] = [];
   readonly longestTtl: number;
@@ -65,7 +69,8 @@ export class Simulation implements Scene {
     for (const server of this.servers) server.onForce = (ids) => this.judge.endedByForce(ids);
     this.judge.onLost = (holding, reason) => this.#lost(holding, reason);
     for (let index = 0; index < plan.processes; index++) this.start(index, 0);
-    for (const event of plan.events) world.at(event.at, () => apply(this, event));
+    for (const event of plan.events)
+      world.at(event.at, () => (event.on ? this.moments.wait(event) : apply(this, event)));
     new OrphanWatch(this).start();
     new HandOverWatch(this).start();
     new OrderWatch(this).start();
@@ -88,11 +93,17 @@ export class Simulation implements Scene {
 
   run(): Result {
     const { world, judge } = this;
-    const unhandled = (error: unknown): void =>
+    const unhandled = (error: unknown): void => {
+      // The stage tells this error itself.
+      if (error instanceof EndlessError) return;
       judge.find('unhandled', error instanceof Error ? (error.stack ?? error.message) : String(error));
+    };
     process.on('unhandledRejection', unhandled);
     try {
       world.run(this.#lastMoment);
+    } catch (error) {
+      if (!(error instanceof EndlessError)) throw error;
+      judge.find('endless', error.message);
     } finally {
       process.off('unhandledRejection', unhandled);
     }
@@ -115,6 +126,7 @@ export class Simulation implements Scene {
     const { world } = this;
     world.at(this.healsAt, () => {
       world.note('all faults end');
+      this.moments.end();
       for (const server of this.servers) server.heal();
       for (const link of this.links(undefined, undefined)) link.heal();
     });

@@ -17,6 +17,7 @@ export const RULES = {
   'nested-token': 'S18: a nested call that joins has the token of the outer call',
   'close-hangs': '`close()` settles',
   'left-behind': 'after `close()` no timer and no listener of the library is left',
+  endless: 'no process repeats itself without end, within one turn of its event loop or over many',
   unhandled: 'J6: no rejection is unhandled, and the library throws no unexpected error',
 } as const;
 

@@ -34,6 +34,7 @@ export class Connection implements Carried, Peer {
   }
 
   send(message: Message): void {
+    if ('command' in message) this.link.onSend?.(message.command);
     this.#carry('up', () => {
       if (this.#isServerOpen && this.link.server.isUp) this.link.server.receive(this, message);
     });

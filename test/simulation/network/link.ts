@@ -1,5 +1,6 @@
 import type { Random } from '../world/random.js';
 import type { SimulatedProcess } from '../world/process.js';
+import type { Command } from '../node/commands.js';
 import type { Server } from '../node/server.js';
 
 /** The direction of a message: `up` to the server, `down` to the client. */
@@ -32,6 +33,8 @@ export class Link {
   extraDelay = 0;
   /** The part of messages that TCP has to send again. */
   loss = 0;
+  /** Called when the process sends a command. */
+  onSend: ((command: Command) => void) | undefined;
   readonly #delay: number;
   readonly #blockedUntil = { up: -1, down: -1 };
 

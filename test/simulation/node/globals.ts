@@ -1,4 +1,4 @@
-import type { Host, HostTimer, Stage } from '../world/host.js';
+import { EndlessError, type Host, type HostTimer, type Stage } from '../world/host.js';
 import { Random } from '../world/random.js';
 import { EPOCH } from '../world/world.js';
 
@@ -61,7 +61,14 @@ export function globalsOf(stage: Stage): {
       clearInterval: clear,
       setImmediate: (callback: Callback, ...args: unknown[]) => stage.host.setImmediate(callback, args),
       clearImmediate: clear,
-      process: { nextTick: process.nextTick.bind(process), pid: 1, env: {}, emitWarning: () => undefined },
+      queueMicrotask: (callback: Callback) => queueMicrotask(untilEndless(callback)),
+      process: {
+        nextTick: (callback: Callback, ...args: unknown[]) =>
+          process.nextTick(untilEndless(callback), ...args),
+        pid: 1,
+        env: {},
+        emitWarning: () => undefined,
+      },
       // The garbage collector runs when it likes. No object of a simulation depends on it.
       FinalizationRegistry: class {
         register(): void {}
@@ -71,8 +78,20 @@ export function globalsOf(stage: Stage): {
   };
 }
 
+/** Node ends a process when such a callback throws. The stage tells the error that ends an endless loop. */
+function untilEndless(callback: Callback): Callback {
+  return (...args) => {
+    try {
+      callback(...args);
+    } catch (error) {
+      if (!(error instanceof EndlessError)) throw error;
+    }
+  };
+}
+
 /** The host while the library is loaded: it has no timers. */
 class Nowhere implements Host {
+  readonly name = 'no process';
   readonly random = new Random('loading');
 
   monotonic(): number {

@@ -36,8 +36,15 @@ interface Shape {
 }
 
 export type FaultKind = keyof Shape;
+/** The requests whose moments faults wait for: most faults do harm only while a request is under way. */
+export const MOMENTS = ['acquire', 'acquire', 'extend', 'extend', 'release', 'raise'] as const;
+
+/** `'heal'`: the request that stores a held lock on a further node (S26). */
+export type Moment = (typeof MOMENTS)[number] | 'heal';
+
+/** A fault. With `on` it waits from `at` on until a process sends such a request. */
 export type FaultEvent<Kind extends FaultKind = FaultKind> = {
-  [K in Kind]: { readonly kind: K; readonly at: number } & Readonly<Shape[K]>;
+  [K in Kind]: { readonly kind: K; readonly at: number; readonly on?: Moment } & Readonly<Shape[K]>;
 }[Kind];
 
 /** The numbers of a world that faults depend on. */

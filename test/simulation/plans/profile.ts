@@ -1,5 +1,5 @@
 import { Random } from '../world/random.js';
-import { FAULTS, type FaultEvent, type FaultKind, type Scale } from './faults.js';
+import { FAULTS, type FaultEvent, type FaultKind, MOMENTS, type Scale } from './faults.js';
 import type { Mix, Plan } from './plan.js';
 
 /** The kinds of faults of the profile, all of which the promises cover. */
@@ -19,7 +19,7 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
   const lapsing = ttls.includes(1_000) && random.chance(0.6) ? 0.7 : 0.15;
   const scale = { nodes, processes, mayLose: guard };
-  const events = eventsOf(random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
+  const events = eventsOf(seed, random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
   return {
     seed: String(seed),
     ...{ nodes, processes, guard, longTtl, ttls, events },
@@ -81,6 +81,7 @@ function mixOf(random: Random): Mix {
 }
 
 function eventsOf(
+  seed: number,
   random: Random,
   scale: Scale,
   duration: number,
@@ -89,6 +90,8 @@ function eventsOf(
 ): FaultEvent[] {
   if (!only && random.chance(0.05)) return [];
   if (!only && scale.mayLose && random.chance(0.08)) return rollingRestarts(scale.nodes, guard);
+  const late = new Random(`late/${seed}`);
+  if (!only && late.chance(0.08)) return lateRequests(late, scale, duration);
   const possible = KINDS.filter((kind) => scale.mayLose || !NEEDS_GUARD.has(kind));
   const kinds =
     only ??
@@ -96,10 +99,27 @@ function eventsOf(
       ? [random.pick(possible), random.pick(possible)]
       : possible.filter(() => random.chance(0.3)));
   if (kinds.length === 0) return [];
+  const moments = new Random(`moments/${seed}`);
   const events = Array.from({ length: random.whole(1, Math.max(2, Math.round(duration / 1_500))) }, () => {
     const kind = random.pick(kinds);
     const at = Math.round(random.between(1_500, duration));
-    return { kind, at, ...FAULTS[kind](random, scale) } as FaultEvent;
+    const fault = { kind, at, ...FAULTS[kind](random, scale) } as FaultEvent;
+    return moments.chance(0.6) ? { ...fault, on: moments.pick(MOMENTS) } : fault;
+  });
+  return events.toSorted((a, b) => a.at - b.at);
+}
+
+/**
+ * Connections are cut while they store locks, and the bytes arrive a little later. Between the cuts nodes refuse locks, so
+ * that they are stored there afterwards.
+ */
+function lateRequests(random: Random, scale: Scale, duration: number): FaultEvent[] {
+  const events = Array.from({ length: random.whole(3, 10) }, (): FaultEvent => {
+    const at = Math.round(random.between(1_500, duration));
+    if (random.chance(0.3)) return { kind: 'refuse', at, ...FAULTS.refuse(random, scale), how: 'oom' };
+    const late = Math.round(random.scaled(30, 1_500));
+    const on = random.pick(['acquire', 'heal'] as const);
+    return { kind: 'cut', at, ...FAULTS.cut(random, scale), bytes: 'late', late, on };
   });
   return events.toSorted((a, b) => a.at - b.at);
 }

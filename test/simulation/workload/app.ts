@@ -43,6 +43,8 @@ export class App implements Application {
     const lists = plan.lists ?? [[...servers.keys()]];
     const list = lists[Math.min(life, lists.length - 1)] ?? [];
     this.links = list.map((node) => new Link(this.process, servers[node] as Server, plan.latency));
+    for (const link of this.links)
+      link.onSend = (command) => scene.moments.sends(index, link.server.index, command);
     this.clients = this.links.map((link) => new Client(link, !plan.passedIn));
     const [runtime, leaders, locks] = library.stage.read(this.process, () => this.#make(library, plan));
     this.runtime = runtime;

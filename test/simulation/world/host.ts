@@ -11,6 +11,7 @@ export interface HostTimer {
 
 /** The parts of a process or server that code in it sees as globals: its clocks, timers and random numbers. */
 export interface Host {
+  readonly name: string;
   readonly random: Random;
   /** The monotonic clock. */
   monotonic(): number;
@@ -20,15 +21,26 @@ export interface Host {
   setImmediate(callback: (...args: unknown[]) => void, args: readonly unknown[]): HostTimer;
 }
 
+/** Code repeats itself without end: a world has too many events, or one of its events does not end. */
+export class EndlessError extends Error {}
+
+/** The number of uses of a host within one event after which the event counts as endless. */
+const MOST_USES = 1_000_000;
+
 /**
  * The host whose code runs at present. All processes of a world share the loaded library, so that Node compiles it only
  * once. Each asks this object for its clocks.
  */
 export class Stage {
   #host: Host | undefined;
+  /** The number of uses of the host in the present event. */
+  #uses = 0;
 
+  /** Each clock, timer and random number is a use. A loop of microtasks has them, too. */
   get host(): Host {
     if (!this.#host) throw new Error('code of the library ran outside of a simulated process');
+    if (++this.#uses > MOST_USES)
+      throw new EndlessError(`more than ${MOST_USES} uses of clocks in one event`);
     return this.#host;
   }
 
@@ -47,9 +59,13 @@ export class Stage {
   run(host: Host, code: () => void): void {
     const before = this.#host;
     this.#host = host;
+    if (before === undefined) this.#uses = 0;
     try {
       code();
-      if (before === undefined) runMicrotasks();
+      if (before !== undefined) return;
+      runMicrotasks();
+      // The loop may have handled the error that ended it.
+      if (this.#uses > MOST_USES) throw new EndlessError(`an event of ${host.name} does not end`);
     } finally {
       this.#host = before;
     }

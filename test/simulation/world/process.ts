@@ -1,5 +1,5 @@
 import TinyQueue from 'tinyqueue';
-import type { Host, HostTimer, Stage } from './host.js';
+import { EndlessError, type Host, type HostTimer, type Stage } from './host.js';
 import type { Random } from './random.js';
 import { EPOCH, type World } from './world.js';
 
@@ -62,6 +62,9 @@ export class SimulatedProcess implements Host {
   readonly errors: unknown[] = [];
   #wallAhead: number;
   readonly #monotonicAtStart: number;
+  readonly #pauses: Random;
+  /** `true` if the next turn begins with the input: the pause has fallen into the wait for it. */
+  #inputFirst = false;
   #pausedUntil = -1;
   /** The clocks that stand still at present, and since when. */
   #frozen: { readonly since: number; readonly wall: boolean } | undefined;
@@ -79,6 +82,7 @@ export class SimulatedProcess implements Host {
     private readonly clocks: Clocks,
   ) {
     this.random = world.random(`process:${name}`);
+    this.#pauses = world.random(`pauses:${name}`);
     this.#wallAhead = clocks.ahead;
     this.#monotonicAtStart = this.random.between(1_000, 1_000_000) - world.time * clocks.rate;
   }
@@ -147,6 +151,7 @@ export class SimulatedProcess implements Host {
   pause(how: Pause, duration: number): void {
     const { time } = this.world;
     if (this.#frozen) return;
+    this.#inputFirst = this.#pauses.chance(0.5);
     this.stalls.push({ from: time, to: time + duration });
     this.#pausedUntil = Math.max(this.#pausedUntil, time + duration);
     if (how === 'blocked') return this.#wake(this.#pausedUntil);
@@ -207,24 +212,30 @@ export class SimulatedProcess implements Host {
     this.#wake(Math.max(this.world.time, due + 1e-6));
   }
 
-  /** One turn of the event loop, in Node's order: timers, then input, then immediates. */
+  /** One turn of the event loop, in Node's order: timers, then input, then immediates; after a pause perhaps input first. */
   #turn(): void {
     if (this.isDead) return undefined;
     if (!this.isRunning) return this.#wake(this.#pausedUntil);
+    if (this.#inputFirst) this.#takeInput();
+    this.#inputFirst = false;
     const now = this.monotonic();
     for (let timer = this.#timers.peek(); timer && timer.due <= now; timer = this.#timers.peek()) {
       this.#timers.pop();
       this.#fire(timer);
     }
-    const inbox = this.#inbox;
-    this.#inbox = [];
-    for (const work of inbox) this.#run(work);
+    this.#takeInput();
     const immediates = this.#immediates;
     this.#immediates = [];
     for (const timer of immediates) this.#fire(timer);
     if (this.isDead) return undefined;
     if (this.#inbox.length > 0 || this.#immediates.length > 0) this.#wake(this.world.time + TURN_MS);
     return this.#wakeForTimer();
+  }
+
+  #takeInput(): void {
+    const inbox = this.#inbox;
+    this.#inbox = [];
+    for (const work of inbox) this.#run(work);
   }
 
   #fire(timer: Timer): void {
@@ -238,6 +249,7 @@ export class SimulatedProcess implements Host {
     try {
       this.stage.run(this, work);
     } catch (error) {
+      if (error instanceof EndlessError) throw error;
       this.errors.push(error);
     }
   }

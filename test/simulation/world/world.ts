@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
+import { EndlessError } from './host.js';
 import { Random } from './random.js';
 
 /** The time at which each world begins, in milliseconds since 1970. */
@@ -80,7 +81,8 @@ export class World {
       if (!next || next.at > until || this.isStopped) break;
       this.#queue.pop();
       this.time = next.at;
-      if (++this.events > MOST_EVENTS) throw new Error(`more than ${MOST_EVENTS} events in ${this.time} ms`);
+      if (++this.events > MOST_EVENTS)
+        throw new EndlessError(`more than ${MOST_EVENTS} events in ${Math.round(this.time)} ms`);
       next.happen();
     }
     if (!this.isStopped) this.time = until;
