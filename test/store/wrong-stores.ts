@@ -236,6 +236,21 @@ const WRONG_ENDS: readonly WrongStore[] = [
     })),
   },
   {
+    mistake: 'extends simultaneous holders of a key by the ttl of the first one',
+    rejectedBy: 'keeps a key for the longest of the ttls to which its holders are extended at the same time',
+    make: memory((right) => {
+      const first = new Map<string | undefined, number>();
+      return {
+        extend: (leases, ttl, tell) => {
+          const [key] = leases[0]?.keys ?? [];
+          first.set(key, first.get(key) ?? ttl);
+          setImmediate(() => first.delete(key));
+          right.extend(leases, Math.min(first.get(key) ?? ttl, ttl), tell);
+        },
+      };
+    }),
+  },
+  {
     mistake: 'gives all holders of a key one end',
     rejectedBy: 'each holder has its own time of expiry',
     make: memory((right) => {

@@ -497,6 +497,31 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
+  test('keeps a key for the longest of the ttls to which its holders are extended at the same time (S23)', async () => {
+    const ask = open();
+    const inEachOrder = await inTime(lapse, async (begins) => {
+      const pairs = [0, 1].map(() => {
+        const key = freshKey();
+        return { key, long: leaseOf(kind, key, lapse), short: leaseOf(kind, key, lapse) };
+      });
+      begins();
+      for (const { long, short } of pairs)
+        for (const lease of [long, short]) lease.slots = (await ask.granted(lease)).slots;
+      const extensions = pairs.flatMap(({ long, short }, at) => {
+        const both = [() => ask.extend(long, 2 * TTL), () => ask.extend(short, lapse)];
+        return at === 0 ? both : both.toReversed();
+      });
+      assert.deepEqual(await Promise.all(extensions.map((extend) => extend())), [true, true, true, true]);
+      return pairs;
+    });
+    for (const { key, long, short } of inEachOrder) {
+      await ask.lapsed(key, short);
+      if (hasExclusive) await ask.refused(leaseOf(other, key));
+      assert.deepEqual(await ask.holders(key), [long.id]);
+      assert.equal(await ask.extend(long), true);
+    }
+  });
+
   test('grants no lock in a conflicting mode until the last holder has released the key', async () => {
     const ask = open();
     const key = freshKey();

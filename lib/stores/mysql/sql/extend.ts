@@ -5,6 +5,17 @@ const PARTS = `json_table(a_parts, '$[*]' columns (
       i int path '$.i', n int path '$.n', id ${ID} path '$.id', ttl double path '$.ttl', slot int path '$.slot',
       k varchar(2048) character set utf8mb4 path '$.k')) part`;
 
+/**
+ * The longest ttl of each key, or of each lease of each key, as `longest`. An UPDATE with a join changes a row only once,
+ * even if several leases of a key, or several extensions of a lease, match it.
+ */
+const longestOf = (...columns: string[]): string => {
+  const of = columns.map((column) => `, part.${column}`).join('');
+  return `(
+      select cast(part.k as binary) as k${of}, max(part.ttl) as ttl from ${PARTS}
+      where find_in_set(part.i, o_held) group by cast(part.k as binary)${of}) longest`;
+};
+
 const HELD = `(l.state <> 'free' and l.ends > a_at)`;
 
 /**
@@ -53,11 +64,9 @@ export const EXTEND: Procedure = {
       group by part.i, part.n having count(*) = part.n
     ) held), '');
   if o_held <> '' then
-    update ${PARTS} straight_join {locks} l on l.k = cast(part.k as binary)
-      set l.ends = greatest(l.ends, a_at + round(1000 * part.ttl))
-      where find_in_set(part.i, o_held);
-    update ${PARTS} straight_join {holders} h on h.k = cast(part.k as binary) and h.id = part.id and h.kept = 0
-      set h.ends = greatest(h.ends, a_at + round(1000 * part.ttl))
-      where find_in_set(part.i, o_held);
+    update ${longestOf()} straight_join {locks} l on l.k = longest.k
+      set l.ends = greatest(l.ends, a_at + round(1000 * longest.ttl));
+    update ${longestOf('id')} straight_join {holders} h on h.k = longest.k and h.id = longest.id and h.kept = 0
+      set h.ends = greatest(h.ends, a_at + round(1000 * longest.ttl));
   end if;`,
 };
