@@ -273,12 +273,7 @@ export function checkLockOptions({
     throw badOption('renew', "`true`, `false` or 'thread'", renew);
   if (maxBlocked !== undefined) {
     checkMilliseconds('maxBlocked', maxBlocked, SHORTEST_MAX_BLOCKED_MS);
-    if (typeof renew === 'boolean') {
-      throw new TypeError(
-        `Expected \`maxBlocked\` with \`renew: 'thread'\`, got \`renew: ${renew}\`. Leave out \`maxBlocked\`, or let a ` +
-          'thread renew the lock',
-      );
-    }
+    if (typeof renew === 'boolean') throw unreadMaxBlocked(renew);
   }
   if (minHold !== undefined) checkMilliseconds('minHold', minHold, 0);
   if (maxHold !== undefined) checkMilliseconds('maxHold', maxHold, 1);
@@ -364,21 +359,31 @@ export function checkLabel(label: unknown): void {
 /** The options of one call or decorator; `lock` is the name of a declared lock. */
 export type GivenLockOptions = LockOptions & LockKindOptions & Pick<ResolvedLockOptions, 'lock'>;
 
+/** `maxBlocked` of a lock that no thread renews. */
+function unreadMaxBlocked(renew: boolean): TypeError {
+  return new TypeError(
+    `Expected \`maxBlocked\` with \`renew: 'thread'\`, got \`renew: ${renew}\`. Leave out \`maxBlocked\`, or let a ` +
+      'thread renew the lock',
+  );
+}
+
 /**
  * Fills in missing options, first from `defaults`, then from the defaults of the package. The caller has checked both.
  *
- * @throws TypeError for a shared lock when `defaults` have a `minHold`
+ * @throws TypeError for a shared lock when `defaults` have a `minHold`, and for `maxBlocked` without `renew: 'thread'`
  */
 export function resolveLockOptions(given: GivenLockOptions, defaults: LockOptions): ResolvedLockOptions {
   const minHold = given.minHold ?? defaults.minHold ?? 0;
   if (given.mode === 'shared' && minHold > 0)
     throw minHoldOfShared(minHold, ' from the `defaults` of the module, so give `minHold: 0`');
+  const renew = given.renew ?? defaults.renew ?? true;
+  if (given.maxBlocked !== undefined && renew !== 'thread') throw unreadMaxBlocked(renew);
   return {
     ...(given.lock !== undefined && { lock: given.lock }),
     kind: kindOf(given),
     ttl: given.ttl ?? defaults.ttl ?? DEFAULT_TTL_MS,
     retry: resolveRetry(given.retry, defaults.retry),
-    renew: given.renew ?? defaults.renew ?? true,
+    renew,
     maxBlocked: given.maxBlocked ?? defaults.maxBlocked ?? DEFAULT_MAX_BLOCKED_MS,
     minHold,
     maxHold: given.maxHold ?? defaults.maxHold,

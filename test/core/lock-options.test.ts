@@ -29,6 +29,25 @@ describe('resolveLockOptions', () => {
     expect(resolved).toMatchObject({ ttl: 100, renew: false, retry: { delay: 5, timeout: 700 } });
   });
 
+  test.each([
+    [{ maxBlocked: 5_000 }, {}, true],
+    [{ maxBlocked: 5_000 }, { renew: false }, false],
+    [{ maxBlocked: 5_000, renew: true }, { renew: 'thread' }, true],
+  ] as const)(
+    '`maxBlocked` is refused for a lock that no thread renews: %p with the defaults %p',
+    (given, defaults, renew) => {
+      expect(() => resolveLockOptions(given, defaults)).toThrow(
+        `Expected \`maxBlocked\` with \`renew: 'thread'\`, got \`renew: ${renew}\``,
+      );
+    },
+  );
+
+  test('`maxBlocked` counts for a lock that the module lets a thread renew, and the module may have one for such locks', () => {
+    expect(resolveLockOptions({ maxBlocked: 5_000 }, { renew: 'thread' }).maxBlocked).toBe(5_000);
+    expect(resolveLockOptions({}, { maxBlocked: 5_000 }).renew).toBe(true);
+    expect(resolveLockOptions({ renew: 'thread' }, { maxBlocked: 5_000 }).maxBlocked).toBe(5_000);
+  });
+
   test('a lock has no `maxHold` unless the call or the module sets one', () => {
     expect(resolveLockOptions({}, {}).maxHold).toBeUndefined();
     expect(resolveLockOptions({}, { maxHold: 5 }).maxHold).toBe(5);
@@ -236,6 +255,7 @@ describe('checkLockOptions', () => {
     [{}],
     [{ ttl: 10, renew: false, onLost: 'ignore', retry: false }],
     [{ renew: 'thread', maxBlocked: 1_000 }],
+    // The `defaults` of the module may have it for the locks that ask for the thread.
     [{ maxBlocked: 1_000 }],
     [{ retry: { timeout: 1, attempts: 1, delay: 1, jitter: 0 } }],
   ] as const)('`checkLockOptions` accepts the options %p', (options) => {

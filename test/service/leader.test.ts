@@ -407,6 +407,10 @@ describe('the definition of a class', () => {
       Leader('a', { renew: 'thread', maxBlocked: 5 }),
       '@Leader of Bad.lead: Expected `maxBlocked` to be a whole number of milliseconds, at least 1000, got 5',
     ],
+    [
+      Leader('a', { maxBlocked: 5_000 }),
+      "@Leader of Bad.lead: Expected `maxBlocked` with `renew: 'thread'`, got `renew: true`",
+    ],
     [Leader('a', { retry: false } as never), '@Leader of Bad.lead: Unknown option `retry` in `@Leader`'],
     [OnlyLeader('a', { instance: '' }), '@OnlyLeader of Bad.lead: Expected `instance` to be the `name`'],
   ])(

@@ -96,7 +96,8 @@ export function Leader(
       checkOptionNames('@Leader', options, ['ttl', 'renew', 'maxBlocked', 'instance']);
       const { ttl, renew, maxBlocked } = options;
       if ((renew as unknown) === false) throw badOption('renew', "`true` or 'thread'", renew);
-      checkLockOptions({ ttl, renew, maxBlocked });
+      // The `defaults` of the module have no say in whether the lock of a leader is renewed.
+      checkLockOptions({ ttl, renew: renew ?? true, maxBlocked });
       checkInstance(options.instance);
     } catch (error) {
       throw misuse(`@Leader of ${fullName}`, error);
