@@ -85,6 +85,9 @@ export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
 
 const LOADED_AT = Date.now();
 
+/** Milliseconds for which a node may take a request for one that has time left, because its clock is only estimated. */
+const STRAY_MARGIN_MS = 200;
+
 const GONE = 'fewer than a quorum of nodes still store it';
 
 /** Settings of the renewal: whether the lock is renewed, and the limit of its extensions (`maxHold`). */
@@ -96,6 +99,8 @@ interface HoldLimit {
   reached: boolean;
   /** Milliseconds for which another thread renews while this one is blocked; `undefined` without another thread. */
   readonly maxBlocked: number | undefined;
+  /** The time of the monotonic clock until which a request of a thread that has ended may still reach a node. */
+  strayUntil?: number;
 }
 
 /** The settings that all renewed locks without a limit share. Most locks are of this kind. */
@@ -203,11 +208,18 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.#plan(ttl / 3 - taken, usable - taken);
   }
 
-  /** Tells another thread, which holds the lock, about its renewals. */
-  mirrorTo(mirror: Mirror): void {
+  /**
+   * Tells another thread, which holds the lock, about its renewals.
+   *
+   * @param isUnconfirmed - `true` if the last renewal of that thread has failed
+   */
+  mirrorTo(mirror: Mirror, isUnconfirmed: boolean): void {
     this.mirror = mirror;
     this.#tellEnd();
     if (this.#limit.reached) mirror.because(WHY.maxHold);
+    if (!isUnconfirmed) return;
+    this.#become('unconfirmed');
+    this.#watchValidity();
   }
 
   get keys(): readonly string[] {
@@ -327,8 +339,6 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     settings.guard.checkCovers(ttl);
     if (this.remote) return this.#extendElsewhere(this.remote, ttl);
     await this.#turn();
-    // The thread may have taken the lock over while this call waited.
-    if (this.remote) return this.#extendElsewhere(this.remote, ttl);
     let next = this.ttl / 10;
     try {
       this.assertHeld();
@@ -545,8 +555,14 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.#readEnd(this.remote);
     this.#noticeLapse();
     this.remote = undefined;
+    this.#limit.strayUntil = performance.now() + this.#nodeLimit + STRAY_MARGIN_MS;
     this.#leaveBatch();
     this.#plan(0);
+  }
+
+  /** Milliseconds within which a node must carry out a request. */
+  get #nodeLimit(): number {
+    return nodeTimeLimit(this.ttl, this.#context.settings.nodeTimeout);
   }
 
   /** Goes on after a look at the validity. A lock that is renewed elsewhere is looked at again at its next end. */
@@ -614,23 +630,29 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   missedBy(asked: NodeSet): void {
     if (!this.isHeld()) return;
     const { nodes, settings } = this.#context;
-    const limit = nodeTimeLimit(this.ttl, settings.nodeTimeout);
     this.#healing?.end();
-    this.#healing = new Healing(nodes, this, settings.guard.duration, limit, asked);
+    this.#healing = new Healing(nodes, this, settings.guard.duration, this.#nodeLimit, asked);
   }
 
   /**
    * Ends a lock that another thread holds. That thread sends the release itself. A node that was asked to store the lock
    * again may do so after that release, so this thread releases such a lock once more: on its connection the release
    * comes after the request (S15). If the request was not answered, a further release follows its deadline (S27).
+   *
+   * @param isReleased - `false` for a lost lock, which may be released later
+   * @returns `true` if this must be called again when the lost lock is released
    */
-  endMirror(isReleased: boolean): void {
+  endMirror(isReleased: boolean): boolean {
     this.mirror = undefined;
-    if (isReleased && this.#healing) return void this.release();
+    if (isReleased && this.#healing) {
+      void this.release();
+      return false;
+    }
     this.#rest();
     this.#become('released');
     this.lease.ended = true;
     this.#context.ended(this);
+    return this.#healing !== undefined;
   }
 
   /**
@@ -672,7 +694,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     if (!limit.since) return false;
     // The delay is negative when a late answer plans a renewal that is already due.
     limit.reached = elapsedSince(limit.since) + Math.max(0, delay) >= limit.duration;
-    if (limit.reached) this.mirror?.because(WHY.maxHold);
+    this.mirror?.because(limit.reached ? WHY.maxHold : WHY.none);
     return limit.reached;
   }
 
@@ -685,6 +707,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
       fencingToken: this.fencingToken,
       ttl: this.ttl,
       end: { monotonic: this.#endsAt, wall: this.#endsAtWall + LOADED_AT },
+      isUnconfirmed: this.#state === 'unconfirmed',
       maxHold: since && { since, duration },
       maxBlocked,
     });
@@ -694,7 +717,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   /** Cancels all planned work. */
   #rest(isReleased = false): void {
     this.remote?.end(isReleased);
-    this.remote = undefined;
+    // The thread must hear of the release of a lost lock, too.
+    if (isReleased) this.remote = undefined;
     this.#healing?.end();
     this.#stopTimer();
     this.#leaveBatch();
@@ -764,6 +788,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
       this.#become('unconfirmed', () => this.#unconfirmed(verdict.votes));
       return;
     }
+    this.mirror?.because(WHY.none);
     this.#validFor(ttl, sent);
     if (this.#state === 'unconfirmed') this.mirror?.renewed();
     this.#become('held');
@@ -801,10 +826,23 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.#rest(true);
     lease.ended = true;
     context.ended(this);
-    const { nodes, settings, unconfirmed } = context;
-    const released = release(nodes, lease, nodeTimeLimit(this.ttl, settings.nodeTimeout), unconfirmed);
+    const { nodes, unconfirmed } = context;
+    const released = release(nodes, lease, this.#nodeLimit, unconfirmed);
     if (lease.keepFor === 0) this.follower?.();
+    this.#releaseStray();
     return released;
+  }
+
+  /**
+   * Releases the lock once more after the deadline of a request of the thread that has ended: a node may have stored the
+   * lock by it after the release (S27).
+   */
+  #releaseStray(): void {
+    const { strayUntil } = this.#limit;
+    const left = strayUntil === undefined ? 0 : strayUntil - performance.now();
+    if (left <= 0) return;
+    const again = (): void => void release(this.#context.nodes, this.lease, this.#nodeLimit, () => undefined);
+    setTimeout(again, left).unref();
   }
 }
 

@@ -19,8 +19,9 @@ export class Beats {
 }
 
 /**
- * Measures for how long another thread has not run. Only time in which this thread ran counts: a suspend stops both
- * threads, and is not a fault of the other one.
+ * Measures for how long another thread has not run, by the monotonic clock. After a pause of the whole process the pause
+ * counts, too, until the other thread shows its next sign of life. If only a part counted, an endless loop would keep its
+ * lock for longer on a busy machine, where this thread seldom runs.
  */
 export class BlockedTime {
   #count: number;
@@ -35,7 +36,7 @@ export class BlockedTime {
   look(): number {
     const time = performance.now();
     const { count } = this.beats;
-    if (count === this.#count) this.#blocked += Math.min(time - this.#looked, 2 * BEAT_MS);
+    if (count === this.#count) this.#blocked += time - this.#looked;
     else this.#blocked = 0;
     this.#count = count;
     this.#looked = time;

@@ -20,6 +20,8 @@ export interface Adopt extends SlotName {
   readonly ttl: number;
   /** The end of the validity that was confirmed last. */
   readonly ends: { readonly shared: number; readonly wall: number };
+  /** `true` if the last renewal has failed. */
+  readonly isUnconfirmed: boolean;
   readonly maxHold:
     | { readonly since: { readonly shared: number; readonly wall: number }; readonly duration: number }
     | undefined;
@@ -41,7 +43,7 @@ export type ToThread =
   | Extend
   /** A new block of shared memory. */
   | { readonly kind: 'block'; readonly block: number; readonly memory: SharedArrayBuffer }
-  /** The lock is released or lost. */
+  /** The lock is released or lost. A lost lock may be released later, which a second message says. */
   | ({ readonly kind: 'end'; readonly isReleased: boolean } & SlotName)
   | { readonly kind: 'close' };
 

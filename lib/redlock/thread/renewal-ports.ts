@@ -12,6 +12,8 @@ export interface HandedOver {
   readonly ttl: number;
   /** The end of the validity that was confirmed last. */
   readonly end: Instant;
+  /** `true` if the last renewal has failed. */
+  readonly isUnconfirmed: boolean;
   readonly maxHold: { readonly since: Instant; readonly duration: number } | undefined;
   readonly maxBlocked: number;
 }
@@ -34,7 +36,10 @@ export interface RemoteRenewal {
   readonly why: Why;
   /** Extends the lock in the turn of the thread. Resolves to the reason of a failure. */
   extend(ttl: number): Promise<ExtendFailure | undefined>;
-  /** Ends the renewal. `isReleased` is `false` for a lost lock, whose keys expire with their ttl. */
+  /**
+   * Ends the renewal, and with it a call of {@link extend}. `isReleased` is `false` for a lost lock, whose keys expire
+   * with their ttl. Called again if that lock is released later: a node may have stored it once more meanwhile (S15).
+   */
   end(isReleased: boolean): void;
 }
 

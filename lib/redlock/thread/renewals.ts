@@ -8,7 +8,7 @@ import { Nodes } from '../nodes.js';
 import { usableTtl } from '../validity.js';
 import { Watchdog } from '../watchdog.js';
 import { BEAT_MS, type Beats, BlockedTime } from './liveness.js';
-import { LockSlots } from './lock-slots.js';
+import { LockSlots, WHY } from './lock-slots.js';
 import {
   type Adopt,
   type Extend,
@@ -18,6 +18,7 @@ import {
   type SlotName,
   type ToThread,
 } from './messages.js';
+import type { Mirror } from './renewal-ports.js';
 import { fromSharedTime } from './shared-clock.js';
 
 /**
@@ -29,6 +30,13 @@ export class Renewals {
   /** The locks by the names of their slots. */
   readonly #locks = new Map<string, HeldLock>();
   readonly #held = new Set<HeldLock>();
+  /**
+   * Lost locks that a node may store once more, with the time of the monotonic clock at which they have expired there
+   * in any case. Until then their release must be repeated by this thread (S15).
+   */
+  readonly #lost = new Map<string, { readonly name: SlotName; readonly until: number }>();
+  /** The locks that were not renewed while the other thread was blocked. */
+  readonly #paused = new Set<HeldLock>();
   readonly #context: LeaseContext;
   readonly #blocked: BlockedTime;
   readonly #timer: NodeJS.Timeout;
@@ -84,7 +92,7 @@ export class Renewals {
   }
 
   #adopt(adopted: Adopt): void {
-    const { block, slot, fencingToken, ttl, ends, maxHold, maxBlocked, guard } = adopted;
+    const { block, slot, fencingToken, ttl, ends, isUnconfirmed, maxHold, maxBlocked, guard } = adopted;
     const slots = this.#blocks.get(block)!;
     this.settings.guard.note(guard);
     const name: SlotName = { block, slot };
@@ -101,12 +109,15 @@ export class Renewals {
     this.#locks.set(nameOf(name), lock);
     this.#held.add(lock);
     if (this.#held.size === 1) this.#context.clocks.begin();
-    lock.mirrorTo({
+    const mirror: Mirror = {
       get mayRenew() {
         return !slots.isEnded(slot) && !isPaused();
       },
       ends: (end) => slots.setEnd(slot, end),
-      because: (why) => slots.setWhy(slot, why),
+      because: (why) => {
+        slots.setWhy(slot, why);
+        if (why === WHY.blocked) this.#paused.add(lock);
+      },
       renewed: (votes) =>
         this.post(
           votes ? { kind: 'unconfirmed', ...name, votes: sentVotes(votes) } : { kind: 'held', ...name },
@@ -115,7 +126,8 @@ export class Renewals {
         slots.setEnd(slot, { monotonic: 0, wall: 0 });
         this.post({ kind: 'lost', ...name });
       },
-    });
+    };
+    lock.mirrorTo(mirror, isUnconfirmed);
     // The validity may have ended on the way.
     lock.isHeld();
   }
@@ -127,17 +139,33 @@ export class Renewals {
     this.post({ kind: 'extended', call, ...(failure && { failure }) });
   }
 
-  #end({ isReleased, ...name }: Extract<ToThread, { readonly kind: 'end' }>): void {
-    const { block, slot } = name;
-    this.#locks.get(nameOf({ block, slot }))?.endMirror(isReleased);
-    this.#locks.delete(nameOf({ block, slot }));
-    this.post({ kind: 'dropped', block, slot });
+  #end({ isReleased, block, slot }: Extract<ToThread, { readonly kind: 'end' }>): void {
+    const name: SlotName = { block, slot };
+    const lock = this.#locks.get(nameOf(name));
+    // A lost lock that was dropped may be released before the other thread knows that.
+    if (!lock) return;
+    this.#paused.delete(lock);
+    // The last request may be stored within one ttl, and expires within another.
+    if (!lock.endMirror(isReleased)) this.#drop(name);
+    else this.#lost.set(nameOf(name), { name, until: performance.now() + 2 * lock.lease.ttl });
   }
 
-  /** Renews the locks again that were not renewed while the other thread was blocked. */
+  #drop(name: SlotName): void {
+    this.#locks.delete(nameOf(name));
+    this.#lost.delete(nameOf(name));
+    this.post({ kind: 'dropped', ...name });
+  }
+
+  #dropExpired(): void {
+    for (const { name, until } of this.#lost.values()) if (performance.now() >= until) this.#drop(name);
+  }
+
   #look(): void {
+    this.#dropExpired();
     if (this.#blocked.look() > 0) return;
-    for (const lock of this.#locks.values()) lock.renewAgain();
+    const paused = [...this.#paused];
+    this.#paused.clear();
+    for (const lock of paused) lock.renewAgain();
   }
 }
 

@@ -19,6 +19,21 @@ export interface HostListener {
   readonly warning: (text: string) => void;
 }
 
+/** A lock that was handed over. */
+interface Entry {
+  readonly lock: RemotelyRenewed;
+  /** `true` after the lock was lost or released. */
+  isEnded: boolean;
+  /** `true` when the thread need hear nothing more of the lock. */
+  isOver: boolean;
+}
+
+/** A call of `extend` without an answer. */
+interface Call {
+  readonly lock: string;
+  readonly answer: (failure: ExtendFailure | undefined) => void;
+}
+
 /**
  * Hands locks over to a thread that renews them: the part in the thread that holds the locks. Locks that are acquired
  * before the thread is ready, and after it has died, renew themselves.
@@ -27,8 +42,8 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   readonly #blocks: LockSlots[] = [];
   /** The slots that no lock uses. */
   readonly #free: SlotName[] = [];
-  readonly #locks = new Map<string, { readonly lock: RemotelyRenewed; isEnded: boolean }>();
-  readonly #calls = new Map<number, (failure: ExtendFailure | undefined) => void>();
+  readonly #locks = new Map<string, Entry>();
+  readonly #calls = new Map<number, Call>();
   #lastCall = 0;
   #isReady = false;
   #timer: NodeJS.Timeout | undefined;
@@ -47,8 +62,8 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     const name = this.#free.pop() ?? this.#addBlock();
     const { block, slot } = name;
     const slots = this.#blocks[block]!;
-    const entry = { lock, isEnded: false };
-    const { lease, fencingToken, ttl, end, maxHold, maxBlocked } = handedOver;
+    const entry: Entry = { lock, isEnded: false, isOver: false };
+    const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
     const { id, keys, owner, kind, since, permitsSeen } = lease;
     slots.clear(slot);
     slots.setEnd(slot, end);
@@ -58,6 +73,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       ...{ kind: 'adopt', block, slot, fencingToken, ttl, maxBlocked, guard: this.guardNow() },
       lease: { id, keys, owner, ttl: lease.ttl, kind, since, slots: lease.slots, permitsSeen },
       keepFor: lease.keepFor,
+      isUnconfirmed,
       ends: { shared: toSharedTime(end.monotonic), wall: end.wall },
       maxHold: maxHold && {
         duration: maxHold.duration,
@@ -76,10 +92,12 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       },
       extend: (more) => this.#extend(name, more),
       end: (isReleased) => {
-        if (entry.isEnded) return;
+        if (entry.isOver || (entry.isEnded && !isReleased)) return;
         entry.isEnded = true;
+        entry.isOver = isReleased;
         slots.setEnded(slot);
         if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
+        this.#answerCalls({ reason: 'lost' }, nameOf(name));
       },
     };
   }
@@ -89,8 +107,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       case 'ready':
         return this.#begin();
       case 'dropped':
-        this.#locks.delete(nameOf(message));
-        return void this.#free.push({ block: message.block, slot: message.slot });
+        return this.#drop({ block: message.block, slot: message.slot });
       case 'lost':
         return void this.#lockOf(message)?.isHeld();
       case 'held':
@@ -98,7 +115,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       case 'unconfirmed':
         return this.#lockOf(message)?.renewedElsewhere(votesOf(message.votes));
       case 'extended':
-        this.#calls.get(message.call)?.(message.failure);
+        this.#calls.get(message.call)?.answer(message.failure);
         return void this.#calls.delete(message.call);
       case 'warning':
         return this.listener.warning(message.text);
@@ -113,14 +130,13 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     const held = [...this.#locks.values()];
     this.#locks.clear();
     for (const { lock, isEnded } of held) if (!isEnded) lock.renewHere();
-    for (const answer of this.#calls.values())
-      answer({ reason: 'other', message: 'the thread that renews the lock has ended; call `extend` again' });
-    this.#calls.clear();
+    this.#answerCalls(ENDED);
   }
 
   /** Asks the thread to close its stores. Resolves when it has. The locks are released before. */
   close(): Promise<void> {
     this.#end();
+    this.#answerCalls(ENDED);
     return new Promise((resolve) => {
       this.#closed = resolve;
       this.port.post({ kind: 'close' });
@@ -141,6 +157,22 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     clearInterval(this.#timer);
   }
 
+  #drop(name: SlotName): void {
+    const entry = this.#locks.get(nameOf(name));
+    if (entry) entry.isOver = true;
+    this.#locks.delete(nameOf(name));
+    this.#free.push(name);
+  }
+
+  /** Answers the calls of `extend` for one lock, or all, which the thread may never answer. */
+  #answerCalls(failure: ExtendFailure, lock?: string): void {
+    for (const [number, call] of this.#calls) {
+      if (lock !== undefined && call.lock !== lock) continue;
+      this.#calls.delete(number);
+      call.answer(failure);
+    }
+  }
+
   #lockOf(name: SlotName): RemotelyRenewed | undefined {
     const entry = this.#locks.get(nameOf(name));
     return entry?.isEnded === false ? entry.lock : undefined;
@@ -149,7 +181,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   #extend({ block, slot }: SlotName, ttl: number): Promise<ExtendFailure | undefined> {
     const call = ++this.#lastCall;
     return new Promise((resolve) => {
-      this.#calls.set(call, resolve);
+      this.#calls.set(call, { lock: nameOf({ block, slot }), answer: resolve });
       this.port.post({ kind: 'extend', call, ttl, guard: this.guardNow(), block, slot });
     });
   }
@@ -163,6 +195,11 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     return { block, slot: 0 };
   }
 }
+
+const ENDED: ExtendFailure = {
+  reason: 'other',
+  message: 'the thread that renews the lock has ended; call `extend` again',
+};
 
 function nameOf({ block, slot }: SlotName): string {
   return `${block}:${slot}`;
