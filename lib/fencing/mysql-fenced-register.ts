@@ -105,7 +105,8 @@ export class MysqlFencedRegister {
       const result = await task(client);
       await assertStillOpen(client, holder);
       await client.query('commit');
-      await this.restoreTimeout(client);
+      // The data is written, so a connection that is lost now must not make the caller write it again.
+      await this.restoreTimeout(client).catch(noteBroken);
       return result;
     } catch (error) {
       await rolledBack(client, () => this.restoreTimeout(client)).catch(noteBroken);

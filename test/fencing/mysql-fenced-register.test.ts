@@ -124,6 +124,28 @@ const LOCK_WAITS = "select count(*) from information_schema.innodb_trx where trx
     await expect(isAccepted({ keys: [`${key}a `], fencingToken: 1 })).resolves.toBe(true);
   });
 
+  test('a transaction whose connection is lost after the commit resolves to the result of its task', async () => {
+    const losing = {
+      getConnection: async () => {
+        const client = await pool.getConnection();
+        const query = client.query.bind(client) as MysqlClient['query'];
+        return Object.assign(Object.create(client) as PoolConnection, {
+          query: async (text: string, values?: unknown[]) => {
+            const answer = await query(text, values);
+            if (text === 'commit') client.destroy();
+            return answer;
+          },
+        });
+      },
+    };
+    const written = register.transaction(losing, holder(9), async (client) => {
+      await client.query('update accounts set value = ? where id = ?', ['once', key]);
+      return 'done';
+    });
+    await expect(written).resolves.toBe('done');
+    await expect(read()).resolves.toBe('once');
+  });
+
   test('the register stores neither token nor data when the task fails', async () => {
     const failure = new Error('the task failed');
     const failed = register.transaction(pool, holder(9), async (client) => {
