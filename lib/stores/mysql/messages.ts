@@ -24,6 +24,9 @@ const AGAIN_MS = 200;
  */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
+/** Milliseconds for which a message for a waiter that has gone is remembered. A row that stays costs one more request then. */
+const GONE_FOR_MS = 60_000;
+
 type OnMessage = (after: number, turn: boolean, released?: string) => void;
 
 /** A message as the procedure `listen` selects it. */
@@ -53,6 +56,11 @@ export class Messages {
   /** The name of this process in the rows of its waiters. */
   readonly channel = randomBytes(8).toString('hex');
   readonly #listeners = new Map<string, Listener>();
+  /**
+   * The times of messages for waiters that have gone without their rows, such as when `leave` failed. Without them the
+   * server would answer each request at once, with the same messages.
+   */
+  readonly #gone = new Map<string, { readonly heard: number; readonly since: number }>();
   #isReady = true;
   #isListening = false;
   /** The time at which the last waiter came. */
@@ -69,6 +77,7 @@ export class Messages {
     const name = waiterName(waiter);
     this.#listeners.set(name, { tell: onMessage, heard: undefined });
     this.#cameAt = performance.now();
+    this.#gone.delete(name);
     if (!this.#isListening) void this.#listen();
     const isReady = (): boolean => this.ready;
     return {
@@ -86,7 +95,8 @@ export class Messages {
 
   async #listen(): Promise<void> {
     this.#isListening = true;
-    while (this.#listeners.size > 0) {
+    // After the end, each request would fail at once, and the loop would leave no time for anything else.
+    while (this.#listeners.size > 0 && !this.#end.signal.aborted) {
       const step = performance.now() - this.#cameAt > LATER_AFTER_MS ? LATER_STEP_S : STEP_S;
       try {
         this.#take(JSON.parse(await this.run(this.channel, this.#known, WAIT_S, step)) as Message[]);
@@ -96,11 +106,14 @@ export class Messages {
         await pause(AGAIN_MS, undefined, { ref: false, signal: this.#end.signal }).catch(() => undefined);
       }
     }
+    this.#gone.clear();
     this.#isListening = false;
   }
 
   get #known(): string {
-    return [...this.#listeners]
+    for (const [name, { since }] of this.#gone)
+      if (performance.now() - since > GONE_FOR_MS) this.#gone.delete(name);
+    return [...this.#listeners, ...this.#gone]
       .flatMap(([name, { heard }]) => (heard === undefined ? [] : [`${name}@${heard}`]))
       .join(',');
   }
@@ -108,7 +121,10 @@ export class Messages {
   #take(messages: readonly Message[]): void {
     for (const { waiter, told, after, turn, released } of messages) {
       const listener = this.#listeners.get(waiter);
-      if (!listener) continue;
+      if (!listener) {
+        this.#gone.set(waiter, { heard: told, since: performance.now() });
+        continue;
+      }
       listener.heard = told;
       // The statement that looks for messages begins, and takes the time, before it reads the rows. It can read a message
       // that was written in between, whose time has then not come by the time of the statement.

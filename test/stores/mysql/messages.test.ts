@@ -31,3 +31,28 @@ test.each([1, true] as const)(
 test('a waiter that may try later waits at least until then', async () => {
   await expect(hear({ after: 149.2, turn: 0 })).resolves.toEqual([150, false]);
 });
+
+test('a waiter that comes after the end asks the server nothing', async () => {
+  let calls = 0;
+  // Without an answer at last, the defect would be an endless loop.
+  const messages = new Messages(() =>
+    ++calls < 100 ? Promise.reject(new Error('closed')) : new Promise(() => undefined),
+  );
+  messages.close();
+  messages.listen(WAITER, () => undefined);
+  await new Promise(setImmediate);
+  expect(calls).toBe(0);
+});
+
+test('a message for a waiter that has gone is received once', async () => {
+  const gone = { waiter: 'p:2', told: 7, after: 0, turn: 0, released: null };
+  const known: string[] = [];
+  const messages = new Messages((_, told) => {
+    known.push(told);
+    return known.length === 1 ? Promise.resolve(JSON.stringify([gone])) : new Promise(() => undefined);
+  });
+  cleanUpAfterTests(async () => messages.close());
+  messages.listen(WAITER, () => undefined);
+  await until(() => known.length === 2);
+  expect(known).toEqual(['', 'p:2@7']);
+});
