@@ -30,6 +30,8 @@ import { storedKey } from './text.js';
 const EXTENDING_MS = 100;
 const LEAST_EXTENSIONS = 25;
 
+const NOTHING: ReadonlySet<string> = new Set();
+
 const REPLACED = new Error(
   'this request to extend the lock was not sent, because a newer request replaced it',
 );
@@ -69,6 +71,8 @@ export interface BatchContext {
    * @param onRepeat - called before the statement is sent a second time, because the connection was lost
    */
   readonly run: (keys: readonly string[], asked: BatchRequest, onRepeat: () => void) => Promise<BatchAnswer>;
+  /** Finds the keys, in their stored form, whose rows others have locked, if this error of a statement shows that. */
+  readonly blocked: (keys: readonly string[], error: Error) => Promise<ReadonlySet<string>>;
 }
 
 /**
@@ -208,12 +212,14 @@ export class Batches {
   /**
    * Sends these requests in one statement, and reports the answers.
    *
+   * @param mayPart - `true` to send the requests once more without those that wait for a row that others have locked
    * @returns `true` if the server answered
    */
   async #run(
     releases: readonly Release[],
     extensions: readonly Extension[],
     acquisitions: readonly Acquisition[],
+    mayPart = true,
   ): Promise<boolean> {
     const keys = new Set<string>();
     const stored = (lease: Lease): readonly string[] => {
@@ -238,8 +244,18 @@ export class Batches {
       // All requests of the statement are idempotent, so it may be sent again over a new connection.
       answer = await this.context.run([...keys], asked, () => this.#mayComeLater(acquisitions));
     } catch (thrown) {
-      this.#failed(releases, extensions, acquisitions, asError(thrown));
-      return false;
+      const error = asError(thrown);
+      const blocked = mayPart ? await this.#blocked([...keys], error) : NOTHING;
+      if (blocked.size === 0) {
+        this.#failed(releases, extensions, acquisitions, error);
+        return false;
+      }
+      const waits = (lease: Lease): boolean => this.#stored(lease).some((key) => blocked.has(key));
+      const [stuckReleases, otherReleases] = parted(releases, ({ request }) => waits(request.lease));
+      const [stuckExtensions, otherExtensions] = parted(extensions, ({ lease }) => waits(lease));
+      const [stuckAcquisitions, others] = parted(acquisitions, ({ request }) => waits(request.lease));
+      this.#failed(stuckReleases, stuckExtensions, stuckAcquisitions, error);
+      return this.#run(otherReleases, otherExtensions, this.#wanted(others), false);
     }
     this.clock.learn(answer.at);
     for (const [index, { request, tell }] of releases.entries()) {
@@ -250,6 +266,10 @@ export class Batches {
     for (const [index, { tell }] of extensions.entries()) tell(answer.extended?.[index] === true);
     for (const [index, each] of acquisitions.entries()) this.#acquired(each, answer.acquired[index] ?? {});
     return true;
+  }
+
+  async #blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>> {
+    return keys.length > 1 ? this.context.blocked(keys, error).catch(() => NOTHING) : NOTHING;
   }
 
   #terms({ request, ordered, asked }: Acquisition, keys: readonly string[]): AskedAcquisition {
@@ -301,6 +321,11 @@ export class Batches {
     const { keyPrefix } = this.context;
     return keys.map((key) => storedKey(keyPrefix, key));
   }
+}
+
+/** The items with a property, and those without it. */
+function parted<Item>(items: readonly Item[], has: (item: Item) => boolean): [Item[], Item[]] {
+  return [items.filter(has), items.filter((item) => !has(item))];
 }
 
 /** Takes the first requests away, as many as fit into one statement. */

@@ -121,6 +121,7 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
         return channel();
       },
       run: (keys, asked, onRepeat) => this.run(keys, asked, onRepeat),
+      blocked: (keys, error) => this.blocked(keys, error),
     });
     this.side = new SideConnection(driver);
     this.#sweeper = new Sweeper({
@@ -152,6 +153,11 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
     asked: BatchRequest,
     onRepeat: () => void,
   ): Promise<BatchAnswer>;
+
+  /** Finds the keys whose rows others have locked, if the database gives up waiting for a row, and this error shows that. */
+  protected blocked(_keys: readonly string[], _error: Error): Promise<ReadonlySet<string>> {
+    return Promise.resolve(new Set());
+  }
 
   /**
    * Asks for the turn of sweeping. Uses the connection for requests, so that only the process with the turn needs the one

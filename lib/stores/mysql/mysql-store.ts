@@ -23,7 +23,7 @@ import {
 } from './request.js';
 import type { SchemaNames } from './schema.js';
 import { DESCRIBE, TRY_TO_WRITE } from './sql/fitness.js';
-import { READ, SCAN_PAGE, WAITING } from './sql/look.js';
+import { READ, ROWS_OF, SCAN_PAGE, UNLOCKED, WAITING } from './sql/look.js';
 
 /** Milliseconds that a statement which waits for messages may take. */
 const LISTEN_WITHIN_MS = 3_000;
@@ -141,6 +141,18 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     }
   }
 
+  /**
+   * Without this, a row that somebody has locked by hand would fail the renewals of all locks that share a statement with
+   * it.
+   */
+  protected override async blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>> {
+    if ((error as { code?: string }).code !== 'ER_LOCK_WAIT_TIMEOUT') return new Set();
+    const found = async (lock: string): Promise<string[]> =>
+      keysOf(await this.connection.run(this.#names.in(`${ROWS_OF(keys)}${lock}`)));
+    const free = new Set(await found(UNLOCKED));
+    return new Set((await found('')).filter((key) => !free.has(key)));
+  }
+
   protected async claimSweep(lasts: number): Promise<boolean> {
     return (await this.#call('take_sweep_turn', [this.messages.channel, micros(lasts)])) === '1';
   }
@@ -190,6 +202,11 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
   ): Promise<string | undefined> {
     return connection.run(this.#names.in(`call {${procedure}}(${values.map(() => '?').join(', ')})`), values);
   }
+}
+
+/** Keys in hexadecimal digits. */
+function keysOf(text: string | undefined): string[] {
+  return (text ?? '').split(',').map((key) => Buffer.from(key, 'hex').toString());
 }
 
 /** The address of the server, without user and password. */

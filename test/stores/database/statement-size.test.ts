@@ -18,6 +18,7 @@ async function sentFor(kind: keyof BatchRequest, leases: readonly Lease[]): Prom
     keyPrefix: 'lock:',
     channel: 'here',
     waiters: new RecentKeys(),
+    blocked: () => Promise.resolve(new Set<string>()),
     run: async (keys, { releases = [], extensions = [], acquisitions = [] }) => {
       sent.push({
         leases: { releases, extensions, acquisitions }[kind].length,

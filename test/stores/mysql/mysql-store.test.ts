@@ -59,6 +59,28 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     expect(await server.value(made)).toBe(1);
   });
 
+  test('a row that another transaction holds fails only the requests for its key', async () => {
+    const store = await openStore();
+    const lease = (key: string): Lease => new Lease([`parted:${key}`], 'me', 60_000);
+    const [stuck, kept, ended] = [lease('stuck'), lease('kept'), lease('ended')];
+    for (const each of [stuck, kept, ended]) await acquireOn(store, each);
+    const looker = await server.client();
+    await looker.query("begin; select k from redlock_locks where k = 'lock:parted:stuck' for update");
+    const answers = await Promise.allSettled([
+      extendOn(store, stuck, 60_000),
+      extendOn(store, kept, 60_000),
+      releaseOn(store, ended),
+      acquireOn(store, lease('new')),
+    ]);
+    expect(answers).toMatchObject([
+      { status: 'rejected', reason: { code: 'ER_LOCK_WAIT_TIMEOUT' } },
+      { status: 'fulfilled', value: true },
+      { status: 'fulfilled' },
+      { status: 'fulfilled', value: { granted: true } },
+    ]);
+    await looker.query('rollback');
+  });
+
   test('a lock whose keys fit into no statement is refused with the remedy, and one whose keys fit is granted', async () => {
     const least = Number(await server.value('select @@global.max_allowed_packet'));
     await server.query('set global max_allowed_packet = 1048576');

@@ -15,6 +15,7 @@ const batches = new Batches({
   keyPrefix: 'lock:',
   channel: 'c',
   waiters: new RecentKeys(),
+  blocked: () => Promise.resolve(new Set<string>()),
   async run(_keys, asked) {
     statements.push(asked);
     await turn();

@@ -53,3 +53,12 @@ export const WAITING = `select concat('[', coalesce(group_concat(json_object('i'
       straight_join {waiters} w on w.k = cast(keys_.k as binary) and w.seen >= ${NOW} - ${inMicros(WAITER_LIFE_MS)}
   ) queues
   where place <= ${MOST_OF_QUEUE}`;
+
+/** A query for those of these keys that have a row, in hexadecimal digits with commas between them. */
+export function ROWS_OF(keys: readonly string[]): string {
+  const literals = keys.map((key) => `x'${Buffer.from(key).toString('hex')}'`);
+  return `select group_concat(hex(k)) as answer from {locks} force index (primary) where k in (${literals.join(', ')})`;
+}
+
+/** The end of such a query, for rows that nobody has locked. */
+export const UNLOCKED = ' for update skip locked';
