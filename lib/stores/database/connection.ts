@@ -1,5 +1,6 @@
 import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
+import { connectInTime } from './connect-in-time.js';
 import type { DatabaseClient, DatabaseDriver } from './database-client.js';
 
 /** Milliseconds without an answer after which a server gets no further requests until it answers. */
@@ -185,7 +186,7 @@ export class Connection<Client extends DatabaseClient> {
       this.#lose(own, error);
     });
     try {
-      await own.connect();
+      await connectInTime(own);
       await withTimeout(this.events.prepare(own), HUNG_AFTER_MS);
       if (failure) throw failure;
       return own;

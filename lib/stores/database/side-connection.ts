@@ -1,5 +1,6 @@
 import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
+import { connectInTime } from './connect-in-time.js';
 import type { DatabaseClient, DatabaseDriver } from './database-client.js';
 
 /** Milliseconds without a statement after which the connection is closed. Longer than a pause of the sweeper. */
@@ -65,7 +66,7 @@ export class SideConnection<Client extends DatabaseClient> {
     own.onLost(() => {
       if (own === this.#own) void this.#end();
     });
-    this.#connected = own.connect();
+    this.#connected = connectInTime(own);
     return own;
   }
 

@@ -27,7 +27,7 @@ export interface MysqlOptions {
 
   /**
    * A password, or a function that returns one. Use a function for passwords that expire: it is called for every
-   * connection.
+   * connection, which must be open ten seconds later.
    */
   readonly password?: string | (() => string | Promise<string>);
 

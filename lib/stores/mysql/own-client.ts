@@ -30,7 +30,12 @@ const LOCK_WAIT_S = 2;
  */
 const SESSION =
   `set session sql_mode = '${SQL_MODE}', innodb_lock_wait_timeout = ${LOCK_WAIT_S}, lock_wait_timeout = ${LOCK_WAIT_S}, ` +
-  'group_concat_max_len = 67108864, autocommit = 1, sql_safe_updates = 0, wait_timeout = 28800';
+  'group_concat_max_len = 67108864, autocommit = 1, sql_safe_updates = 0, wait_timeout = 28800, completion_type = 0' +
+  // MariaDB and MySQL have different names for the time limit of statements. Each takes the other's part for a comment.
+  '/*M! , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */';
+
+/** A setting that has different names on the servers. */
+const READ_WRITE = 'set session transaction read write';
 
 /**
  * Errors of a server that became read-only or shuts down. The connection is then replaced, because a new one may lead to
@@ -65,7 +70,17 @@ export class OwnClient implements DatabaseClient {
 
   constructor(private readonly address: MysqlAddress) {}
 
-  async connect(): Promise<void> {
+  connect(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      // `end` and a loss reject it, also while the password is on its way.
+      this.#waiting.add(reject);
+      void this.#open()
+        .then(resolve, reject)
+        .finally(() => this.#waiting.delete(reject));
+    });
+  }
+
+  async #open(): Promise<void> {
     const { password, socketPath, host, port, user, database, ssl } = this.address;
     const given = typeof password === 'function' ? await password() : password;
     if (this.#isEnded) throw new Error('the connection was closed');
@@ -91,11 +106,9 @@ export class OwnClient implements DatabaseClient {
     this.#connection = connection;
     connection.on('error', (error) => this.#lost(error));
     socket.on('close', () => this.#lost(new Error('the connection was closed')));
-    await new Promise<void>((resolve, reject) => {
-      connection.once('connect', () => resolve());
-      this.#waiting.add(reject);
-    });
+    await new Promise<void>((resolve) => void connection.once('connect', () => resolve()));
     await this.run(SESSION);
+    await this.run(READ_WRITE);
   }
 
   run(text: string, values: readonly unknown[] = []): Promise<string | undefined> {
@@ -110,6 +123,7 @@ export class OwnClient implements DatabaseClient {
         // `mysql2` gives the error of a lost connection to the statement alone. Its caller sends the statement again only if
         // the loss is known by then.
         if (error.fatal === true) this.#lost(error);
+        else this.#rollBack(connection);
         reject(error);
       };
       const query = { sql: text, rowsAsArray: true };
@@ -132,6 +146,16 @@ export class OwnClient implements DatabaseClient {
     }
     this.#socket?.destroy();
     this.#lost(new Error('the connection was closed'));
+  }
+
+  /**
+   * Ends the transaction that a failed call may have left open, with its rows locked: the server runs no handler of a
+   * procedure whose statement was killed. The next statement comes after the rollback.
+   */
+  #rollBack(connection: Connection): void {
+    connection.query('rollback', (error: Error | null) => {
+      if (error) this.#lost(error);
+    });
   }
 
   #lost(error: Error): void {

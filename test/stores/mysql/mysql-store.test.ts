@@ -59,6 +59,45 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     expect(await server.value(made)).toBe(1);
   });
 
+  test('a call that is killed while it waits for a row leaves no other row locked', async () => {
+    const store = await openStore();
+    const both = new Lease(['killed:a', 'killed:b'], 'me', 60_000);
+    await acquireOn(store, both);
+    await releaseOn(store, both);
+    const looker = await server.client();
+    await looker.query("begin; select k from redlock_locks where k = 'lock:killed:b' for update");
+    const acquiring = acquireOn(store, new Lease(both.keys, 'me', 60_000)).catch((error: Error) => error);
+    await until(async () => Number(await server.value(WAITING)) >= 1);
+    await server.query(`kill query ${String(await server.value(WAITING.replace('count(*)', 'id')))}`);
+    expect(await acquiring).toMatchObject({ code: 'ER_QUERY_INTERRUPTED' });
+    const free = "select k from redlock_locks where k = 'lock:killed:a' for update skip locked";
+    await until(async () => (await server.value(free)) !== undefined, 10_000);
+    await looker.query('rollback');
+  });
+
+  test('settings of the server for the transactions and statements of applications change nothing', async () => {
+    const set = 'completion_type = {}, global tx_read_only = {}, global max_statement_time = {}';
+    await server.query(`set global ${set.replaceAll('{}', '1')}`);
+    try {
+      const store = await openStore();
+      for (const key of ['setting:a', 'setting:b']) {
+        const lease = new Lease([key], 'me', 60_000);
+        expect(await acquireOn(store, lease)).toMatchObject({ granted: true });
+        expect(await extendOn(store, lease, 60_000)).toBe(true);
+        await releaseOn(store, lease);
+      }
+      expect(await store.check()).toMatchObject({ state: 'voting' });
+      store.listen(
+        { keys: ['setting:a'], mode: 'exclusive', process: 'p', number: 1, owner: 'me' },
+        () => undefined,
+      );
+      await delay(1_500);
+      expect(store.subscribed).toBe(true);
+    } finally {
+      await server.query(`set global ${set.replaceAll('{}', '0')}`);
+    }
+  });
+
   test('a row that another transaction holds fails only the requests for its key', async () => {
     const store = await openStore();
     const lease = (key: string): Lease => new Lease([`parted:${key}`], 'me', 60_000);
