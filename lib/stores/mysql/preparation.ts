@@ -8,6 +8,7 @@ import {
   schemaStatements,
 } from './schema.js';
 import { DESCRIBE } from './sql/fitness.js';
+import { HAS_STATE_ROW, STATE_ROW } from './sql/tables.js';
 
 /** Settings and state of a server, by their names; it has only some of them. */
 export type ServerSettings = Readonly<Record<string, string>>;
@@ -48,7 +49,10 @@ export async function prepare(
   const unfit = unfitBecause(settings);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
   const found = await describe(client, names);
-  if (found.isComplete) return settings;
+  if (found.isComplete) {
+    if (mayMake && (await client.run(names.in(HAS_STATE_ROW))) === '0') await client.run(names.in(STATE_ROW));
+    return settings;
+  }
   const missing = `has no tables and procedures for locks with the prefix ${names.prefix}, or the user may not use them`;
   if (!mayMake)
     throw new UnfitStoreError(`${missing}: start the application, which creates them, or run ${MIGRATION}`);
@@ -97,7 +101,8 @@ export function unfitBecause(settings: ServerSettings): string | undefined {
     );
   if (isOn(settings['innodb_read_only']))
     return 'cannot be used for locks: innodb_read_only is on, as on a reader of a cluster; give the writer';
-  if (isOn(settings['read_only']))
+  // MariaDB 12 has further values.
+  if (!/^(off|0|no)?$/i.test(settings['read_only'] ?? ''))
     return 'cannot be used for locks: read_only is on, as on a replica; give the primary';
   // A statement that waited for a row must read its present state, and a binary log of statements does not allow that.
   if (isOn(settings['log_bin']) && settings['binlog_format'] === 'STATEMENT')
@@ -113,7 +118,9 @@ export function weakBecause(settings: ServerSettings): string[] {
     weak.push(`innodb_flush_log_at_trx_commit is ${flush}, so a crash forgets locks; set it to 1`);
   const sync = settings['sync_binlog'];
   if (isOn(settings['log_bin']) && sync !== undefined && sync !== '1')
-    weak.push(`sync_binlog is ${sync}, so after a crash of the machine replicas may miss locks; set it to 1`);
+    weak.push(
+      `sync_binlog is ${sync}, so a crash of the machine forgets locks, on the server or on replicas; set it to 1`,
+    );
   // MySQL and MariaDB have different names for the primary.
   for (const primary of ['source', 'master']) {
     const timeout = `rpl_semi_sync_${primary}_timeout`;

@@ -5,7 +5,7 @@ import type { Procedure } from './sql/procedure.js';
 import { QUEUE } from './sql/queue.js';
 import { GIVE_UP, RELEASE, SETTLE } from './sql/release.js';
 import { SWEEPS } from './sql/sweep.js';
-import { TABLES } from './sql/tables.js';
+import { STATE_ROW, TABLES } from './sql/tables.js';
 import { TURNS } from './sql/turn.js';
 import { WAITING_PROCEDURES } from './sql/waiting.js';
 
@@ -14,7 +14,7 @@ import { WAITING_PROCEDURES } from './sql/waiting.js';
  * creates the procedures of its version, and leaves those of other versions alone. So processes of two versions work on
  * the same tables while a new version is deployed, and no procedure is missing at any time.
  */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 /** The default beginning of the names of tables and procedures. */
 export const DEFAULT_TABLE_PREFIX = 'redlock_';
@@ -90,8 +90,8 @@ export function schemaStatements(names: SchemaNames): string[] {
         `comment '${OUR_COMMENT}' modifies sql data sql security invoker\nproc: begin${body}\nend`,
     ),
   );
-  const state = names.in('insert ignore into {state} (one) values (1)');
-  return [...tables, ...procedures, state];
+  // The procedures come last: a database with all of them has everything.
+  return [...tables, names.in(STATE_ROW), ...procedures];
 }
 
 /**
@@ -100,12 +100,32 @@ export function schemaStatements(names: SchemaNames): string[] {
  * @param role - a user that gets the rights of an application, and no other rights
  */
 export function schemaScript(names: SchemaNames, role?: string): string {
-  const statements = schemaStatements(names).map((statement) => `${statement}//\n`);
-  const grants = role === undefined ? [] : grantStatements(names, role).map((grant) => `${grant}//\n`);
+  const grants = role === undefined ? [] : [NO_NEW_ACCOUNT, ...grantStatements(names, role)];
+  const statements = [...refusalOfOthers(names), ...schemaStatements(names), ...grants];
   return (
-    `set session sql_mode = '${SQL_MODE}';\nset names utf8mb4;\ndelimiter //\n\n` +
-    `${[...statements, ...grants].join('\n')}\ndelimiter ;\n`
+    `set @redlock_sql_mode = @@session.sql_mode;\nset session sql_mode = '${SQL_MODE}';\nset names utf8mb4;\n` +
+    `delimiter //\n\n${statements.map((statement) => `${statement}//\n`).join('\n')}\ndelimiter ;\n` +
+    'set session sql_mode = @redlock_sql_mode;\n'
   );
+}
+
+/** With this mode `grant` fails for an unknown user. Without it, MariaDB would make an account without a password. */
+const NO_NEW_ACCOUNT =
+  'set session sql_mode = concat(@@session.sql_mode, ' +
+  "if(lower(version()) like '%mariadb%', ',NO_AUTO_CREATE_USER', ''))";
+
+/**
+ * Statements that print the objects of others that have names of ours, and stop the script if there are any. Outside a
+ * procedure a statement can fail on purpose only by a mistake, such as a subquery with too many rows.
+ */
+function refusalOfOthers(names: SchemaNames): string[] {
+  const others = `from (${objectsSql(names)}) objects where not is_ours`;
+  return [
+    "select concat('Nothing was changed: the database has objects with names that nestjs-redlock needs, which are not its own: ', " +
+      "group_concat(kind, ' ', name separator ', '), '. Give another --table-prefix, or a database for locks alone.') as refused " +
+      `${others} having count(*) > 0`,
+    `set @redlock_has_only_ours = (select 1 union all select 1 ${others})`,
+  ];
 }
 
 /** Statements that give a user the rights of an application. */
@@ -128,14 +148,19 @@ export interface SchemaDescription {
 
 /** A query for the text that {@link schemaDescriptionOf} reads. The user sees only what it has rights for. */
 export function schemaDescriptionSql(names: SchemaNames): string {
+  return `select group_concat(concat(kind, ' ', name, ' ', is_ours) separator '\\n') as answer from (${objectsSql(names)}) objects`;
+}
+
+/** A query for the objects that have names of ours: `kind`, `name`, and if they are ours. */
+function objectsSql(names: SchemaNames): string {
   const quoted = (all: readonly string[]): string => all.map((name) => `'${name}'`).join(', ');
-  return `select group_concat(concat(kind, ' ', name, ' ', is_ours) separator '\\n') as answer from (
+  return `
   select 'table' as kind, table_name as name, table_comment = '${OUR_COMMENT}' as is_ours from information_schema.tables
     where table_schema = database() and table_name in (${quoted(names.tables)})
   union all
   select lower(routine_type), routine_name, routine_comment = '${OUR_COMMENT}' from information_schema.routines
     where routine_schema = database() and routine_name in (${quoted(names.procedures)})
-) objects`;
+`;
 }
 
 export function schemaDescriptionOf(text: string | undefined, names: SchemaNames): SchemaDescription {

@@ -17,7 +17,7 @@ import { TURN } from './sql/turn.js';
  * Version of the schema. It increases with every change of the result of {@link schemaSql}. A schema with a larger
  * version works with all earlier versions of this package.
  */
-export const SCHEMA_VERSION = 8;
+export const SCHEMA_VERSION = 9;
 
 /** The default schema. */
 export const DEFAULT_SCHEMA = 'redlock';

@@ -1,7 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
+import { STEPS_PER_SECOND } from '../../../lib/core/fencing-token.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { MysqlStore } from '../../../lib/stores/mysql/mysql-store.js';
+import { SchemaNames, schemaScript } from '../../../lib/stores/mysql/schema.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { hasMysql, type MysqlServer, startMysqlServer } from '../../support/mysql-server.js';
@@ -49,9 +51,9 @@ const WAITING = `select count(*) from information_schema.processlist where comma
 
   test('a table or procedure of others with a name of ours is refused, and left as it is', async () => {
     await server.query('create table mine_ticks (n int); insert into mine_ticks values (7)');
-    await server.query('create procedure mine_turn_v2() select 7');
+    await server.query('create procedure mine_turn_v3() select 7');
     await expect(openStore('mine_')).rejects.toThrow(
-      /not its own: (table mine_ticks, procedure mine_turn_v2|procedure mine_turn_v2, table mine_ticks)\. Give another `tablePrefix`/,
+      /not its own: (table mine_ticks, procedure mine_turn_v3|procedure mine_turn_v3, table mine_ticks)\. Give another `tablePrefix`/,
     );
     expect(await server.value('select n from mine_ticks')).toBe(7);
     const made =
@@ -75,6 +77,74 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     await looker.query('rollback');
   });
 
+  test('a row that another transaction holds fails only the requests for its key', async () => {
+    const store = await openStore();
+    const lease = (key: string): Lease => new Lease([`parted:${key}`], 'me', 60_000);
+    const [stuck, kept, ended] = [lease('stuck'), lease('kept'), lease('ended')];
+    for (const each of [stuck, kept, ended]) await acquireOn(store, each);
+    const looker = await server.client();
+    await looker.query("begin; select k from redlock_locks where k = 'lock:parted:stuck' for update");
+    const answers = await Promise.allSettled([
+      extendOn(store, stuck, 60_000),
+      extendOn(store, kept, 60_000),
+      releaseOn(store, ended),
+      acquireOn(store, lease('new')),
+    ]);
+    expect(answers).toMatchObject([
+      { status: 'rejected', reason: { code: 'ER_LOCK_WAIT_TIMEOUT' } },
+      { status: 'fulfilled', value: true },
+      { status: 'fulfilled' },
+      { status: 'fulfilled', value: { granted: true } },
+    ]);
+    await looker.query('rollback');
+  });
+
+  test('a store makes the row of `state` again if it is missing, at its start and in a check of the server', async () => {
+    await openStore('row_');
+    await server.query('delete from row_state');
+    const store = await openStore('row_');
+    expect(await acquireOn(store, new Lease(['first'], 'me', 60_000))).toMatchObject({ granted: true });
+    await server.query('delete from row_state');
+    expect(await store.check()).toMatchObject({ state: 'voting' });
+    expect(await acquireOn(store, new Lease(['second'], 'me', 60_000))).toMatchObject({ granted: true });
+  });
+
+  test('the script for the tables makes no account for an unknown role', async () => {
+    expect(() => server.script(schemaScript(new SchemaNames('role_'), 'nobody'))).toThrow(/ERROR/);
+    expect(await server.value("select count(*) from mysql.user where user = 'nobody'")).toBe(0);
+  });
+
+  test('the script for the tables names objects of others with names of ours, and touches nothing', async () => {
+    await server.query('create table foreign_state (one tinyint primary key)');
+    await server.query('create procedure foreign_turn_v3() select 7');
+    await server.query("create user guest@'%' identified by 'secret'");
+    let said = '';
+    try {
+      server.script(schemaScript(new SchemaNames('foreign_'), 'guest'));
+    } catch (error) {
+      said = String((error as { stdout: Buffer }).stdout);
+    }
+    expect(said).toContain('not its own: ');
+    expect(said).toContain('table foreign_state');
+    expect(said).toContain('procedure foreign_turn_v3');
+    expect(await server.value('select count(*) from foreign_state')).toBe(0);
+    const made = "select count(*) from information_schema.tables where table_name like 'foreign\\\\_%'";
+    expect(await server.value(made)).toBe(1);
+    expect(await server.query("show grants for guest@'%'")).toHaveLength(1);
+  });
+
+  test('the tokens of all permits are larger than those that were removed, also after the clock was set back', async () => {
+    const store = await openStore('swept_');
+    // The clock was an hour ahead when the tokens were given and when they were removed.
+    const forgotten = Math.floor((Date.now() / 1_000 + 3_600) * STEPS_PER_SECOND);
+    await server.query(`update swept_state set forgotten = ${forgotten}`);
+    for (const _ of [1, 2]) {
+      const lease = new Lease(['permits'], 'me', 60_000, undefined, { mode: 'permits', permits: 2 });
+      const { token = 0 } = (await acquireOn(store, lease)) as { token?: number };
+      expect(token).toBeGreaterThan(forgotten);
+    }
+  });
+
   test('settings of the server for the transactions and statements of applications change nothing', async () => {
     const set = 'completion_type = {}, global tx_read_only = {}, global max_statement_time = {}';
     await server.query(`set global ${set.replaceAll('{}', '1')}`);
@@ -96,28 +166,6 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     } finally {
       await server.query(`set global ${set.replaceAll('{}', '0')}`);
     }
-  });
-
-  test('a row that another transaction holds fails only the requests for its key', async () => {
-    const store = await openStore();
-    const lease = (key: string): Lease => new Lease([`parted:${key}`], 'me', 60_000);
-    const [stuck, kept, ended] = [lease('stuck'), lease('kept'), lease('ended')];
-    for (const each of [stuck, kept, ended]) await acquireOn(store, each);
-    const looker = await server.client();
-    await looker.query("begin; select k from redlock_locks where k = 'lock:parted:stuck' for update");
-    const answers = await Promise.allSettled([
-      extendOn(store, stuck, 60_000),
-      extendOn(store, kept, 60_000),
-      releaseOn(store, ended),
-      acquireOn(store, lease('new')),
-    ]);
-    expect(answers).toMatchObject([
-      { status: 'rejected', reason: { code: 'ER_LOCK_WAIT_TIMEOUT' } },
-      { status: 'fulfilled', value: true },
-      { status: 'fulfilled' },
-      { status: 'fulfilled', value: { granted: true } },
-    ]);
-    await looker.query('rollback');
   });
 
   test('a lock whose keys fit into no statement is refused with the remedy, and one whose keys fit is granted', async () => {

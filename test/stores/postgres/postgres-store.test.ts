@@ -713,6 +713,9 @@ describe('the tables of the store', () => {
       const { rows } = await client.query<{ forgotten: string }>('select forgotten from redlock.sweeping');
       const { token } = grantOf(await acquireOn(store, leaseOn(['key'], kind)));
       expect(token).toBe(Number(rows[0]?.forgotten) + 1);
+      if (kind !== PERMITS) return;
+      const second = grantOf(await acquireOn(store, leaseOn(['key'], kind)));
+      expect(second.token).toBeGreaterThan(Number(rows[0]?.forgotten));
     },
   );
 

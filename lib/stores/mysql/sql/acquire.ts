@@ -342,9 +342,11 @@ const JOIN_HOLDERS: Procedure = {
     'a_slot int, a_until bigint, a_at bigint',
   body: `
   declare l_mode ${MODE};
-  declare l_token bigint;
+  declare l_token, l_least bigint;
   declare v_goes_on tinyint;
   select mode, token, state <> 'free' and ends > a_at into l_mode, l_token, v_goes_on from {locks} where k = a_key;
+  -- The last token of the key may have been removed with its row. The tokens of all slots must be larger than that.
+  set l_least = if(l_token = 0, (select forgotten from {state}), l_token);
   -- Expired readers stay until no reader is left, because there may be thousands of them.
   if not v_goes_on then
     delete from {holders} where k = a_key;
@@ -358,7 +360,7 @@ const JOIN_HOLDERS: Procedure = {
   end if;
   update {locks} set
       permits = case when a_slot is null then 0 when l_mode = 'permits' then greatest(permits, a_permits) else a_permits end,
-      least = if(a_slot is not null and l_mode <> 'permits', l_token, least),
+      least = if(a_slot is not null and l_mode <> 'permits', l_least, least),
       ends = if(v_goes_on, greatest(ends, a_until), a_until),
       token = greatest(l_token, a_token), mode = a_mode, state = 'held'
     where k = a_key;`,

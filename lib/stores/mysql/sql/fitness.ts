@@ -1,7 +1,10 @@
 import { NOW } from './procedure.js';
 
-/** Makes the same write as a lock, to detect a full disk, a read-only server or a lack of rights. */
-export const TRY_TO_WRITE = `update {state} set written = ${NOW}`;
+/**
+ * Makes the same write as a lock, to detect a full disk, a read-only server or a lack of rights. Makes the row if somebody
+ * has removed it.
+ */
+export const TRY_TO_WRITE = `insert into {state} (one, written) values (1, ${NOW}) on duplicate key update written = ${NOW}`;
 
 /** The settings that decide if a server can keep locks. A server has only some of them. */
 const SETTINGS = [

@@ -54,6 +54,9 @@ export function keysOf(json: string): string {
  * The beginning of a procedure for applications: a transaction of its own. The server itself rolls back after an error,
  * whatever becomes of the client. Inside a transaction of the caller the procedure fails, so that no rollback of the
  * caller can undo a lock. With READ COMMITTED a statement that waited for a row reads its present state.
+ *
+ * A server that became read-only grants nothing, also to a user for whom it writes: its replica may be the primary now.
+ * The error is that of the server itself.
  */
 export const BEGIN = `
   declare exit handler for sqlexception
@@ -61,5 +64,8 @@ export const BEGIN = `
     rollback;
     resignal;
   end;
+  if cast(@@global.read_only as char) not in ('0', 'OFF') then
+    signal sqlstate 'HY000' set mysql_errno = 1290, message_text = 'the server is read_only, as a replica is';
+  end if;
   set transaction isolation level read committed;
   start transaction;`;

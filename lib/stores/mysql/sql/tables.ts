@@ -87,3 +87,9 @@ export const TABLES: Readonly<Record<string, string>> = {
   forgotten bigint not null default 0,
   written bigint`,
 };
+
+/** Makes the only row of `state`. Without it no lock of a new key can get a token. */
+export const STATE_ROW = 'insert ignore into {state} (one) values (1)';
+
+/** Finds if that row is missing: a backup without data has only tables. */
+export const HAS_STATE_ROW = 'select count(*) as answer from {state}';

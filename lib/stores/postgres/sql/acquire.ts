@@ -292,7 +292,9 @@ begin
   update locks set mode = wanted, state = 'held', token = greatest(l.token, got),
       ends = case when goes_on then greatest(l.ends, until) else until end,
       permits = case when place is null then 0 when l.mode = 'permits' then greatest(l.permits, n) else n end,
-      floor = case when place is not null and l.mode <> 'permits' then l.token else l.floor end
+      -- The last token of the key may have been removed with its row. The tokens of all slots must be larger than that.
+      floor = case when place is null or l.mode = 'permits' then l.floor
+        when l.token = 0 then coalesce((select forgotten from sweeping), 0) else l.token end
     where key = k;
 end`,
 };
