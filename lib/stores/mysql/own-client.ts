@@ -149,8 +149,8 @@ export class OwnClient implements DatabaseClient {
   }
 
   /**
-   * Ends the transaction that a failed call may have left open, with its rows locked: the server runs no handler of a
-   * procedure whose statement was killed. The next statement comes after the rollback.
+   * Ends the transaction that a failed call may have left open, with its rows locked: a server need not run the handler of
+   * a procedure that was killed or has no memory left. The next statement comes after the rollback.
    */
   #rollBack(connection: Connection): void {
     connection.query('rollback', (error: Error | null) => {

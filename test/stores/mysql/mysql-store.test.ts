@@ -100,13 +100,15 @@ const WAITING = `select count(*) from information_schema.processlist where comma
   });
 
   test('a store makes the row of `state` again if it is missing, at its start and in a check of the server', async () => {
-    await openStore('row_');
-    await server.query('delete from row_state');
-    const store = await openStore('row_');
-    expect(await acquireOn(store, new Lease(['first'], 'me', 60_000))).toMatchObject({ granted: true });
-    await server.query('delete from row_state');
+    await openStore();
+    await server.query('delete from redlock_state');
+    const store = await openStore();
+    expect(await acquireOn(store, new Lease(['state:first'], 'me', 60_000))).toMatchObject({ granted: true });
+    await server.query('delete from redlock_state');
     expect(await store.check()).toMatchObject({ state: 'voting' });
-    expect(await acquireOn(store, new Lease(['second'], 'me', 60_000))).toMatchObject({ granted: true });
+    expect(await acquireOn(store, new Lease(['state:second'], 'me', 60_000))).toMatchObject({
+      granted: true,
+    });
   });
 
   test('the script for the tables makes no account for an unknown role', async () => {
@@ -134,10 +136,10 @@ const WAITING = `select count(*) from information_schema.processlist where comma
   });
 
   test('the tokens of all permits are larger than those that were removed, also after the clock was set back', async () => {
-    const store = await openStore('swept_');
+    const store = await openStore();
     // The clock was an hour ahead when the tokens were given and when they were removed.
     const forgotten = Math.floor((Date.now() / 1_000 + 3_600) * STEPS_PER_SECOND);
-    await server.query(`update swept_state set forgotten = ${forgotten}`);
+    await server.query(`update redlock_state set forgotten = ${forgotten}`);
     for (const _ of [1, 2]) {
       const lease = new Lease(['permits'], 'me', 60_000, undefined, { mode: 'permits', permits: 2 });
       const { token = 0 } = (await acquireOn(store, lease)) as { token?: number };
