@@ -69,15 +69,14 @@ function nameOfThis(self: unknown): string {
   return `${/^[AEIOU]/i.test(name) ? 'an' : 'a'} ${name}`;
 }
 
-/** Compares the name of the class: the class itself is another one in each copy. */
+/**
+ * Compares the name of the class: the class itself is another one in each copy. An automatic mock has the name of the
+ * class as well, but its constructor is a function.
+ */
 function isOfAnotherCopy(found: unknown): boolean {
-  return (
-    typeof found === 'object' &&
-    found !== null &&
-    !(found instanceof LockInterceptor) &&
-    Object.getPrototypeOf(found)?.constructor?.name === LockInterceptor.name &&
-    'injectedInto' in found
-  );
+  if (typeof found !== 'object' || found === null || found instanceof LockInterceptor) return false;
+  const type: unknown = Object.getPrototypeOf(found)?.constructor;
+  return typeof type === 'function' && type.name === LockInterceptor.name && /^class\b/.test(String(type));
 }
 
 /** `true` if the constructor of the object is running. */

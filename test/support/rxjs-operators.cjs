@@ -1,0 +1,2 @@
+// `rxjs/operators` of the bundle that jest.config.mjs gives to the tests as `rxjs`.
+module.exports = require('rxjs').operators;
