@@ -16,8 +16,6 @@ interface Identity {
   readonly since: number;
   readonly wall: number;
   readonly cause?: YoungBecause;
-  /** `true` if the node has not voted since its first sight. */
-  readonly isUnused?: boolean;
 }
 
 /** Sends a message to a process that waits. */
@@ -114,7 +112,6 @@ export class SimulatedNode {
         young = guard - known.age;
         because = known.cause;
       }
-      if (this.#identity?.isUnused && young <= 0) this.#identity = { ...this.#identity, isUnused: false };
     }
     const answers = requests.map((request): Answer => {
       if (!this.#isHeldBy(request.lease)) {
@@ -146,13 +143,11 @@ export class SimulatedNode {
     const runId = this.runId();
     const young = { runId, since: now, wall };
     if (!this.#identity) {
-      this.#identity = this.#born === undefined ? { ...young, isUnused: true } : { runId, since: 0, wall: 0 };
+      this.#identity = this.#born === undefined ? young : { runId, since: 0, wall: 0 };
     } else {
-      const { since, isUnused } = this.#identity;
+      const { since } = this.#identity;
       const isAnother = former && former.runId !== runId && now - since > former.lostFor;
-      const isOther = this.#identity.runId !== runId;
-      if (isAnother || (isOther && !isUnused)) this.#identity = { ...young, cause: 'server' };
-      else if (isOther) this.#identity = { ...this.#identity, runId, since: 0, wall: 0 };
+      if (isAnother || this.#identity.runId !== runId) this.#identity = { ...young, cause: 'server' };
     }
     const { since, wall: walled, cause } = this.#identity;
     if (since === 0) return { age: Infinity, cause };

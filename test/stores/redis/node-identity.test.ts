@@ -97,16 +97,22 @@ test('a node with the data of an earlier run is refused for one guard from the f
   await expect(after.node.check(GUARD)).resolves.toMatchObject({ state: 'voting' });
 });
 
-test('a promoted replica is refused for one guard, though the marker was replicated (S28)', async () => {
-  const master = await newServer();
-  const replica = await newServer();
-  await votes(await processAt(master.url));
-  await follow(replica, master);
-  await isUpForLong(replica);
-  await replica.client().replicaof('NO', 'ONE');
-  const after = await processAt(replica.url);
-  await expect(answerOf(after.redlock)).resolves.toContain(ANOTHER_RUN);
-  await votes(after);
+test('a promoted replica is refused for one guard, also if it lacks the first lock of its master (S28)', async () => {
+  const [master, early, late] = [await newServer(), await newServer(), await newServer()];
+  const before = await processAt(master.url);
+  const promote = (replica: RedisServer): Promise<unknown> => replica.client().replicaof('NO', 'ONE');
+  // This replica gets the marker and the identity, and no lock.
+  await follow(early, master);
+  await promote(early);
+  await votes(before);
+  await follow(late, master);
+  await promote(late);
+  for (const replica of [early, late]) {
+    await isUpForLong(replica);
+    const after = await processAt(replica.url);
+    await expect(answerOf(after.redlock)).resolves.toContain(ANOTHER_RUN);
+    await votes(after);
+  }
 });
 
 test('a node that was a replica between two acquisitions is refused, on the same connection (S28)', async () => {
