@@ -5,7 +5,9 @@
 // had, or without data; then it votes only after the guard. The next failure begins after `pause` ticks in which all nodes
 // answered and voted. A node may also miss the acquisition. Nodes that answer get messages within the tick. But when a
 // connection is cut, the healing request on it may arrive at any time until its deadline, or never; nobody hears the answer.
-// Other claims are left out: they can only refuse a healing, and `exclusion.c` searches them.
+// A node that does not store the lease may grant another claim for at most `claim` ticks, as when its caller crashes. Here such a
+// claim can only refuse a healing; `exclusion.c` searches the other effects. Claims that pass within a tick are left out, because
+// the holder repeats a healing that another claim refused.
 typedef signed char byte;
 enum { MOST_NODES = 5 };
 typedef struct {
@@ -13,6 +15,7 @@ typedef struct {
   byte left;     // ticks until the lease ends here; 0 when the node does not store it
   byte stored;   // 1: the node has the record of the lease, which may have lapsed
   byte guard;    // ticks until the node votes
+  byte claim;    // ticks until another claim ends here at the latest; 0 for none
   byte healing;  // ticks until the deadline of a healing request that a cut connection may still deliver; 0 for none
   byte released; // 1 after the node has confirmed the release, 2 after a release that followed the deadline
 } Node;
@@ -21,18 +24,19 @@ typedef struct {
   Node nodes[MOST_NODES];
   byte phase;
   byte age;  // ticks since the last renewal that a quorum confirmed
-  byte calm; // ticks since the last failure ended, at most `pause`
+  byte calm; // ticks since the last failure and the last other claim ended, at most `pause`
 } State;
 
 #include "search.h"
 
-enum { NODES, TTL, GUARD, DEADLINE, PAUSE, LOSSES, PLANT, WAY, SETTINGS };
+enum { NODES, TTL, GUARD, DEADLINE, CLAIM, PAUSE, LOSSES, PLANT, WAY, SETTINGS };
 static Setting settings[SETTINGS] = {
   [NODES] = {"nodes", 3, "3 to 5"},
   [TTL] = {"ttl", 3, "ticks that a grant or an extension lasts"},
   [GUARD] = {"guard", 3, "ticks for which a node without data does not vote"},
   [DEADLINE] = {"deadline", 1, "ticks within which a healing request may arrive"},
-  [PAUSE] = {"pause", 1, "ticks between two failures in which all nodes answer and vote"},
+  [CLAIM] = {"claim", 0, "ticks for which another claim may have a node; 0 for no such claims"},
+  [PAUSE] = {"pause", 1, "ticks between two failures in which all nodes answer and vote, and none has another claim"},
   [LOSSES] = {"losses", 1, "1: a node may come back without its data"},
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
@@ -45,6 +49,7 @@ enum {
   HEALS_AFTER_RELEASE,
   NO_SECOND_RELEASE,
   NO_DEADLINE, // the request may arrive one tick later than the holder believes
+  FAILS_BESIDE_CLAIM, // a node may fail while another claim has a node
 };
 
 static int quorum(void) { return SET(NODES) / 2 + 1; }
@@ -81,7 +86,7 @@ static void renew(State *state) {
 
 /** `true` if the node stores the lease when it is asked to heal. */
 static int may_heal(const Node *node) {
-  return !node->left && !node->guard && !(node->stored && SET(PLANT) == HEALS_NO_LAPSED_LEASE);
+  return !node->left && !node->guard && !node->claim && !(node->stored && SET(PLANT) == HEALS_NO_LAPSED_LEASE);
 }
 
 static void heal(Node *node) {
@@ -97,7 +102,8 @@ static void expand_time(const State *from) {
     less(&node->left);
     less(&node->guard);
     less(&node->healing);
-    all &= !node->away && !node->guard;
+    less(&node->claim);
+    all &= !node->away && !node->guard && (!node->claim || SET(PLANT) == FAILS_BESIDE_CLAIM);
   }
   if (!all) next.calm = 0;
   else if (next.calm < SET(PAUSE)) next.calm++;
@@ -116,7 +122,7 @@ static void expand_failure(const State *from, int n) {
     node->away = 0;
     step(next, "node %d comes back", n);
     if (!SET(LOSSES)) return;
-    node->left = node->stored = 0;
+    node->left = node->stored = node->claim = 0;
     node->guard = (byte)SET(GUARD);
     step(next, "node %d comes back without its data", n);
     return;
@@ -154,6 +160,20 @@ static void expand_messages(const State *from, int n) {
   step(next, "the lock is released on node %d", n);
 }
 
+static void expand_claim(const State *from, int n) {
+  const Node *node = &from->nodes[n];
+  if (node->away) return;
+  State next = *from;
+  if (node->claim) {
+    next.nodes[n].claim = 0;
+    step(next, "the other claim on node %d is released", n);
+  } else if (SET(CLAIM) && !node->left && !node->guard) {
+    next.nodes[n].claim = (byte)SET(CLAIM);
+    next.nodes[n].stored = 0;
+    step(next, "node %d grants another claim", n);
+  }
+}
+
 static void expand(const State *from) {
   State next = *from;
   if (from->phase == HELD) {
@@ -167,6 +187,7 @@ static void expand(const State *from) {
     if (from->phase == RELEASED && over && node->left) broken("S27: a node stores a lock that nobody holds");
     expand_failure(from, n);
     expand_messages(from, n);
+    expand_claim(from, n);
   }
   expand_time(from);
 }
@@ -178,6 +199,7 @@ static void print_state(const State *state) {
     printf(" node %d:%s", n, node->away ? " away" : "");
     if (node->left) printf(" for %d", node->left);
     if (node->guard) printf(" guard %d", node->guard);
+    if (node->claim) printf(" another claim for %d", node->claim);
     printf(";");
   }
   printf(" %s, age %d\n", state->phase == HELD ? "held" : "released", state->age);

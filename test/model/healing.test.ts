@@ -15,6 +15,9 @@ test.each<[string, SearchSettings, number]>([
   ['four nodes', { nodes: 4 }, 414],
   ['five nodes', { nodes: 5 }, 540],
   ['three nodes that keep their data', { losses: 0 }, 167],
+  ['three nodes that may grant other claims', { claim: 3 }, 1_950],
+  ['four nodes that may grant other claims', { claim: 3, nodes: 4 }, 6_031],
+  ['three nodes that keep their data and may grant other claims', { claim: 3, losses: 0 }, 1_270],
 ])(
   'a lock that heals is not lost by failures of one node at a time, and leaves no record after its release, with %s',
   (_what, given, states) => {
@@ -28,6 +31,7 @@ describe('with a broken rule or condition,', () => {
     ['a lock does not heal', /^S26:/, { plant: 1 }],
     ['a node does not store a lease again that has lapsed there', /^S26:/, { plant: 2, losses: 0 }],
     ['a node fails before a renewal has healed the node that failed before it', /^S26:/, { pause: 0 }],
+    ['a node fails while another claim keeps a second node from healing', /^S26:/, { plant: 6, claim: 3 }],
     ['a lock heals after its release', /^S27:/, { plant: 3 }],
     ['no second release follows the deadline of a healing', /^S27:/, { plant: 4 }],
     ['the second release comes before the deadline of a healing', /^S27:/, { plant: 5 }],
