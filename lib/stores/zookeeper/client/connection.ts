@@ -182,15 +182,18 @@ export class Connection {
     return this.#xid;
   }
 
-  /** Asks for the session, and logs in. */
+  /** Asks for the session. */
   #greet(): void {
-    const { login, newest, session } = this.terms;
+    const { newest, session } = this.terms;
     const { id, password, timeout } = session;
     const isReadOnly = false;
     this.#socket.write(
       new JuteWriter().int(0).long(newest).int(timeout).long(id).bytes(password).flag(isReadOnly).packet(),
     );
-    if (login === undefined) return;
+  }
+
+  /** Logs in, after the session: a server can answer a login that it gets earlier before it answers the greeting. */
+  #logIn(login: string): void {
     this.#socket.write(new JuteWriter().int(LOGIN_XID).int(LOGIN).int(0).text('digest').text(login).packet());
   }
 
@@ -246,7 +249,9 @@ export class Connection {
     if (isReadOnly) return this.#end('is read-only: it has no connection to a majority of the servers');
     this.#session = { id, password, timeout };
     this.#state = 'greeted';
-    if (this.terms.login === undefined) this.#becomeReady();
+    const { login } = this.terms;
+    if (login === undefined) this.#becomeReady();
+    else this.#logIn(login);
   }
 
   #becomeReady(): void {
