@@ -5,8 +5,8 @@ export default {
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.test.ts'],
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
-  // Most tests wait for servers and processes, so a worker needs less than half of a processor.
-  maxWorkers: 5,
+  // Most tests wait for servers and processes, so a worker needs about a third of a processor: 1.5 of two for five workers.
+  maxWorkers: 6,
   // Number of tests of a file that run side by side (`test.concurrent`). They mostly wait for the end of a lock.
   maxConcurrency: 10,
   // A worker with a large heap needs more than Jest's 500 ms to end on a busy machine, although nothing is open any more.
