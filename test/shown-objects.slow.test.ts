@@ -20,16 +20,20 @@ import {
 import { etcd } from '../lib/etcd/index.js';
 import { FencedRegister } from '../lib/fencing/index.js';
 import { RedlockHealthIndicator } from '../lib/health/index.js';
+import { mysql } from '../lib/mysql/index.js';
 import { postgres } from '../lib/postgres/index.js';
+import { zookeeper } from '../lib/zookeeper/index.js';
 import { RedlockTestingModule, TestLocks } from '../lib/testing/index.js';
 import { MemoryStore } from '../lib/stores/memory/memory-store.js';
 import { hasEtcd, startEtcd } from './support/etcd-server.js';
 import { LogLines } from './support/log-lines.js';
 import { startApp, startPlainApp } from './support/nest-app.js';
+import { hasMysql, startMysqlServer } from './support/mysql-server.js';
 import { startPostgresServer } from './support/postgres-server.js';
 import { startMasters } from './support/redis-cluster.js';
 import { startRedis } from './support/redis-server.js';
 import { until } from './support/until.js';
+import { hasZooKeeper, startZooKeeper } from './support/zookeeper-server.js';
 
 const SECRET = 'correct-horse-battery';
 const GUARDED = { args: ['--requirepass', SECRET] };
@@ -207,6 +211,24 @@ describe('no object of the library shows a password, a client or a host', () => 
       postgres({ connectionString: `postgres://postgres:${SECRET}@${host}:${port}/postgres` }),
     );
     expect(await leaksOf(app, [String(port)])).toEqual([]);
+    await app.close();
+  });
+
+  (hasMysql() ? test : test.skip)('with MariaDB', async () => {
+    const server = await startMysqlServer();
+    await server.query(`set password for '${server.user}'@'%' = password('${SECRET}')`);
+    const uri = new URL(server.uri);
+    uri.password = SECRET;
+    const app = await appOn(mysql({ uri: uri.href }));
+    expect(await leaksOf(app, [uri.port])).toEqual([]);
+    await app.close();
+  });
+
+  (hasZooKeeper() ? test : test.skip)('with a user of ZooKeeper', async () => {
+    const server = await startZooKeeper();
+    const auth = { username: 'locks', password: SECRET };
+    const app = await appOn(zookeeper({ connectionString: server.address, auth }));
+    expect(await leaksOf(app, [server.address, String(server.port)])).toEqual([]);
     await app.close();
   });
 
