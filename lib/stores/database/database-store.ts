@@ -154,10 +154,12 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
     onRepeat: () => void,
   ): Promise<BatchAnswer>;
 
-  /** Finds the keys whose rows others have locked, if the database gives up waiting for a row, and this error shows that. */
-  protected blocked(_keys: readonly string[], _error: Error): Promise<ReadonlySet<string>> {
-    return Promise.resolve(new Set());
-  }
+  /**
+   * Finds the keys whose rows others have locked, if this error shows that the statement waited too long for a row.
+   * Without this, a row that somebody has locked by hand would fail the renewals of all locks that share a statement with
+   * it.
+   */
+  protected abstract blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>>;
 
   /**
    * Asks for the turn of sweeping. Uses the connection for requests, so that only the process with the turn needs the one

@@ -141,11 +141,7 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     }
   }
 
-  /**
-   * Without this, a row that somebody has locked by hand would fail the renewals of all locks that share a statement with
-   * it.
-   */
-  protected override async blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>> {
+  protected async blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>> {
     if ((error as { code?: string }).code !== 'ER_LOCK_WAIT_TIMEOUT') return new Set();
     const found = async (lock: string): Promise<string[]> =>
       keysOf(await this.connection.run(this.#names.in(`${ROWS_OF(keys)}${lock}`)));

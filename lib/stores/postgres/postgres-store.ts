@@ -19,6 +19,9 @@ import { type PostgresOptions, schemaOf } from './postgres.options.js';
 import { prepare, type ServerDescription, unfitBecause, weakBecause } from './preparation.js';
 import { DESCRIBE } from './sql/fitness.js';
 
+/** The code of the error of a statement that waited too long for a row. */
+const LOCK_NOT_AVAILABLE = '55P03';
+
 /**
  * A store in one PostgreSQL. A function of its schema runs all requests of a statement.
  *
@@ -94,6 +97,11 @@ export class PostgresStore extends DatabaseStore<OwnClient> {
     const sql = `select "${this.#schema}".turn($1::text[], $2::jsonb)::text`;
     const text = await this.connection.run(sql, [keys, JSON.stringify(asked)], onRepeat);
     return JSON.parse(text ?? '') as BatchAnswer;
+  }
+
+  protected async blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>> {
+    if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) return new Set();
+    return new Set(await this.#call<readonly string[]>('blocked($1)', [keys]));
   }
 
   protected claimSweep(lasts: number): Promise<boolean | undefined> {

@@ -3,7 +3,7 @@ import { EXTEND } from './sql/extend.js';
 import { TRY_TO_WRITE } from './sql/fitness.js';
 import { FORCE_RELEASE } from './sql/force-release.js';
 import { LEAVE } from './sql/leave.js';
-import { READ, SCAN, SCAN_PAGE, WAITING } from './sql/look.js';
+import { BLOCKED, READ, SCAN, SCAN_PAGE, WAITING } from './sql/look.js';
 import { HOLD_BACK, LET_PASS } from './sql/marks.js';
 import { describeSchema, commentSql } from './sql/ownership.js';
 import { QUEUE } from './sql/queue.js';
@@ -29,6 +29,7 @@ const ENTRY_POINTS: readonly EntryPoint[] = [
   LET_PASS,
   READ,
   SCAN,
+  BLOCKED,
   SCAN_PAGE,
   WAITING,
   FORCE_RELEASE,

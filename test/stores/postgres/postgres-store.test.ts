@@ -229,6 +229,30 @@ describe('a request', () => {
 });
 
 describe('concurrent batches', () => {
+  test('a row that another transaction holds fails only the requests for its key', async () => {
+    const store = await openStore();
+    const [stuck, kept, ended] = [1, 2, 3].map(() => leaseOn([freshKey()])) as [Lease, Lease, Lease];
+    for (const each of [stuck, kept, ended]) await acquireOn(store, each);
+    await looker.query('begin');
+    try {
+      await looker.query('select from redlock.locks where key = $1 for update', [`lock:${stuck.keys[0]}`]);
+      const answers = await Promise.allSettled([
+        extendOn(store, stuck, TTL),
+        extendOn(store, kept, TTL),
+        releaseOn(store, ended),
+        acquireOn(store, leaseOn([freshKey()])),
+      ]);
+      expect(answers).toMatchObject([
+        { status: 'rejected', reason: { code: '55P03' } },
+        { status: 'fulfilled', value: true },
+        { status: 'fulfilled' },
+        { status: 'fulfilled', value: { granted: true } },
+      ]);
+    } finally {
+      await looker.query('rollback');
+    }
+  });
+
   test('batches of the same keys in different orders do not deadlock', async () => {
     const stores = await Promise.all([openStore(), openStore(), openStore()]);
     const keys = Array.from({ length: 20 }, freshKey);

@@ -36,6 +36,24 @@ end`,
 };
 
 /**
+ * Finds the keys whose rows other transactions have locked, and changes nothing. A statement for all keys would wait for
+ * one of them until its time limit.
+ *
+ * Returns  an array of keys
+ */
+export const BLOCKED: EntryPoint = {
+  signature: 'blocked(keys text[])',
+  returns: 'jsonb',
+  body: `
+declare
+  free text[];
+begin
+  free := array(select key from locks where key = any(keys) for update skip locked);
+  return (select coalesce(jsonb_agg(key), '[]') from locks where key = any(keys) and key <> all(free));
+end`,
+};
+
+/**
  * Examines the next `most` keys with a prefix, in their order.
  *
  * after    the position of the previous call; '' to begin
