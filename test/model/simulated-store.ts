@@ -12,6 +12,7 @@ export class SimulatedStore implements RecordStore {
   readonly #node = new SimulatedNode(
     () => undefined,
     () => 'the only run',
+    () => false,
   );
 
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {

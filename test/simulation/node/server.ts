@@ -46,6 +46,7 @@ export class Server implements Host {
   #hungUntil = -1;
   #inbox: { readonly connection: Peer; readonly message: Message }[] = [];
   #isBusy = false;
+  #wasPromoted = false;
   #journal: JournalEntry[] = [];
   readonly #known = new Set<string>();
   #data: InstanceType<Library['SimulatedNode']>;
@@ -132,6 +133,7 @@ export class Server implements Host {
   /** A replica that lacks the latest writes takes over the address. It has run for a long time. */
   promote(lag: number): void {
     this.#loseConnections();
+    this.#wasPromoted = true;
     this.#restore(lag);
     this.runs++;
     this.startedAt = this.world.time - 3_600_000;
@@ -178,6 +180,7 @@ export class Server implements Host {
     return new this.library.SimulatedNode(
       (process, text) => this.#publish(`lock:wake:${process}`, text),
       () => this.runId,
+      () => this.#wasPromoted,
     );
   }
 

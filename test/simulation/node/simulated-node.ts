@@ -16,6 +16,8 @@ interface Identity {
   readonly since: number;
   readonly wall: number;
   readonly cause?: YoungBecause;
+  /** `true` if the node has not voted since its first sight. */
+  readonly isUnused?: boolean;
 }
 
 /** Sends a message to a process that waits. */
@@ -38,10 +40,14 @@ export class SimulatedNode {
   #released: string | undefined;
   #woken = 0;
 
-  /** @param runId - the present run of the server */
+  /**
+   * @param runId - the present run of the server
+   * @param wasReplica - `true` if the present server was promoted
+   */
   constructor(
     private readonly publish: Publish,
     private readonly runId: () => string,
+    private readonly wasReplica: () => boolean,
   ) {}
 
   /** Executes one command, as a server executes a script. */
@@ -112,6 +118,7 @@ export class SimulatedNode {
         young = guard - known.age;
         because = known.cause;
       }
+      if (this.#identity?.isUnused && young <= 0) this.#identity = { ...this.#identity, isUnused: false };
     }
     const answers = requests.map((request): Answer => {
       if (!this.#isHeldBy(request.lease)) {
@@ -143,11 +150,14 @@ export class SimulatedNode {
     const runId = this.runId();
     const young = { runId, since: now, wall };
     if (!this.#identity) {
-      this.#identity = this.#born === undefined ? young : { runId, since: 0, wall: 0 };
+      this.#identity = this.#born === undefined ? { ...young, isUnused: true } : { runId, since: 0, wall: 0 };
     } else {
-      const { since } = this.#identity;
+      const { since, isUnused } = this.#identity;
       const isAnother = former && former.runId !== runId && now - since > former.lostFor;
-      if (isAnother || this.#identity.runId !== runId) this.#identity = { ...young, cause: 'server' };
+      const isOther = this.#identity.runId !== runId;
+      if (isAnother || (isOther && (!isUnused || this.wasReplica())))
+        this.#identity = { ...young, cause: 'server' };
+      else if (isOther) this.#identity = { ...this.#identity, runId, since: 0, wall: 0 };
     }
     const { since, wall: walled, cause } = this.#identity;
     if (since === 0) return { age: Infinity, cause };

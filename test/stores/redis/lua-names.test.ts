@@ -15,7 +15,7 @@ const FOLDER = 'lib/stores/redis/scripts';
 const MADE = {
   findFree: findFree('from'),
   freeSlot: freeSlot('map', 'slot', 1),
-  identify: identify({ check: 'false', another: 'x ~= run' }, ['x']),
+  identify: identify({ check: 'false', another: 'x ~= run', votes: 'y < 0' }, ['x', 'y']),
   nameInstead: nameInstead('last[1]'),
   readMarks: readMarks([4, 3]),
   storeEvenIfFull: storeEvenIfFull('name', 'record', 'keep + 1'),

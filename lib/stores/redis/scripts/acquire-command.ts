@@ -128,7 +128,7 @@ if shape == ${codeOf('m')} or shape == ${codeOf('g')} then
     key, header = 2, ${BEGIN.size + SEVERAL.size + GUARDED.size}
     local identity = ${NODE_KEYS.identity}
     ${GUARDED.locals(BEGIN.size + SEVERAL.size + 1)}
-    ${identify({ check: 'false', another: 'false' }, [])}
+    ${identify({ check: 'false', another: 'false', votes: 'young <= 0 and guard - age <= 0' }, ['young', 'guard'])}
     if guard - age >= young then
       young, why = guard - age, cause
     end

@@ -58,6 +58,7 @@ if ${NODE_KEYS.marker} then
       {
         check: 'true',
         another: `former ~= '' and run ~= '' and former ~= run and now - since > lostFor`,
+        votes: 'false',
       },
       ['former', 'lostFor'],
     )}

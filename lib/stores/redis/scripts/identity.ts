@@ -11,6 +11,12 @@ const REPLICATION = [37, 90];
 /** The letters of the causes in the identity key. */
 const CAUSES: Readonly<Record<string, YoungBecause>> = { r: 'server', d: 'replication' };
 
+/**
+ * The letter of a node that has not voted since its first sight. It has granted no lock that another run could lack, so
+ * a restart then does not begin the guard again. A promoted replica with this letter may lack the first vote of its master.
+ */
+const UNUSED = 'n';
+
 /** Reads the letter of a cause. */
 export function causeOf(letter: unknown): YoungBecause | undefined {
   return CAUSES[String(letter)];
@@ -49,18 +55,20 @@ export function parseIdentity(value: string | null): Identity | undefined {
  * Runs with each acquisition, because a server may become a replica and a master again between two of them. The text
  * parses a report only if the identity differs.
  *
- * Another run begins the guard again even if its data is from before the first vote of the node: the first grants may be
- * what a replica or a snapshot lacks.
+ * A node gets the letter `n` at its first contact, and loses it with its first vote. Until then a restart of the server
+ * does not begin the guard again: there is no grant that the data of another run could lack. A server with a former
+ * history was a replica, and may have this letter because it lacks the first vote of its master.
  *
  * Needs `written` (the value of the marker, false without a marker), `identity` (the key) and `wall` (the client's clock, in milliseconds). Sets `age`
  * and `cause`. Without the right to run INFO, `age` is `math.huge`.
  *
  * @param check - Lua text that is true if the run must be compared, whether or not the history is the same
  * @param another - Lua text that is true if the client knows that `run` is another server than before
+ * @param votes - Lua text that is true if the node votes in this command
  * @param further - the locals in these texts
  */
 export const identify = (
-  { check, another }: Readonly<Record<'check' | 'another', string>>,
+  { check, another, votes }: Readonly<Record<'check' | 'another' | 'votes', string>>,
   further: readonly string[],
 ): Fragment =>
   new Fragment(
@@ -87,9 +95,15 @@ if type(replication) == 'string' then
     ids = (string.match(replication, 'master_replid:%w+') or '') .. ' run_id:' .. run
     local young = not known and not written
     local differs = known and sub(known, ${REPLICATION[0]}) ~= ids
-    if not young and (${another} or differs and string.match(known, 'run_id:(%w*)') ~= run) then
+    local other = differs and string.match(known, 'run_id:(%w*)') ~= run
+    local follower = differs and string.find(replication, 'master_replid2:0*[1-9a-f]')
+    if young then
+      cause = '${UNUSED}'
+    elseif ${another} or other and (follower or cause ~= '${UNUSED}') then
       young, cause = true, 'r'
-    elseif differs and string.find(replication, 'master_replid2:0*[1-9a-f]') then
+    elseif other then
+      since, walled = 0, 0
+    elseif follower then
       young, cause = true, 'd'
     end
     if young then
@@ -103,6 +117,9 @@ if type(replication) == 'string' then
       since, walled, write = math.min(since, math.floor(now)), math.min(walled, wall), true
     end
     age = math.min(now - since, wall - walled)
+  end
+  if cause == '${UNUSED}' and ${votes} then
+    cause, write = '-', true
   end
   if write then
     -- When memory is short this fails, and the next command finds the same difference.
