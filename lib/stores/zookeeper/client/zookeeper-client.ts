@@ -16,6 +16,9 @@ const SESSION_TIMEOUT_MS = 10_000;
 
 const NO_SESSION: Session = { id: 0n, password: Buffer.alloc(16), timeout: SESSION_TIMEOUT_MS };
 
+/** Milliseconds after which a connection counts as one that works. */
+const WORKS_AFTER_MS = 1_000;
+
 /** The shortest and the longest pause before the next attempt to connect, in milliseconds. */
 const SHORTEST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 250;
@@ -47,6 +50,8 @@ export class ZooKeeperClient {
   readonly #ensemble: Ensemble;
   #connection: Connection | undefined;
   #isReady = false;
+  /** The time at which the present connection was ready, by the monotonic clock. */
+  #readyAt = 0;
   #isClosed = false;
   #session = NO_SESSION;
   #newest = 0n;
@@ -165,6 +170,7 @@ export class ZooKeeperClient {
     const isNewSession = session.id !== this.#session.id;
     this.#session = session;
     this.#isReady = true;
+    this.#readyAt = performance.now();
     this.#failures.clear();
     this.#opening?.resolve();
     this.#opening = undefined;
@@ -173,7 +179,8 @@ export class ZooKeeperClient {
 
   #ended(index: number, error: ZooKeeperError): void {
     this.#connection = undefined;
-    if (error.code === Refusal.sessionExpired) {
+    // A server that ends a session which it has just made does not work.
+    if (error.code === Refusal.sessionExpired && this.#session.id !== NO_SESSION.id) {
       this.#session = NO_SESSION;
       this.#isReady = false;
       // The server works, and only the session is over.
@@ -184,7 +191,7 @@ export class ZooKeeperClient {
 
   #failed(index: number, error: ZooKeeperError): void {
     if (this.#isClosed) return;
-    const wasReady = this.#isReady;
+    const hasWorked = this.#isReady && performance.now() - this.#readyAt >= WORKS_AFTER_MS;
     this.#isReady = false;
     this.#failures.set(index, error);
     this.#turn++;
@@ -192,8 +199,9 @@ export class ZooKeeperClient {
       this.#opening.reject(this.#reason());
       this.#opening = undefined;
     }
-    // After a loss the next server is asked at once.
-    const pause = wasReady ? 0 : randomInt(SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS);
+    // After a loss the next server is asked at once. Without a pause, a server that ends each connection at its first
+    // request would be asked without end.
+    const pause = hasWorked ? 0 : randomInt(SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS);
     this.#again = neutrally(setTimeout, this.#connectNeutrally, pause);
     if (!this.#opening) this.#again.unref();
     this.events.lost();

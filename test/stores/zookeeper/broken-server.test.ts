@@ -1,0 +1,58 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from '@jest/globals';
+import { exists } from '../../../lib/stores/zookeeper/client/requests.js';
+import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+
+/** The answer to a greeting: protocol, time-out of the session, its id, a password of 16 bytes. */
+function welcome(timeout: number): Buffer {
+  const answer = Buffer.alloc(4 + 36);
+  answer.writeInt32BE(36);
+  answer.writeInt32BE(timeout, 8);
+  answer.writeBigInt64BE(timeout > 0 ? 7n : 0n, 12);
+  answer.writeInt32BE(16, 20);
+  return answer;
+}
+
+/** A server that answers each greeting, and ends each connection at the next message. */
+async function startBroken(timeout: number): Promise<{ readonly address: string; count(): number }> {
+  let connections = 0;
+  const server = createServer((socket: Socket) => {
+    connections++;
+    socket.on('error', () => undefined);
+    socket.once('data', () => {
+      socket.write(welcome(timeout));
+      socket.once('data', () => socket.destroy());
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUpAfterTests(async () => void server.close());
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, count: () => connections };
+}
+
+function clientOf(address: string, ready: (client: ZooKeeperClient) => void): ZooKeeperClient {
+  const client: ZooKeeperClient = new ZooKeeperClient(
+    { connectionString: address },
+    { ready: () => ready(client), lost: () => undefined, watch: () => undefined },
+  );
+  cleanUpAfterTests(() => client.close(100));
+  return client;
+}
+
+test('`open` rejects when a server ends each session at once', async () => {
+  const { address } = await startBroken(0);
+  const client = clientOf(address, () => undefined);
+  await expect(client.open()).rejects.toThrow(/has ended the session/);
+});
+
+// Without the pauses there are thousands of connections in a second.
+test('a server that ends each connection at its first request is asked again after a pause', async () => {
+  const { address, count } = await startBroken(30_000);
+  const client = clientOf(address, (asking) => void asking.ask(exists('/'), 1_000).catch(() => undefined));
+  await client.open();
+  await delay(1_000);
+  expect(count()).toBeGreaterThan(1);
+  expect(count()).toBeLessThan(30);
+});
