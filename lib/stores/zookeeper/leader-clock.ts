@@ -1,3 +1,4 @@
+import { neutrally } from '../../core/neutral.js';
 import { ANY_VERSION, setData, type NodeStat } from './client/requests.js';
 import type { ZooKeeperClient } from './client/zookeeper-client.js';
 import type { StoredAt } from './key-record.js';
@@ -29,7 +30,8 @@ export class LeaderClock {
 
   /** Reads the clock for all callers that ask at the same time. Without an answer {@link latest} stays. */
   read(): Promise<void> {
-    this.#reading ??= this.#ask().finally(() => (this.#reading = undefined));
+    // One reading serves several callers, so it runs in the context of none of them (S30).
+    this.#reading ??= neutrally(() => this.#ask().finally(() => (this.#reading = undefined)));
     return this.#reading;
   }
 

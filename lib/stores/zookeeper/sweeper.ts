@@ -5,7 +5,7 @@ import type { ZooKeeperClient } from './client/zookeeper-client.js';
 import { isRefusal, Refusal } from './client/zookeeper-error.js';
 import { ANSWER_LIMIT_MS, type KeyRecords, orNothing } from './key-records.js';
 import type { KeyVersion } from './key-view.js';
-import type { LeaderClock } from './leader-clock.js';
+import { LeaderClock } from './leader-clock.js';
 import { GENERATION, LOCKS, type Names } from './names.js';
 
 /** Milliseconds after the last change of a key's node, after which it may be deleted. */
@@ -25,7 +25,6 @@ export interface SweeperContext {
   readonly client: ZooKeeperClient;
   readonly records: KeyRecords;
   readonly names: Names;
-  readonly clock: LeaderClock;
 }
 
 /**
@@ -37,8 +36,12 @@ export interface SweeperContext {
  */
 export class Sweeper {
   #timer: NodeJS.Timeout | undefined;
+  /** A clock of its own: readings of that of the records compare times, which `compareTimes: false` turns off. */
+  readonly #clock: LeaderClock;
 
-  constructor(private readonly context: SweeperContext) {}
+  constructor(private readonly context: SweeperContext) {
+    this.#clock = new LeaderClock(context.client);
+  }
 
   /** Begins to sweep from time to time. The time is random, so that processes do not sweep together. */
   start(): void {
@@ -65,9 +68,9 @@ export class Sweeper {
    * @returns the number of keys whose nodes are deleted
    */
   async sweep(unusedFor = UNUSED_FOR_MS): Promise<number> {
-    const { client, clock, names, records } = this.context;
-    await clock.read();
-    const { latest } = clock;
+    const { client, names, records } = this.context;
+    await this.#clock.read();
+    const { latest } = this.#clock;
     if (!latest) return 0;
     const keys = ((await orNothing(client, getChildren(LOCKS))) ?? [])
       .map((name) => names.keyOf(name))

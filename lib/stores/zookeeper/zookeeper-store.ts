@@ -91,7 +91,7 @@ export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, Queu
     this.#releases = new Releases(records, leases);
     this.#directory = new Directory(client, records, names);
     this.#messages = new WaiterMessages({ client, records, names });
-    this.#sweeper = new Sweeper({ client, records, names, clock });
+    this.#sweeper = new Sweeper({ client, records, names });
     if (!terms.looksOnly) this.#sweeper.start();
   }
 
