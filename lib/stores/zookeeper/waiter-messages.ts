@@ -23,6 +23,8 @@ export class WaiterMessages {
   readonly #listeners = new Set<OnMessage>();
   /** The waiters that may have an entry in a queue. */
   readonly #queued = new Set<string>();
+  /** The waiters whose removal from the queues was not confirmed. The entry of a waiter lasts as long as the session. */
+  readonly #leaving = new Set<WaiterId>();
   #isClosed = false;
 
   constructor(private readonly context: WatchContext) {}
@@ -31,6 +33,8 @@ export class WaiterMessages {
   connected(): void {
     for (const watch of this.#watches.values()) watch.look();
     for (const onMessage of this.#listeners) onMessage(0, false);
+    // A waiter that fails again is removed over the next connection.
+    for (const waiter of this.#leaving) void this.#leaveAll(waiter).catch(() => undefined);
   }
 
   lost(): void {
@@ -82,13 +86,20 @@ export class WaiterMessages {
 
   async leave(waiter: WaiterId): Promise<void> {
     if (!this.#queued.delete(waiterName(waiter))) return;
+    this.#leaving.add(waiter);
+    await this.#leaveAll(waiter);
+  }
+
+  async #leaveAll(waiter: WaiterId): Promise<void> {
     await Promise.all(waiter.keys.map((key) => this.#leave(key, waiterName(waiter))));
+    this.#leaving.delete(waiter);
   }
 
   close(): void {
     this.#isClosed = true;
     for (const watch of this.#watches.values()) watch.close();
     this.#watches.clear();
+    this.#leaving.clear();
     this.#listeners.clear();
   }
 
