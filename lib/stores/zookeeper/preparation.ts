@@ -1,9 +1,9 @@
 import { UnfitStoreError } from '../../core/errors.js';
 import type { NodeCheck } from '../../core/node-status.js';
-import { ANY_VERSION, check, create, exists, multi } from './client/requests.js';
+import { ANY_VERSION, check, create, exists, getData, multi, setData } from './client/requests.js';
 import type { ZooKeeperClient } from './client/zookeeper-client.js';
 import { isRefusal, Refusal } from './client/zookeeper-error.js';
-import { FIXED, LOCKS } from './names.js';
+import { CLOCK, FIXED, LOCKS } from './names.js';
 
 /** Time limit in milliseconds of a request of the preparation. */
 const LIMIT_MS = 5_000;
@@ -11,7 +11,7 @@ const LIMIT_MS = 5_000;
 /**
  * Creates the nodes that the store needs, unless they exist.
  *
- * @throws UnfitStoreError when the store may not create them
+ * @throws UnfitStoreError when the store may not create them, or may not use them
  */
 export async function prepare(client: ZooKeeperClient): Promise<void> {
   try {
@@ -19,6 +19,17 @@ export async function prepare(client: ZooKeeperClient): Promise<void> {
   } catch (error) {
     if (!isRefusal(error, Refusal.noNode)) throw orUnfit(error);
     for (const path of FIXED) await ensure(client, path);
+  }
+  await mayUse(client);
+}
+
+/** Anybody may ask if a node exists, so only a read and a write show a wrong user. */
+async function mayUse(client: ZooKeeperClient): Promise<void> {
+  try {
+    await client.ask(getData(LOCKS), LIMIT_MS);
+    await client.ask(setData(CLOCK, Buffer.alloc(0), ANY_VERSION), LIMIT_MS);
+  } catch (error) {
+    throw orUnfit(error);
   }
 }
 
