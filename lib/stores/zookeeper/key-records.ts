@@ -200,10 +200,17 @@ export class KeyRecords {
     throw new Error(`gave up after ${MOST_ROUNDS} rounds: others changed the key in each of them`);
   }
 
+  /**
+   * The last views of the keys, if a write may compare with all of them. The write compares one generation for all keys, so
+   * views of several generations would hide a deletion between them.
+   */
   #remembered(keys: readonly string[]): readonly KeyView[] | undefined {
     const from = Math.max(this.#comparedFrom, performance.now() - COMPARED_FOR_MS);
     const views = keys.map((key) => this.#views.get(key));
-    return views.every((view) => view !== undefined && view.receivedAt > from)
+    const [first] = views;
+    return views.every(
+      (view) => view !== undefined && view.receivedAt > from && view.generation === first?.generation,
+    )
       ? (views as readonly KeyView[])
       : undefined;
   }
