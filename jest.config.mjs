@@ -5,7 +5,7 @@ export default {
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.test.ts'],
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
-  // Most tests wait for servers and processes, so a worker needs about a third of a processor: 1.5 of two for five workers.
+  // Most tests wait for servers and processes, so a worker needs about a third of a processor (five workers used 1.5 of two).
   maxWorkers: 6,
   // Number of tests of a file that run side by side (`test.concurrent`). They mostly wait for the end of a lock.
   maxConcurrency: 10,

@@ -1,5 +1,6 @@
 import type { Store } from '../core/ports.js';
 import type { Target } from './command-line.js';
+import { lookingTerms } from './looking-terms.js';
 import { decode, tlsOf } from './node-url.js';
 import { UsageError } from './usage-error.js';
 
@@ -17,7 +18,7 @@ export function isZooKeeper({ nodes }: Target): boolean {
  * @throws UsageError that does not name the URL, because it may hold a password
  */
 export async function openZooKeeper(target: Target): Promise<Store> {
-  const { nodes, source, keyPrefix } = target;
+  const { nodes, source } = target;
   const refusal =
     `Expected ${source} to be one URL with all servers of a ZooKeeper, such as ` +
     'zookeeper://user:password@10.0.0.1:2181,10.0.0.2:2181/locks, or zookeepers:// for TLS';
@@ -32,14 +33,7 @@ export async function openZooKeeper(target: Target): Promise<Store> {
       connectionString,
       ...(username ? { auth } : {}),
       ...(secure ? { tls: tlsOf(target) } : {}),
-    }).openStore({
-      keyPrefix,
-      // `doctor` prints these warnings.
-      warnOnce: () => undefined,
-      lost: () => undefined,
-      ready: () => undefined,
-      looksOnly: true,
-    });
+    }).openStore(lookingTerms(target));
   } catch {
     throw new UsageError(refusal);
   }

@@ -325,7 +325,7 @@ export interface Subscription {
  * Prevents starvation by holders that share a key, such as readers: an endless stream of readers would exclude a waiter
  * of another mode (S22). A store that is one of several nodes and has modes other than `'exclusive'` needs this port:
  * only one of the nodes knows the queue, and the others would grant the stream. A store that is always the only node
- * does not need it, if its `acquire` itself refuses callers behind an earlier waiter, as the store over etcd does.
+ * does not need it, if its `acquire` itself refuses callers behind an earlier waiter, as the stores over etcd and ZooKeeper do.
  * Without either, the waiter gets the key only when the stream ends.
  */
 export interface StarvationGuard {

@@ -1,5 +1,5 @@
 import { Inject } from '@nestjs/common';
-import { refuseBareUse } from '../core/bare-use.js';
+import { refuseBareUse } from './bare-use.js';
 import { badOption } from '../core/checks.js';
 import { lockServiceToken } from '../service/lock-service-token.js';
 

@@ -1,4 +1,4 @@
-import { isStandardContext } from '../core/bare-use.js';
+import { isStandardContext } from './bare-use.js';
 
 /**
  * Returns the name of the class and of the decorated method, such as `Orders.settle`.

@@ -5,7 +5,7 @@ import { fixedKeysOf, type LockKey } from '../core/keys.js';
 import { whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy, modeOf } from '../core/lock-policy.js';
 import { addLockSite, sitesOfMethod } from './lock-sites.js';
-import { refuseBareUse } from '../core/bare-use.js';
+import { refuseBareUse } from './bare-use.js';
 import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
 import { keepMetadata } from './keep-metadata.js';
 import { LockInterceptor, type ResultKind } from './lock.interceptor.js';

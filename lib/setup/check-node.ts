@@ -25,6 +25,7 @@ export const NODES_RULE =
 const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
   [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],
   [/^(mysql|mariadb):\/\//, 'use `mysql({ uri })` of nestjs-redlock/mysql'],
+  [/^zookeepers?:\/\//, 'use `zookeeper({ connectionString })` of nestjs-redlock/zookeeper'],
   [/^https?:\/\//, 'use `etcd({ endpoints })` of nestjs-redlock/etcd'],
   [/^rediss?\+sentinel:\/\//, 'use an object of ioredis options, `{ name, sentinels }`'],
   [/^rediss?\+cluster:\/\//, 'use a `Cluster` client'],
@@ -125,15 +126,15 @@ function checkObject(node: object): void {
   if (Array.isArray(node)) refuse('an array in the array');
   if ('href' in node) refuse('a URL object; give its text, `url.href`');
   if ('then' in node) refuse('a Promise; await it, or use `forRootAsync`');
-  const [unknown, remedy] = UNKNOWN_TO_IOREDIS.find(([name]) => name in node) ?? [];
-  if (unknown !== undefined)
-    refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
   if ('connect' in node && typeof node.connect === 'function') {
     refuse(
       'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, the result of ' +
         '`createClient` of node-redis 5 or 6, or the result of `createCluster` or `createSentinel` of node-redis 6',
     );
   }
+  const [unknown, remedy] = UNKNOWN_TO_IOREDIS.find(([name]) => name in node) ?? [];
+  if (unknown !== undefined)
+    refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
   checkAddress(node, refuse);
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
   if (db !== undefined && !isDatabase(db))

@@ -56,7 +56,8 @@ export class Locks extends LockService {
     const late = await this.runtime.close();
     if (late.length > 0)
       this.#log.warn(
-        `Closed while tasks were running under locks on ${quoted(late)}. These locks expire with their ttl.`,
+        `Closed while tasks were running under locks on ${quoted(late)}. These locks expire with their ttl. ` +
+          'Let the tasks heed `closing`, or give a longer `shutdownTimeout`.',
       );
   }
 }

@@ -90,7 +90,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           LOCK_STORE: store,
           ETCD_URLS: etcdUrls.join(','),
           MYSQL_URL: mysqlUrl,
-          // The schema of the locks is removed with the tables of the run.
+          // In PostgreSQL the schema of the locks is removed with the tables of the run.
           LOCK_SCHEMA: runName,
           // A small value, so that one run of the demo needs several runs of the dispatcher.
           DISPATCH_BATCH: '40',

@@ -122,7 +122,8 @@ describe('close', () => {
     await until(async () => end !== undefined);
     await locks.close();
     expect(logger.lines).toEqual([
-      'Closed while tasks were running under locks on "late". These locks expire with their ttl.',
+      'Closed while tasks were running under locks on "late". These locks expire with their ttl. ' +
+        'Let the tasks heed `closing`, or give a longer `shutdownTimeout`.',
     ]);
     end!();
     await expect(task).rejects.toMatchObject({ code: 'LOCK_LOST' });

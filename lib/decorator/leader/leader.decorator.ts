@@ -5,7 +5,7 @@ import { fixedKeysOf } from '../../core/keys.js';
 import { addLockSite } from '../lock-sites.js';
 import { checkLeaderName, leaderKey, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
-import { refuseBareUse } from '../../core/bare-use.js';
+import { refuseBareUse } from '../bare-use.js';
 import { methodName } from '../method-name.js';
 
 /** Options of `@Leader`. */

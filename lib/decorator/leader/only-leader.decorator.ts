@@ -3,7 +3,7 @@ import { checkOptionNames } from '../../core/checks.js';
 import { injectInterceptor, interceptorOf } from '../interceptor-injection.js';
 import { LockInterceptor } from '../lock.interceptor.js';
 import { keepMetadata } from '../keep-metadata.js';
-import { refuseBareUse } from '../../core/bare-use.js';
+import { refuseBareUse } from '../bare-use.js';
 import { cannotLock } from '../not-injected.js';
 import { checkLeaderName } from '../../service/leader/leader-term.js';
 import { methodName } from '../method-name.js';

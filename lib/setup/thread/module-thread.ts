@@ -175,6 +175,8 @@ class ModuleThread implements RenewalThread {
     clearTimeout(this.#slow);
     this.#settled();
     this.#host = undefined;
-    this.log.error(`The thread for renewals has failed: ${asError(cause).message}. ${FALLBACK}.`);
+    this.log.error(
+      `The thread for renewals has failed: ${asError(cause).message}. ${FALLBACK}. Restart the process to get a thread again.`,
+    );
   }
 }
