@@ -147,24 +147,11 @@ export class StoreAsker {
   }
 
   extend(lease: Lease, ttl = TTL): Promise<boolean> {
-    return answerOf((tell) => this.store.extend([lease], ttl, tell));
+    return patient(ttl, () => answerOf((tell) => this.store.extend([lease], ttl, tell)));
   }
 
   release(lease: Lease, pause = 0): Promise<undefined> {
-    return answerOf((tell) => this.store.release([{ lease, pause }], tell));
-  }
-
-  /**
-   * Releases a lease with a short ttl. A store may give the request little time because of the ttl, so that a busy machine
-   * needs another one: a release may be repeated.
-   */
-  async releaseShort(lease: Lease): Promise<void> {
-    const isReleased = (): Promise<boolean> =>
-      this.release(lease).then(
-        () => true,
-        () => false,
-      );
-    await until(isReleased, 5_000);
+    return patient(lease.ttl, () => answerOf((tell) => this.store.release([{ lease, pause }], tell)));
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
@@ -206,6 +193,20 @@ export class StoreAsker {
     const waiter = await this.waiter(kind.mode, ...locked);
     await this.refused(leaseOf(kind, locked), waiter.terms);
     return waiter;
+  }
+}
+
+/**
+ * Asks again for up to 5 s if a request about a short ttl fails. A store may give such a request little time, so that a
+ * busy machine needs another one; extensions and releases may be repeated.
+ */
+async function patient<Answer>(ttl: number, ask: () => Promise<Answer>): Promise<Answer> {
+  for (const began = performance.now(); ;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (ttl >= TTL || performance.now() - began > 5_000) throw error;
+    }
   }
 }
 

@@ -324,7 +324,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const next = leaseOf(kind, key);
     const { slots } = await ask.granted(next);
     assert.deepEqual(slots, mode === 'permits' ? [0] : undefined);
-    for (let time = 0; time < 2; time++) await ask.releaseShort(lapsed);
+    for (let time = 0; time < 2; time++) await ask.release(lapsed);
     await ask.release(leaseOf(kind, key));
     assert.equal(await ask.extend(lapsed), false);
     assert.deepEqual(await ask.holders(key), [next.id]);
@@ -529,7 +529,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     await ask.granted(short);
     await ask.granted(long);
     await ask.lapsed(key, short);
-    await ask.releaseShort(short);
+    await ask.release(short);
     if (hasExclusive) await ask.refused(leaseOf(other, key));
     await ask.release(long);
     await ask.granted(leaseOf(other, key));
