@@ -2,7 +2,6 @@ import { elapsedSince, now } from '../core/clock.js';
 import { Declarations, type LockDeclaration } from './declarations.js';
 import type { LockSite } from './lock-site.js';
 import { JoinedLock } from './joined-lock.js';
-import { withPlace } from '../core/declared-lock.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockHandle } from '../core/lock-handle.js';
@@ -11,18 +10,16 @@ import { missingValueIn } from '../core/keys.js';
 import type { LockCall } from './lock-call.js';
 import { LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError } from '../core/errors.js';
-import type { LockMode } from '../core/lock-mode.js';
 import { LockWarnings, RISKY_TTL_MS } from './lock-warnings.js';
-import { modeOf } from '../core/lock-policy.js';
 import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { neutrally } from '../core/neutral.js';
 import { onAbort } from '../core/on-abort.js';
 import { MissingValues } from './missing-values.js';
-import { quoted } from '../core/printable.js';
 import type { AcquireTerms, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
+import { StartChecks } from './start-checks.js';
 import { beside, SurroundingLocks } from './surrounding-locks.js';
 import { noHookForCommit, type Transactions } from './transactions.js';
 
@@ -114,72 +111,10 @@ export class LockRuntime {
   /**
    * Announces the ttls and the fixed keys of decorated methods and of the declared locks.
    *
-   * @throws RangeError naming the method or the lock, when a store cannot keep the ttl or the fixed keys, or
-   * `restartGuard` is shorter than the ttl
-   * @throws TypeError when a method uses `release: 'afterCommit'` and the module has no `afterTransaction`, or when the
-   * defaults of the module have a `minHold` and the lock is shared
-   * @throws the errors of {@link Declarations.policyOf}
+   * @throws the errors of {@link StartChecks.run}
    */
   foresee(sites: readonly LockSite[]): void {
-    const { declarations } = this;
-    const used = new Set(sites.map(({ what }) => what.kind === 'declared' && what.lock));
-    for (const lock of declarations.locks) {
-      const name = `The declared lock ${quoted([lock.name])}`;
-      const policy = declarations.policyOf(lock);
-      const { ttl, release } = policy;
-      // Check `release` only for locks in use: one file can declare the locks of several applications, and some of them
-      // have no database.
-      const renew = used.has(lock) ? this.#resolvedOf(name, policy).renew : undefined;
-      this.#foresee(name, { ttl, renew, release: used.has(lock) ? release : undefined });
-      this.#checkKeys(name, lock.keys, modeOf(policy));
-      this.#resolvedOf(name, policy);
-    }
-    for (const { place, ttl, renew, release, what } of sites) {
-      if (what.kind !== 'declared') this.#checkKeys(place, what.keys, what.mode);
-      else if (declarations.has(what.lock)) continue;
-      // The defaults of the module do not apply to the renewal of a leader.
-      const isLeader = what.kind === 'leader';
-      this.#foresee(place, { ttl, renew: renew ?? (isLeader ? true : this.#options.of({}).renew), release });
-    }
-  }
-
-  #resolvedOf(what: string, options: GivenLockOptions): ResolvedLockOptions {
-    try {
-      return this.#options.of(options);
-    } catch (error) {
-      throw withPlace(what, error);
-    }
-  }
-
-  #checkKeys(what: string, keys: readonly string[] | undefined, mode: LockMode): void {
-    if (keys === undefined) return;
-    try {
-      this.redlock.checkKeys(keys, mode);
-    } catch (error) {
-      throw withPlace(what, error);
-    }
-  }
-
-  #foresee(
-    what: string,
-    { ttl, renew, release }: Partial<Pick<LockSite, 'ttl' | 'renew' | 'release'>>,
-  ): void {
-    if (release === 'afterCommit' && !this.tellsOfCommit) throw noHookForCommit(`${what}: `);
-    if (renew === 'thread') this.#foreseeThread(what);
-    if (ttl === undefined) return;
-    try {
-      this.redlock.foresee(ttl);
-    } catch (error) {
-      throw new RangeError(`${what}: ${(error as Error).message}`);
-    }
-  }
-
-  #foreseeThread(what: string): void {
-    try {
-      this.redlock.foreseeThread();
-    } catch (error) {
-      throw withPlace(what, error);
-    }
+    new StartChecks(this.redlock, this.#options, this.declarations, this.tellsOfCommit).run(sites);
   }
 
   /** `true` if the application reports the end of transactions (`afterTransaction`). */
