@@ -6,7 +6,8 @@
 // message at any time, in any order, any number of times, or never; messages have no deadline. Two claims are enough: J1
 // compares two holders, and other claims can only block them. A record keeps its id until another claim is granted or the
 // record is released, which is longer than any linger.
-typedef signed char byte;
+#include "model.h"
+
 enum { MOST_NODES = 3, NOBODY = 0, CLAIM = 1 };
 typedef struct {
   byte owner, left; // ticks until the record is no longer held
@@ -42,7 +43,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   VALIDITY_FROM_REPLY,
@@ -62,32 +62,15 @@ enum {
 static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? SET(NODES) / 2 + !(SET(NODES) / 2) : SET(NODES) / 2 + 1; }
 static int validity(void) { return SET(TTL) - SET(DRIFT); }
 
-static void exchange(byte *a, byte *b) {
-  const byte old = *a;
-  *a = *b;
-  *b = old;
-}
-
 static void exchange_claims(State *state) {
   for (int n = 0; n < SET(NODES); n++) {
     Node *node = &state->nodes[n];
     if (node->owner) node->owner = (byte)(CLAIM + CLAIM + 1 - node->owner);
     if (node->saved_owner) node->saved_owner = (byte)(CLAIM + CLAIM + 1 - node->saved_owner);
-    exchange(&node->granted[0], &node->granted[1]);
-    exchange(&node->extended[0], &node->extended[1]);
+    EXCHANGE(node->granted[0], node->granted[1]);
+    EXCHANGE(node->extended[0], node->extended[1]);
   }
-  const Claim claim = state->claims[0];
-  state->claims[0] = state->claims[1];
-  state->claims[1] = claim;
-}
-
-static void sort_nodes(State *state) {
-  for (int i = 1; i < SET(NODES); i++)
-    for (int j = i; j > 0 && memcmp(&state->nodes[j - 1], &state->nodes[j], sizeof(Node)) > 0; j--) {
-      const Node node = state->nodes[j];
-      state->nodes[j] = state->nodes[j - 1];
-      state->nodes[j - 1] = node;
-    }
+  EXCHANGE(state->claims[0], state->claims[1]);
 }
 
 static void normalise(State *state) {
@@ -107,15 +90,11 @@ static void normalise(State *state) {
       if (node->saved_owner == CLAIM + k && !node->saved_left && over) node->saved_owner = NOBODY;
     }
   }
-  sort_nodes(state);
+  SORT(state->nodes, SET(NODES));
   State other = *state;
   exchange_claims(&other);
-  sort_nodes(&other);
+  SORT(other.nodes, SET(NODES));
   if (memcmp(&other, state, sizeof other) < 0) *state = other;
-}
-
-static void less(byte *ticks) {
-  if (*ticks) --*ticks;
 }
 
 static void expand_time(const State *from) {

@@ -8,7 +8,8 @@
 // A node that does not store the lease may grant another claim for at most `claim` ticks, as when its caller crashes. Here such a
 // claim can only refuse a healing; `exclusion.c` searches the other effects. Claims that pass within a tick are left out, because
 // the holder repeats a healing that another claim refused.
-typedef signed char byte;
+#include "model.h"
+
 enum { MOST_NODES = 5 };
 typedef struct {
   byte away;
@@ -41,7 +42,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   NO_HEALING,
@@ -63,10 +63,6 @@ static void normalise(State *state) {
       state->nodes[j] = state->nodes[j - 1];
       state->nodes[j - 1] = node;
     }
-}
-
-static void less(byte *ticks) {
-  if (*ticks) --*ticks;
 }
 
 static void renew(State *state) {

@@ -22,7 +22,8 @@
 // - Duplicates of a grant that still holds. They change nothing.
 // - Messages of a claim that has returned. Other claims can send the same.
 // - Slots other than the compared one. Their tokens raise the record's token, as the tokens of other claims do.
-typedef signed char byte;
+#include "model.h"
+
 enum { MOST_NODES = 3, MOST_CLAIMS = 3, NOBODY = 0, CLAIM = 1, NONE = -1 };
 enum { NOTHING, READERS_HOLD, PERMITS_HELD }; // PERMITS_HELD: also if permits were held last
 typedef struct {
@@ -62,7 +63,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   NO_WRITE_BACK,
@@ -84,17 +84,10 @@ enum {
   PERMIT_RAISES_ANY_SLOT,  // also if the claim has another slot
 };
 
-static int larger(int a, int b) { return a > b ? a : b; }
 static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? larger(1, SET(NODES) / 2) : SET(NODES) / 2 + 1; }
 static int claims(void) { return SET(READERS) + SET(WRITERS) + SET(PERMITS); }
 static int reads(int k) { return k < SET(READERS); }
 static int has_permit(int k) { return k >= SET(READERS) + SET(WRITERS); }
-
-static void exchange(byte *a, byte *b) {
-  const byte old = *a;
-  *a = *b;
-  *b = old;
-}
 
 static void exchange_claims(State *state, int a, int b) {
   for (int n = 0; n < SET(NODES); n++) {
@@ -103,22 +96,13 @@ static void exchange_claims(State *state, int a, int b) {
     else if (node->writer == CLAIM + b) node->writer = (byte)(CLAIM + a);
     if (node->holder == CLAIM + a) node->holder = (byte)(CLAIM + b);
     else if (node->holder == CLAIM + b) node->holder = (byte)(CLAIM + a);
-    exchange(&node->astray[a], &node->astray[b]);
-    exchange(&node->reader[a], &node->reader[b]);
-    exchange(&node->known[a], &node->known[b]);
+    EXCHANGE(node->astray[a], node->astray[b]);
+    EXCHANGE(node->reader[a], node->reader[b]);
+    EXCHANGE(node->known[a], node->known[b]);
   }
-  exchange(&state->phase[a], &state->phase[b]);
-  exchange(&state->token[a], &state->token[b]);
-  exchange(&state->above[a], &state->above[b]);
-}
-
-static void sort_nodes(State *state) {
-  for (int i = 1; i < SET(NODES); i++)
-    for (int j = i; j > 0 && memcmp(&state->nodes[j - 1], &state->nodes[j], sizeof(Node)) > 0; j--) {
-      const Node node = state->nodes[j];
-      state->nodes[j] = state->nodes[j - 1];
-      state->nodes[j - 1] = node;
-    }
+  EXCHANGE(state->phase[a], state->phase[b]);
+  EXCHANGE(state->token[a], state->token[b]);
+  EXCHANGE(state->above[a], state->above[b]);
 }
 
 /**
@@ -190,7 +174,7 @@ static void normalise(State *state) {
     }
   }
   number_tokens(state);
-  sort_nodes(state);
+  SORT(state->nodes, SET(NODES));
   // Claims of one kind are renamed in the order that gives the least state.
   State best = *state, other = *state;
   const int first[] = {0, SET(READERS), SET(READERS) + SET(WRITERS)};
@@ -202,7 +186,7 @@ static void normalise(State *state) {
     for (int i = 0; i < (count == 3 ? 5 : 1); i++) {
       exchange_claims(&other, first[kind] + i % 2, first[kind] + i % 2 + 1);
       State sorted = other;
-      sort_nodes(&sorted);
+      SORT(sorted.nodes, SET(NODES));
       if (memcmp(&sorted, &best, sizeof best) < 0) best = sorted;
     }
   }

@@ -9,7 +9,8 @@
 // a message late, again, or never. The clock advances by ticks, and falls any number of times, by `back` at most below
 // its highest time. When the node has no trace of the claim, the search watches another one. Locks of other claims end
 // at any time.
-typedef signed char byte;
+#include "model.h"
+
 enum { NONE = -100, NOTHING = 0, ALONE, SHARED, PERMITS };
 typedef struct { // times and tokens are relative to the clock
   byte fallen;
@@ -40,7 +41,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   EXTENDS_BY_END_ALONE, // a node extends a member without a look at the record
@@ -56,7 +56,6 @@ enum {
   ROWS_GO_ON,            // rows continue in a new phase of permits, after another claim held the lock
 };
 
-static int larger(int a, int b) { return a > b ? a : b; }
 static int is_there(const State *s) { return s->mode && s->end > 0; }
 static int is_held(const State *s) { return is_there(s) && !s->free && s->end > SET(LINGER); }
 static int has_members(const State *s) { return s->members_end > 0; }

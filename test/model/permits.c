@@ -7,7 +7,8 @@
 // times, or never, also after the claim has ended; messages have no deadline. The search has no clock. A node keeps a grant
 // while a claim may rely on it, which `exclusion.c` and `shared-exclusion.c` show; otherwise a slot may lapse at any time.
 // All slots are alike, so a claim may wish for any.
-typedef signed char byte;
+#include "model.h"
+
 enum { MOST_NODES = 5, MOST_CLAIMS = 3, MOST_SLOTS = 3, NOBODY = 0, CLAIM = 1, NONE = 0, SLOT = 1 };
 typedef struct {
   byte exclusive;          // the claim that holds the lock alone
@@ -34,7 +35,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   COUNTED_ON_EACH_NODE, // a majority of grants in any slots is enough
@@ -65,15 +65,6 @@ static int has_any(const Node *node) {
   return 0;
 }
 
-static void sort_nodes(State *state) {
-  for (int i = 1; i < SET(NODES); i++)
-    for (int j = i; j > 0 && memcmp(&state->nodes[j - 1], &state->nodes[j], sizeof(Node)) > 0; j--) {
-      const Node node = state->nodes[j];
-      state->nodes[j] = state->nodes[j - 1];
-      state->nodes[j - 1] = node;
-    }
-}
-
 /** All orders of up to three elements. */
 static const byte ORDERS[6][3] = {{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 static int orders_of(int count) { return count == 3 ? 6 : count == 2 ? 2 : 1; }
@@ -96,7 +87,7 @@ static State renamed(const State *state, const byte *claim, const byte *slot) {
     for (int s = 0; s < SET(SLOTS); s++)
       if (state->asked[k] & 1 << s) other.asked[claim[k]] |= (byte)(1 << slot[s]);
   }
-  sort_nodes(&other);
+  SORT(other.nodes, SET(NODES));
   return other;
 }
 

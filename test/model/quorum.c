@@ -9,7 +9,8 @@
 // - The end of a lock. A grant may come at any time, also to the owner: its lock has ended before.
 // - Refused and lost messages, and late replies. The sender counts none of them.
 // - Duplicates of a grant that still holds. They change nothing, and their answer equals a late reply.
-typedef signed char byte;
+#include "model.h"
+
 enum { MOST_NODES = 5, NOBODY = 0, CLAIM = 1 };
 typedef struct {
   byte owner, token;
@@ -36,7 +37,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   NO_WRITE_BACK,
@@ -50,32 +50,16 @@ enum {
   HEAL_LOWERS_TOKEN,
 };
 
-static int larger(int a, int b) { return a > b ? a : b; }
 static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? larger(1, SET(NODES) / 2) : SET(NODES) / 2 + 1; }
-
-static void exchange(byte *a, byte *b) {
-  const byte old = *a;
-  *a = *b;
-  *b = old;
-}
 
 static void exchange_claims(State *state) {
   for (int n = 0; n < SET(NODES); n++) {
     Node *node = &state->nodes[n];
     if (node->owner) node->owner = (byte)(CLAIM + CLAIM + 1 - node->owner);
-    exchange(&node->known[0], &node->known[1]);
+    EXCHANGE(node->known[0], node->known[1]);
   }
-  exchange(&state->phase[0], &state->phase[1]);
-  exchange(&state->token[0], &state->token[1]);
-}
-
-static void sort_nodes(State *state) {
-  for (int i = 1; i < SET(NODES); i++)
-    for (int j = i; j > 0 && memcmp(&state->nodes[j - 1], &state->nodes[j], sizeof(Node)) > 0; j--) {
-      const Node node = state->nodes[j];
-      state->nodes[j] = state->nodes[j - 1];
-      state->nodes[j - 1] = node;
-    }
+  EXCHANGE(state->phase[0], state->phase[1]);
+  EXCHANGE(state->token[0], state->token[1]);
 }
 
 /** Numbers the tokens 0, 2, 4, ... in their order. An odd number lies between two tokens, or above all. */
@@ -112,11 +96,11 @@ static void normalise(State *state) {
       if (node->owner == CLAIM + k && done && SET(PLANT) != RAISE_ANY_OWNER) node->owner = NOBODY;
     }
   number_tokens(state);
-  sort_nodes(state);
+  SORT(state->nodes, SET(NODES));
   if (state->phase[0] == RETURNED || state->phase[1] == RETURNED) return;
   State other = *state;
   exchange_claims(&other);
-  sort_nodes(&other);
+  SORT(other.nodes, SET(NODES));
   if (memcmp(&other, state, sizeof other) < 0) *state = other;
 }
 

@@ -8,7 +8,8 @@
 //
 // Time advances as in `exclusion.c`. A node executes a message at any time, in any order, any number of times, or never;
 // messages have no deadline.
-typedef signed char byte;
+#include "model.h"
+
 enum { MOST_NODES = 3, READER = 0, WRITER = 1, NOBODY = 0, WRITTEN, READ };
 typedef struct {
   byte record, left; // the mode of the holders, and the ticks until the record ends
@@ -43,7 +44,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   READER_BESIDE_WRITER,
@@ -57,7 +57,6 @@ enum {
   HALF_IS_ENOUGH,
 };
 
-static int larger(int a, int b) { return a > b ? a : b; }
 static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? SET(NODES) / 2 + !(SET(NODES) / 2) : SET(NODES) / 2 + 1; }
 static int validity(void) { return SET(TTL) - SET(DRIFT); }
 
@@ -81,10 +80,6 @@ static void normalise(State *state) {
       state->nodes[j] = state->nodes[j - 1];
       state->nodes[j - 1] = node;
     }
-}
-
-static void less(byte *ticks) {
-  if (*ticks) --*ticks;
 }
 
 static void expand_time(const State *from) {

@@ -16,7 +16,8 @@
 //   such a record is held again.
 // - The time that claims measure. A success counts however late it comes.
 // - A clock that advances while nothing happens on its node. The next step is on that node (`focus`).
-typedef signed char byte;
+#include "model.h"
+
 enum { NODES = 3, NONE = -100, LESS = -99, HELD = 127 };
 enum { NOBODY, SOMEBODY, CLAIM }; // SOMEBODY: also a claim that has nothing more to do there; CLAIM + 1: the second claim
 typedef struct {
@@ -54,7 +55,6 @@ static Setting settings[SETTINGS] = {
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 1, "1: print the way to a violation"},
 };
-#define SET(name) (settings[name].value)
 enum {
   RIGHT,
   NO_WRITE_BACK,
@@ -71,7 +71,6 @@ enum {
   MARKER_IGNORED,
 };
 
-static int larger(int a, int b) { return a > b ? a : b; }
 static int latest(const Node *node) { return node->clock + node->fallen; }
 static int lowest(const Node *node) { return latest(node) - SET(BACK); }
 static int quorum(void) { return SET(PLANT) == HALF_ENOUGH ? larger(1, SET(N) / 2) : SET(N) / 2 + 1; }
