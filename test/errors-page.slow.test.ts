@@ -36,6 +36,7 @@ import { beginSlotMove, startMasters } from './support/redis-cluster.js';
 import { redisVersion, type RedisServer, startRedis } from './support/redis-server.js';
 import { startTcpProxy } from './support/tcp-proxy.js';
 import { until } from './support/until.js';
+import { BlockedHolder, holderProgram } from './thread/blocked-holder.js';
 
 // These tests provoke each message in the tables of docs/errors.md. Messages of servers come from real servers.
 
@@ -432,6 +433,15 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
 
   provoke('LOCK_LOST', {
     'its validity ran out before a quorum renewed it': () => loss({ ttl: 300 }, (redis) => redis.pause()),
+    'the event loop was blocked for longer than its maxBlocked of ... ms': async () => {
+      server = await startRedis();
+      const options = { ttl: 1_000, renew: 'thread', maxBlocked: 1_000 } as const;
+      const program = await holderProgram();
+      const holder = await BlockedHolder.start({ program, urls: [server.url], key: 'key', options });
+      const { error = '' } = await holder.ask('block 4000');
+      await holder.kill();
+      return error;
+    },
     'its maxHold of ... ms had passed': () => loss({ ttl: 300, maxHold: 100 }),
     'fewer than a quorum of nodes still store it': () =>
       loss({ ttl: 6_000 }, (redis) => redis.client().flushall()),

@@ -24,4 +24,15 @@ export interface StoreTerms {
 export interface StoreFactory {
   /** Makes the store without connecting it; `LockStore.connect` opens the connection. */
   openStore(terms: StoreTerms): Store;
+  /**
+   * The function and the options with which another thread makes the same store.
+   * @internal
+   */
+  readonly made?: MadeStore;
+}
+
+/** A store of this package that a thread can open itself, for `renew: 'thread'`. */
+export interface MadeStore {
+  readonly by: 'postgres' | 'mysql';
+  readonly options: object;
 }

@@ -140,7 +140,12 @@ export class Redlock {
     this.settings.thread?.foresee();
   }
 
-  /** Starts the thread that renews locks, if it is needed, while the nodes connect. Never rejects. */
+  /** Starts the thread that renews locks, if it is needed. Never throws. */
+  beginThread(): void {
+    this.settings.thread?.begin();
+  }
+
+  /** Connects the thread that renews locks, if it is needed. Never rejects. */
   async openThread(): Promise<void> {
     await this.settings.thread?.open();
   }

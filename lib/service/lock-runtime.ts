@@ -134,9 +134,9 @@ export class LockRuntime {
 
   async #open(): Promise<void> {
     try {
-      const threadOpened = this.redlock.openThread();
+      this.redlock.beginThread();
       await this.connect();
-      await threadOpened;
+      await this.redlock.openThread();
       this.#isOpen = true;
     } catch (error) {
       await this.redlock.close();

@@ -141,6 +141,8 @@ describe('the packed package', () => {
     ['esm/board', ['@nestjs/common', '@nestjs/core']],
     ['esm/standalone', ['ioredis']],
     ['esm/cli/main', ['ioredis']],
+    // The worker thread loads no Nest, and the driver of a database only when it is needed.
+    ['esm/renewal-worker', ['ioredis']],
     ['cjs/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['cjs/fencing', []],
     ['cjs/metrics', ['prom-client']],
@@ -150,6 +152,7 @@ describe('the packed package', () => {
     ['cjs/store', []],
     ['cjs/etcd', []],
     ['cjs/zookeeper', []],
+    ['cjs/renewal-worker', ['ioredis']],
     ['cjs/board', ['@nestjs/common', '@nestjs/core']],
     ['cjs/standalone', ['ioredis']],
   ])('an entry point loads only the packages that it needs: %s', (file, packages) => {
@@ -182,6 +185,7 @@ describe('the packed package', () => {
 const outcome = {
   built: [{ name: 'daily', keys: ['report:daily'], held: true }, null],
   service: { second: 'refused', error: 'LOCK_HELD', third: 'taken' },
+  keptByThread: true,
   open: { name: 'daily', locked: true },
   secret: 403,
   board: [200, 'text/javascript; charset=utf-8', true],

@@ -2,9 +2,18 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LockHeldError } from '../../lib/core/errors.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
+import type { Store } from '../../lib/core/ports.js';
 import type { LockOptions } from '../../lib/index.js';
+import type { Redlock } from '../../lib/redlock/redlock.js';
 import { bundle } from '../support/bundle.js';
+import { redlockOver } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
+
+/** The ttl of the locks. */
+export const TTL = 1_500;
 
 /** The state of a lock, as its holder reports it. */
 export interface Shown {
@@ -43,7 +52,7 @@ export class BlockedHolder {
       ...process.env,
       NO_COLOR: '1',
       KEY: key,
-      REDIS_URLS: urls.join(','),
+      URLS: urls.join(','),
       OPTIONS: JSON.stringify(options),
     };
     const child = spawn(process.execPath, [program], { env, stdio: 'pipe' });
@@ -84,6 +93,62 @@ export class BlockedHolder {
       // Nest writes warnings to the standard output, too.
       if (value.startsWith('{')) return JSON.parse(value) as Shown;
       this.log.push(value);
+    }
+  }
+}
+
+/** A holder, and another process that tries to get its lock. */
+export class Contest {
+  private constructor(
+    readonly holder: BlockedHolder,
+    private readonly other: Redlock,
+    private readonly key: string,
+  ) {}
+
+  /** @param stores - stores of the other process on the same servers, not connected */
+  static async start(stores: readonly Store[], options: HolderOptions): Promise<Contest> {
+    const { key } = options;
+    await Promise.all(stores.map((store) => store.connect()));
+    const other = redlockOver(stores, { owner: 'other' });
+    const holder = await BlockedHolder.start({ ...options, options: { ttl: TTL, ...options.options } });
+    return new Contest(holder, other, key);
+  }
+
+  /** Tries to get the lock every 50 ms, until it is granted or `stop` settles. Resolves to the time of the grant. */
+  async grantedUntil(stop?: Promise<unknown>): Promise<number | undefined> {
+    const over = new AbortController();
+    void stop?.then(() => over.abort());
+    while (!over.signal.aborted) {
+      const granted = await this.#grant();
+      if (granted !== undefined) return granted;
+      await sleep(50);
+    }
+    return undefined;
+  }
+
+  /** Blocks the holder, and tries to get its lock meanwhile. */
+  async blockedFor(ttls: number): Promise<{ readonly granted: number | undefined; readonly after: Shown }> {
+    const blocked = this.holder.ask(`block ${ttls * TTL}`);
+    const granted = await this.grantedUntil(blocked);
+    return { granted, after: await blocked };
+  }
+
+  async end(): Promise<void> {
+    await this.holder.kill();
+    await this.other.close();
+  }
+
+  /** Acquires and releases the lock, unless another process holds it. Returns the time. */
+  async #grant(): Promise<number | undefined> {
+    const request = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
+    try {
+      const lock = await this.other.acquire([this.key], request);
+      const granted = performance.now();
+      await lock.release();
+      return granted;
+    } catch (error) {
+      if (error instanceof LockHeldError) return undefined;
+      throw error;
     }
   }
 }

@@ -1,22 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { LockHeldError } from '../../lib/core/errors.js';
-import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { LockOptions } from '../../lib/index.js';
-import type { Redlock } from '../../lib/redlock/redlock.js';
-import { countLocks, nodesTo, redlockOver } from '../support/core.js';
+import { countLocks, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { BlockedHolder, holderProgram, type Shown } from './blocked-holder.js';
-
-const TTL = 1_500;
+import { Contest, holderProgram, TTL } from './blocked-holder.js';
 
 let program: string;
 let servers: RedisServer[];
 let client: Redis;
-const others: Redlock[] = [];
-const holders: BlockedHolder[] = [];
+const contests: Contest[] = [];
 
 beforeAll(async () => {
   [program, servers] = await Promise.all([holderProgram(), startRedisNodes(3)]);
@@ -24,8 +18,7 @@ beforeAll(async () => {
 });
 
 afterEach(async () => {
-  await Promise.all(holders.splice(0).map((holder) => holder.kill()));
-  await Promise.all(others.splice(0).map((other) => other.close()));
+  await Promise.all(contests.splice(0).map((each) => each.end()));
   // Only the connection of the test is left.
   await until(async () => (await connections()) === 1);
 });
@@ -35,55 +28,11 @@ afterAll(async () => {
   await Promise.all(servers.map((server) => server.stop()));
 });
 
-interface Contest {
-  readonly holder: BlockedHolder;
-  /** Tries to get the lock every 50 ms, until it is granted or `stop` settles. Resolves to the time of the grant. */
-  readonly grantedUntil: (stop?: Promise<unknown>) => Promise<number | undefined>;
-}
-
 async function contest(key: string, options: LockOptions, nodes = 1): Promise<Contest> {
   const urls = servers.slice(0, nodes).map(({ url }) => url);
-  const stores = nodesTo(urls);
-  await Promise.all(stores.map((store) => store.connect()));
-  const other = redlockOver(stores, { owner: 'other' });
-  others.push(other);
-  const holder = await BlockedHolder.start({ program, urls, key, options: { ttl: TTL, ...options } });
-  holders.push(holder);
-  return {
-    holder,
-    grantedUntil: async (stop) => {
-      const over = new AbortController();
-      void stop?.then(() => over.abort());
-      while (!over.signal.aborted) {
-        const granted = await grant(other, key);
-        if (granted !== undefined) return granted;
-        await sleep(50);
-      }
-      return undefined;
-    },
-  };
-}
-
-/** Acquires and releases the lock, unless another process holds it. Returns the time. */
-async function grant(other: Redlock, key: string): Promise<number | undefined> {
-  try {
-    const lock = await other.acquire([key], { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] });
-    const granted = performance.now();
-    await lock.release();
-    return granted;
-  } catch (error) {
-    if (error instanceof LockHeldError) return undefined;
-    throw error;
-  }
-}
-
-async function blockedFor(
-  ttls: number,
-  { holder, grantedUntil }: Contest,
-): Promise<{ readonly granted: number | undefined; readonly after: Shown }> {
-  const blocked = holder.ask(`block ${ttls * TTL}`);
-  const granted = await grantedUntil(blocked);
-  return { granted, after: await blocked };
+  const begun = await Contest.start(nodesTo(urls), { program, urls, key, options });
+  contests.push(begun);
+  return begun;
 }
 
 test("a lock with renew: 'thread' is not granted while its holder is blocked for 5 ttl, and the first statement knows that it is held", async () => {
@@ -91,23 +40,24 @@ test("a lock with renew: 'thread' is not granted while its holder is blocked for
     contest('one', { renew: 'thread' }),
     contest('three', { renew: 'thread' }, 3),
   ]);
-  const results = await Promise.all([blockedFor(5, one), blockedFor(5, three)]);
+  const results = await Promise.all([one.blockedFor(5), three.blockedFor(5)]);
   for (const { granted, after } of results) {
     expect(granted).toBeUndefined();
     expect(after).toMatchObject({ held: true, aborted: false });
     // The thread has renewed the lock in its last third at the latest.
     expect(after.remaining).toBeGreaterThan(0);
   }
-  for (const { holder, grantedUntil } of [one, three]) {
+  for (const each of [one, three]) {
+    const { holder } = each;
     expect(await holder.ask('show')).toMatchObject({ held: true, aborted: false });
     expect(await holder.ask('release')).toMatchObject({ held: false, aborted: false });
-    expect(await grantedUntil()).toBeDefined();
+    expect(await each.grantedUntil()).toBeDefined();
   }
 });
 
 test('a lock with renew: true is granted while its holder is blocked, and its holder is told', async () => {
   const control = await contest('control', { renew: true });
-  const { granted, after } = await blockedFor(3, control);
+  const { granted, after } = await control.blockedFor(3);
   expect(granted).toBeDefined();
   expect(after).toMatchObject({ held: false });
   expect(await control.holder.ask('show')).toMatchObject({ held: false, aborted: true });
@@ -117,7 +67,7 @@ test('a lock whose holder is blocked for longer than maxBlocked is granted, and 
   const maxBlocked = 2_000;
   const endless = await contest('endless', { renew: 'thread', maxBlocked });
   const since = performance.now();
-  const { granted, after } = await blockedFor(4, endless);
+  const { granted, after } = await endless.blockedFor(4);
   expect(granted).toBeDefined();
   // The thread did not give the lock up early. The end is later on a busy machine, but before the end of the block.
   expect(granted! - since).toBeGreaterThan(maxBlocked);
@@ -129,9 +79,10 @@ test('a lock whose holder is blocked for longer than maxBlocked is granted, and 
 });
 
 test('a process that is stopped as a whole loses its lock, although maxBlocked has not passed', async () => {
-  const { holder, grantedUntil } = await contest('stopped', { renew: 'thread' });
+  const stopped = await contest('stopped', { renew: 'thread' });
+  const { holder } = stopped;
   holder.send('SIGSTOP');
-  expect(await grantedUntil()).toBeDefined();
+  expect(await stopped.grantedUntil()).toBeDefined();
   holder.send('SIGCONT');
   expect(await holder.ask('show')).toMatchObject({
     held: false,
@@ -140,9 +91,10 @@ test('a process that is stopped as a whole loses its lock, although maxBlocked h
 });
 
 test('a holder renews its lock itself after its thread has ended, and the log says so once', async () => {
-  const { holder, grantedUntil } = await contest('killed', { renew: 'thread' });
+  const killed = await contest('killed', { renew: 'thread' });
+  const { holder } = killed;
   expect(await holder.ask('kill-thread')).toMatchObject({ held: true });
-  expect(await grantedUntil(sleep(2 * TTL))).toBeUndefined();
+  expect(await killed.grantedUntil(sleep(2 * TTL))).toBeUndefined();
   expect(await holder.ask('show')).toMatchObject({ held: true, aborted: false });
   expect(holder.log.filter((line) => line.includes('The thread for renewals has failed'))).toHaveLength(1);
   await holder.ask('close');

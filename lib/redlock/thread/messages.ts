@@ -39,6 +39,8 @@ export interface Extend extends SlotName {
 }
 
 export type ToThread =
+  /** The thread may connect its stores. */
+  | { readonly kind: 'connect' }
   | Adopt
   | Extend
   /** A new block of shared memory. */

@@ -52,8 +52,12 @@ export interface RenewalThread {
    */
   foresee(): void;
   /**
-   * Starts the thread if it is announced, else with its announcement. Called while the nodes connect. Resolves when the
-   * thread can take over locks, and at the latest after some seconds. Never rejects.
+   * Starts the thread if it is announced, so that it loads its program while the nodes connect. Never throws.
+   */
+  begin(): void;
+  /**
+   * Connects the thread if it is announced, else with its announcement. Called when the nodes are connected. Resolves
+   * when the thread can take over locks, and at the latest after some seconds. Never rejects.
    */
   open(): Promise<void>;
   /** Ends the thread. Takes a few seconds at most. Never rejects. */

@@ -71,7 +71,7 @@ export class Renewals {
     this.#timer = setInterval(() => this.#look(), BEAT_MS).unref();
   }
 
-  receive(message: Exclude<ToThread, { readonly kind: 'close' }>): void {
+  receive(message: Exclude<ToThread, { readonly kind: 'connect' | 'close' }>): void {
     switch (message.kind) {
       case 'block':
         return void this.#blocks.set(message.block, new LockSlots(message.memory));

@@ -57,6 +57,11 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     private readonly listener: HostListener,
   ) {}
 
+  /** Tells the thread to connect its stores: the stores of this thread have prepared the servers. */
+  connect(): void {
+    this.port.post({ kind: 'connect' });
+  }
+
   takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined {
     if (!this.#isReady) return undefined;
     const name = this.#free.pop() ?? this.#addBlock();

@@ -3,7 +3,6 @@ import { asError } from '../../core/errors.js';
 import type { Log } from '../../core/log.js';
 import { neutrally } from '../../core/neutral.js';
 import { withTimeout } from '../../core/with-timeout.js';
-import { isFactory, isStore } from '../check-node.js';
 import type { RestartGuard } from '../../redlock/restart-guard.js';
 import { Beats } from '../../redlock/thread/liveness.js';
 import type { FromThread } from '../../redlock/thread/messages.js';
@@ -14,7 +13,6 @@ import type {
   RenewalThread,
 } from '../../redlock/thread/renewal-ports.js';
 import { ThreadHost } from '../../redlock/thread/thread-host.js';
-import { isClient } from '../../stores/redis/driver-for.js';
 import { type SendableNode, sendableNodes } from './sendable-nodes.js';
 import type { ThreadData, ThreadTerms } from './thread-terms.js';
 
@@ -38,6 +36,7 @@ export function unneededThread(log: Log): RenewalThread {
         "`renew: 'thread'` is the same as `true` here, because the locks are in the memory of this process",
       );
     },
+    begin: () => undefined,
     open: () => Promise.resolve(),
     close: () => Promise.resolve(),
     whenReady: () => undefined,
@@ -54,7 +53,7 @@ export function newRenewalThread(
   warnOnce: (text: string) => void,
 ): RenewalThread {
   if (nodes === 'memory') return unneededThread(log);
-  const sendable = sendableNodes(nodes, (node) => isClient(node) || isStore(node) || isFactory(node));
+  const sendable = sendableNodes(nodes);
   return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, log, guard, warnOnce);
 }
 
@@ -82,7 +81,13 @@ class ModuleThread implements RenewalThread {
     if (this.#isWanted) return;
     if (typeof this.nodes === 'string') throw new TypeError(this.nodes);
     this.#isWanted = true;
-    if (this.#isOpen) this.#start(this.nodes);
+    if (!this.#isOpen) return;
+    this.#start(this.nodes);
+    this.#connect();
+  }
+
+  begin(): void {
+    if (this.#isWanted && typeof this.nodes !== 'string') this.#start(this.nodes);
   }
 
   open(): Promise<void> {
@@ -90,7 +95,20 @@ class ModuleThread implements RenewalThread {
     if (!this.#isWanted || typeof this.nodes === 'string') return Promise.resolve();
     const settled = new Promise<void>((resolve) => (this.#settled = resolve));
     this.#start(this.nodes);
+    this.#connect();
     return settled;
+  }
+
+  /** Tells the thread to connect its stores. The log says when that takes long. */
+  #connect(): void {
+    if (!this.#host) return this.#settled();
+    this.#host.connect();
+    this.#slow = setTimeout(() => {
+      this.#settled();
+      this.log.warn(
+        `The thread for renewals has not connected to the nodes within ${CONNECT_MS} ms. ${FALLBACK}.`,
+      );
+    }, CONNECT_MS);
   }
 
   whenReady(task: () => void): void {
@@ -156,12 +174,6 @@ class ModuleThread implements RenewalThread {
     worker.on('error', (error) => (cause = error));
     worker.on('exit', () => this.#ended(worker, host, cause));
     worker.unref();
-    this.#slow = setTimeout(() => {
-      this.#settled();
-      this.log.warn(
-        `The thread for renewals has not connected to the nodes within ${CONNECT_MS} ms. ${FALLBACK}.`,
-      );
-    }, CONNECT_MS);
   }
 
   #ended(worker: Worker, host: ThreadHost, cause: unknown): void {

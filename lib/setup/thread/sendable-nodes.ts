@@ -1,36 +1,52 @@
 import { isAnyArrayBuffer, isArrayBufferView } from 'node:util/types';
 import type { RedisOptions } from 'ioredis';
+import type { MadeStore, StoreFactory } from '../../core/store-factory.js';
+import { isClient } from '../../stores/redis/driver-for.js';
+import { isFactory, isStore } from '../check-node.js';
 
 /** A node that a thread can open itself. */
-export type SendableNode = string | RedisOptions;
+export type SendableNode = { readonly redis: string | RedisOptions } | MadeStore;
 
 /** The nodes for a thread, or the reason why a thread cannot open them. */
 export type Sendable =
   | { readonly nodes: readonly SendableNode[]; readonly refusal?: undefined }
   | { readonly nodes?: undefined; readonly refusal: string };
 
-/** @param isOther - `true` for a node that is a client or a store, and not options of ioredis */
-export function sendableNodes(nodes: unknown, isOther: (node: object) => boolean): Sendable {
-  const all: readonly unknown[] = Array.isArray(nodes) ? nodes : [nodes];
-  for (const [index, node] of all.entries()) {
-    const name = Array.isArray(nodes) ? `nodes[${index}]` : 'nodes';
-    const why = whyNot(name, node, isOther);
-    if (why !== undefined) return { refusal: why };
+/** @param nodes - the checked option of the module, except `'memory'` */
+export function sendableNodes(nodes: unknown): Sendable {
+  const isList = Array.isArray(nodes);
+  const sendable: SendableNode[] = [];
+  for (const [index, node] of (isList ? nodes : [nodes]).entries()) {
+    const name = isList ? `nodes[${index}]` : 'nodes';
+    const made = isFactory(node) ? node.made : undefined;
+    const refusal = made
+      ? whyNotSent(made.options, made.by)
+      : isOfApplication(node)
+        ? whyNotOpened(name)
+        : whyNotSent(node, name);
+    if (refusal !== undefined) return { refusal };
+    sendable.push(made ?? { redis: node as string | RedisOptions });
   }
-  return { nodes: all as readonly SendableNode[] };
+  return { nodes: sendable };
+}
+
+/** `true` for an object that only the main thread can use: a client, or a store of the application. */
+function isOfApplication(node: unknown): node is StoreFactory {
+  return isFactory(node) || isStore(node) || (typeof node === 'object' && node !== null && isClient(node));
 }
 
 const ALTERNATIVE = 'or use `renew: true`, with which a blocked event loop can lose the lock';
 
-function whyNot(name: string, node: unknown, isOther: (node: object) => boolean): string | undefined {
-  if (typeof node !== 'object' || node === null) return undefined;
-  if (isOther(node)) {
-    return (
-      `Expected \`nodes\` of URLs or ioredis options with \`renew: 'thread'\`, because the thread needs connections of its ` +
-      `own, and \`${name}\` is a client or a store. Give a URL or ioredis options in its place, ${ALTERNATIVE}`
-    );
-  }
-  const part = unsendable(node, name, new Set());
+function whyNotOpened(name: string): string {
+  return (
+    `Expected \`nodes\` that a thread can open itself with \`renew: 'thread'\`, because the thread needs connections of its ` +
+    `own, and \`${name}\` is a client, or a store that is not known to the thread. Give a URL of Redis, ioredis options, ` +
+    `\`postgres(...)\` or \`mysql(...)\` in its place, ${ALTERNATIVE}`
+  );
+}
+
+function whyNotSent(options: unknown, name: string): string | undefined {
+  const part = unsendable(options, name, new Set());
   if (part === undefined) return undefined;
   return (
     `Expected \`nodes\` without functions and objects of classes with \`renew: 'thread'\`, because they cannot be sent to a ` +

@@ -1,4 +1,4 @@
-import type { RedisOptions } from 'ioredis';
+import type { SendableNode } from './sendable-nodes.js';
 
 /** The settings of the stores that the thread opens. */
 export interface ThreadTerms {
@@ -14,7 +14,7 @@ export interface ThreadTerms {
 
 /** The data with which the thread starts. */
 export interface ThreadData {
-  readonly nodes: readonly (string | RedisOptions)[];
+  readonly nodes: readonly SendableNode[];
   readonly terms: ThreadTerms;
   /** The counter by which the other thread shows that it runs. */
   readonly beats: SharedArrayBuffer;

@@ -28,5 +28,5 @@ import { MysqlStore } from './mysql-store.js';
  */
 export function mysql(options: MysqlOptions): StoreFactory {
   checkMysqlOptions(options);
-  return { openStore: (terms) => new MysqlStore(options, terms) };
+  return { openStore: (terms) => new MysqlStore(options, terms), made: { by: 'mysql', options } };
 }

@@ -27,5 +27,5 @@ import { PostgresStore } from './postgres-store.js';
  */
 export function postgres(options: PostgresOptions): StoreFactory {
   checkPostgresOptions(options);
-  return { openStore: (terms) => new PostgresStore(options, terms) };
+  return { openStore: (terms) => new PostgresStore(options, terms), made: { by: 'postgres', options } };
 }

@@ -77,6 +77,7 @@ export class TwoThreads {
       guard: new RestartGuard(0),
       thread: {
         foresee: () => undefined,
+        begin: () => undefined,
         open: () => Promise.resolve(),
         close: () => Promise.resolve(),
         whenReady: (task) => (this.#whenReady = task),
@@ -109,6 +110,6 @@ export class TwoThreads {
   }
 
   #toThread(message: ToThread): void {
-    if (message.kind !== 'close') this.#renewals.receive(message);
+    if (message.kind !== 'connect' && message.kind !== 'close') this.#renewals.receive(message);
   }
 }

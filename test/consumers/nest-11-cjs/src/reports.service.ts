@@ -19,6 +19,13 @@ export class ReportsService {
     return { name, keys: lock?.keys ?? [], held: lock?.isHeld() ?? false };
   }
 
+  /** Blocks the event loop for longer than the ttl. Returns whether the lock was kept. */
+  @WithLock('report:blocked', { ttl: 1_500, renew: 'thread' })
+  async block(): Promise<boolean> {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_500);
+    return currentLock()?.isHeld() ?? false;
+  }
+
   /** Returns the outcome of a second call for a held key, and of a third call after the release. */
   async takeTwice(key: string): Promise<{ second: string; error: string; third: string }> {
     const first = await this.locks.acquire(key, { ttl: 30_000 });

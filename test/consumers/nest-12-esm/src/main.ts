@@ -22,6 +22,7 @@ async function bootstrap() {
     package: import.meta.resolve('nestjs-redlock'),
     built: [first ?? null, second ?? null],
     service: await reports.takeTwice('invoice:7'),
+    keptByThread: await reports.block(),
     open: await open.json(),
     secret: secret.status,
     board: [page.status, script.headers.get('content-type'), (await script.text()).length > 1_000],
