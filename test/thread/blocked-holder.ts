@@ -36,6 +36,8 @@ export interface HolderOptions {
   readonly urls: readonly string[];
   readonly key: string;
   readonly options: LockOptions;
+  /** Options of Node for the environment of the process. */
+  readonly nodeOptions?: string;
 }
 
 /** A process that holds a lock, and blocks its event loop on request. */
@@ -47,13 +49,14 @@ export class BlockedHolder {
   /** The lines of its log. */
   readonly log: string[] = [];
 
-  private constructor({ program, urls, key, options }: HolderOptions) {
+  private constructor({ program, urls, key, options, nodeOptions }: HolderOptions) {
     const env = {
       ...process.env,
       NO_COLOR: '1',
       KEY: key,
       URLS: urls.join(','),
       OPTIONS: JSON.stringify(options),
+      ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     };
     const child = spawn(process.execPath, [program], { env, stdio: 'pipe' });
     this.#child = child;

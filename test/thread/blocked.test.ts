@@ -5,7 +5,7 @@ import type { LockOptions } from '../../lib/index.js';
 import { countLocks, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { Contest, holderProgram, TTL } from './blocked-holder.js';
+import { BlockedHolder, Contest, holderProgram, TTL } from './blocked-holder.js';
 
 let program: string;
 let servers: RedisServer[];
@@ -111,6 +111,18 @@ test('a closed application leaves no lock and no connection of the thread, and i
   expect(await holder.exited).toBe(0);
   await until(async () => (await connections()) === 2);
   expect(await countLocks(client)).toBe(0);
+});
+
+test('a module that the environment preloads does not run in the thread', async () => {
+  const preload = "import{isMainThread}from'node:worker_threads';console.error('preloaded:'+isMainThread)";
+  const nodeOptions = `--import=data:text/javascript,${preload}`;
+  const urls = [servers[0]!.url];
+  const holder = await BlockedHolder.start({
+    ...{ program, urls, nodeOptions, key: 'preloaded', options: { ttl: TTL, renew: 'thread' } },
+  });
+  await holder.ask('close');
+  expect(await holder.exited).toBe(0);
+  expect(holder.log.filter((line) => line.startsWith('preloaded'))).toEqual(['preloaded:true']);
 });
 
 test('a module without such a lock opens no second connection', async () => {

@@ -13,6 +13,7 @@ import type {
   RenewalThread,
 } from '../../redlock/thread/renewal-ports.js';
 import { ThreadHost } from '../../redlock/thread/thread-host.js';
+import { networkDefaults } from './network-defaults.js';
 import { type SendableNode, sendableNodes } from './sendable-nodes.js';
 import type { ThreadData, ThreadTerms } from './thread-terms.js';
 
@@ -52,9 +53,14 @@ export function newRenewalThread(
   guard: RestartGuard,
   warnOnce: (text: string) => void,
 ): RenewalThread {
-  if (nodes === 'memory') return unneededThread(log);
+  if (nodes === 'memory' || (Array.isArray(nodes) && nodes[0] === 'memory')) return unneededThread(log);
   const sendable = sendableNodes(nodes);
   return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, log, guard, warnOnce);
+}
+
+/** Node's options of the environment apply to a worker thread, too, except in Yarn's Plug'n'Play, which needs its own. */
+function withoutPreloads(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return process.versions['pnp'] === undefined ? { ...env, NODE_OPTIONS: '' } : env;
 }
 
 /** The worker thread of a module, which renews its locks with `renew: 'thread'`. It starts when it is needed. */
@@ -83,7 +89,7 @@ class ModuleThread implements RenewalThread {
     this.#isWanted = true;
     if (!this.#isOpen) return;
     this.#start(this.nodes);
-    this.#connect();
+    this.#connect(false);
   }
 
   begin(): void {
@@ -95,12 +101,12 @@ class ModuleThread implements RenewalThread {
     if (!this.#isWanted || typeof this.nodes === 'string') return Promise.resolve();
     const settled = new Promise<void>((resolve) => (this.#settled = resolve));
     this.#start(this.nodes);
-    this.#connect();
+    this.#connect(true);
     return settled;
   }
 
   /** Tells the thread to connect its stores. The log says when that takes long. */
-  #connect(): void {
+  #connect(isAwaited: boolean): void {
     if (!this.#host) return this.#settled();
     this.#host.connect();
     this.#slow = setTimeout(() => {
@@ -109,6 +115,8 @@ class ModuleThread implements RenewalThread {
         `The thread for renewals has not connected to the nodes within ${CONNECT_MS} ms. ${FALLBACK}.`,
       );
     }, CONNECT_MS);
+    // Only the start of the application waits.
+    if (!isAwaited) this.#slow.unref();
   }
 
   whenReady(task: () => void): void {
@@ -130,7 +138,7 @@ class ModuleThread implements RenewalThread {
     if (!worker || !host) return;
     worker.ref();
     await withTimeout(host.close(), CLOSE_MS).catch(() => undefined);
-    await worker.terminate();
+    await withTimeout(worker.terminate(), CLOSE_MS).catch(() => undefined);
   }
 
   #start(nodes: readonly SendableNode[]): void {
@@ -147,12 +155,18 @@ class ModuleThread implements RenewalThread {
 
   #run(nodes: readonly SendableNode[]): void {
     const beats = new Beats();
-    const workerData: ThreadData = { nodes, terms: this.terms, beats: beats.memory };
+    const workerData: ThreadData = {
+      nodes,
+      terms: this.terms,
+      beats: beats.memory,
+      network: networkDefaults(),
+    };
     const worker = new Worker(new URL('./renewal-worker.js', import.meta.url), {
       name: 'nestjs-redlock',
       workerData,
       // Modules that the application preloads, such as instrumentation, have nothing to do in the thread.
       execArgv: [],
+      env: withoutPreloads(process.env),
     });
     const host = new ThreadHost(
       { post: (message) => worker.postMessage(message) },

@@ -9,6 +9,7 @@ import { Renewals } from '../../redlock/thread/renewals.js';
 import { openClient } from '../../stores/redis/connection/connection.js';
 import { RedisStore } from '../../stores/redis/redis-store.js';
 import type { StoreContext } from '../../stores/redis/store-context.js';
+import { setNetworkDefaults } from './network-defaults.js';
 import type { SendableNode } from './sendable-nodes.js';
 import type { ThreadData } from './thread-terms.js';
 
@@ -18,7 +19,7 @@ import type { ThreadData } from './thread-terms.js';
 const LOOK_MS = 20;
 
 const port = parentPort!;
-const { nodes, terms, beats } = workerData as ThreadData;
+const { nodes, terms, beats, network } = workerData as ThreadData;
 const post = (message: FromThread): void => port.postMessage(message);
 const told = new Set<string>();
 const context: StoreContext = {
@@ -48,6 +49,7 @@ async function open(node: SendableNode): Promise<Store> {
 }
 
 async function run(): Promise<void> {
+  setNetworkDefaults(network);
   const stores = await Promise.all(nodes.map(open));
   const { driftFactor, nodeTimeout, keyPrefix, guard } = terms;
   const settings = { owner: '', driftFactor, nodeTimeout, keyPrefix, guard: new RestartGuard(guard) };

@@ -48,9 +48,10 @@ function whyNotOpened(name: string): string {
 function whyNotSent(options: unknown, name: string): string | undefined {
   const part = unsendable(options, name, new Set());
   if (part === undefined) return undefined;
+  const remedy = part === name ? 'Give a plain object, such as `{ ...options }`' : 'Leave it out';
   return (
     `Expected \`nodes\` without functions and objects of classes with \`renew: 'thread'\`, because they cannot be sent to a ` +
-    `thread, got \`${part}\`. Leave it out, ${ALTERNATIVE}`
+    `thread, got \`${part}\`. ${remedy}, ${ALTERNATIVE}`
   );
 }
 
@@ -60,11 +61,16 @@ function unsendable(value: unknown, name: string, seen: Set<unknown>): string | 
   if (typeof value !== 'object' || value === null || seen.has(value)) return undefined;
   if (isArrayBufferView(value) || isAnyArrayBuffer(value)) return undefined;
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (!Array.isArray(value) && prototype !== Object.prototype && prototype !== null) return name;
+  if (!Array.isArray(value) && !isOfPlainObjects(prototype)) return name;
   seen.add(value);
   for (const [key, part] of Object.entries(value)) {
     const found = unsendable(part, Array.isArray(value) ? `${name}[${key}]` : `${name}.${key}`, seen);
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+/** `true` for `Object.prototype`, also that of another realm, such as a test of Jest. */
+function isOfPlainObjects(prototype: unknown): boolean {
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

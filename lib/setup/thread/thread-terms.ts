@@ -1,3 +1,4 @@
+import type { NetworkDefaults } from './network-defaults.js';
 import type { SendableNode } from './sendable-nodes.js';
 
 /** The settings of the stores that the thread opens. */
@@ -18,4 +19,5 @@ export interface ThreadData {
   readonly terms: ThreadTerms;
   /** The counter by which the other thread shows that it runs. */
   readonly beats: SharedArrayBuffer;
+  readonly network: NetworkDefaults;
 }

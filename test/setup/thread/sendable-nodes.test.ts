@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from '@jest/globals';
 import { NestFactory } from '@nestjs/core';
 import { Injectable, Module } from '@nestjs/common';
@@ -21,12 +22,17 @@ describe('the nodes for a thread', () => {
       [{ redis: URL }, { redis: { host: 'b', tls: { ca: Buffer.from('ca') } } }],
     ],
     [SENTINELS, [{ redis: SENTINELS }]],
+    // Options that were made in another realm.
+    [runInNewContext('[{ host: "a", tls: {} }]') as unknown, [{ redis: { host: 'a', tls: {} } }]],
     [postgres({ host: 'db' }), [{ by: 'postgres', options: { host: 'db' } }]],
     [mysql({ host: 'db', database: 'app' }), [{ by: 'mysql', options: { host: 'db', database: 'app' } }]],
   ])('a thread can open the nodes of case %#, and gets a copy of their options', (nodes, sent) => {
     expect(structuredClone(sendableNodes(nodes).nodes)).toEqual(sent);
   });
 
+  class RedisConfig {
+    readonly host = 'a';
+  }
   const secret = (): string => 'secret';
 
   test.each([
@@ -34,7 +40,8 @@ describe('the nodes for a thread', () => {
     [[URL, new Redis({ lazyConnect: true })], '`nodes[1]` is a client, or a store'],
     [new MemoryStore(), '`nodes` is a client, or a store'],
     [etcd({ endpoints: 'http://localhost:2379' }), '`nodes` is a client, or a store'],
-    [{ host: 'a', retryStrategy: () => 5 }, 'got `nodes.retryStrategy`'],
+    [{ host: 'a', retryStrategy: () => 5 }, 'got `nodes.retryStrategy`. Leave it out'],
+    [[new RedisConfig()], 'got `nodes[0]`. Give a plain object, such as `{ ...options }`'],
     [[{ host: 'a', tls: { secureContext: new Map() } }], 'got `nodes[0].tls.secureContext`'],
     [postgres({ host: 'db', password: secret }), 'got `postgres.password`'],
     [mysql({ host: 'db', database: 'app', password: secret }), 'got `mysql.password`'],
@@ -69,14 +76,17 @@ describe("a module with `renew: 'thread'`", () => {
     await expect(start({ nodes: client }, [Reports])).rejects.toThrow('@WithLock of Reports.build: Expected');
   });
 
-  test("`nodes: 'memory'` takes it for `true`, and the log says so once", async () => {
-    const lines = new LogLines();
-    const app = await start({ nodes: 'memory', defaults: { renew: 'thread' } }, [], lines);
-    const locks = app.get(LockService);
-    for (const key of ['a', 'b']) await (await locks.acquire(key)).release();
-    expect(
-      lines.of('log').filter((line) => line.includes("`renew: 'thread'` is the same as `true`")),
-    ).toHaveLength(1);
-    await app.close();
-  });
+  test.each([['memory'], [['memory']]] as [RedlockModuleOptions['nodes']][])(
+    '`nodes` %j takes it for `true`, and the log says so once',
+    async (nodes) => {
+      const lines = new LogLines();
+      const app = await start({ nodes, defaults: { renew: 'thread' } }, [], lines);
+      const locks = app.get(LockService);
+      for (const key of ['a', 'b']) await (await locks.acquire(key)).release();
+      expect(
+        lines.of('log').filter((line) => line.includes("`renew: 'thread'` is the same as `true`")),
+      ).toHaveLength(1);
+      await app.close();
+    },
+  );
 });
