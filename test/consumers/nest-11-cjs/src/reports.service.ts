@@ -20,9 +20,9 @@ export class ReportsService {
   }
 
   /** Blocks the event loop for longer than the ttl. Returns whether the lock was kept. */
-  @WithLock('report:blocked', { ttl: 1_500, renew: 'thread' })
+  @WithLock('report:blocked', { ttl: 3_000, renew: 'thread' })
   async block(): Promise<boolean> {
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_500);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 4_000);
     return currentLock()?.isHeld() ?? false;
   }
 
