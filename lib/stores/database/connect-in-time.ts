@@ -7,7 +7,18 @@ import type { DatabaseClient } from './database-client.js';
  */
 const CONNECTED_WITHIN_MS = 10_000;
 
+/**
+ * Milliseconds that a statement which prepares a new connection may take. There is no limit for all of them: a slow server
+ * answers each statement that creates a table, and may need many times as long for all.
+ */
+const PREPARED_WITHIN_MS = 5_000;
+
 /** Connects a client. Rejects when that takes too long; the caller then ends the client. */
 export function connectInTime(client: DatabaseClient): Promise<void> {
   return withTimeout(client.connect(), CONNECTED_WITHIN_MS);
+}
+
+/** Waits for the answer to one statement that prepares a new connection. */
+export function preparedInTime<T>(answer: Promise<T>): Promise<T> {
+  return withTimeout(answer, PREPARED_WITHIN_MS);
 }

@@ -34,7 +34,10 @@ const LONGEST_PAUSE_MS = 500;
 
 /** Events of a connection. */
 export interface ConnectionEvents<Client> {
-  /** Called after each connect, before all other requests. Throws when the server must not be used. */
+  /**
+   * Called after each connect, before all other requests. Limits the time of each of its statements. Throws when the
+   * server must not be used.
+   */
   readonly prepare: (client: Client) => Promise<void>;
   readonly ready: () => void;
   /** Called when the connection is lost and was not replaced at once, and after each failed attempt to connect. */
@@ -187,7 +190,7 @@ export class Connection<Client extends DatabaseClient> {
     });
     try {
       await connectInTime(own);
-      await withTimeout(this.events.prepare(own), HUNG_AFTER_MS);
+      await this.events.prepare(own);
       if (failure) throw failure;
       return own;
     } catch (thrown) {

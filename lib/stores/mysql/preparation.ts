@@ -1,4 +1,5 @@
 import { asError, UnfitStoreError } from '../../core/errors.js';
+import { preparedInTime } from '../database/connect-in-time.js';
 import type { OwnClient } from './own-client.js';
 import {
   schemaDescriptionOf,
@@ -43,21 +44,22 @@ export async function prepare(
   mayMake: boolean,
   learn: (time: number) => void,
 ): Promise<ServerSettings> {
-  const settings = settingsOf(await client.run(DESCRIBE));
+  const run = (text: string): Promise<string | undefined> => preparedInTime(client.run(text));
+  const settings = settingsOf(await run(DESCRIBE));
   // The server tells seconds since 1970.
   learn(Number(settings['timestamp']) * 1_000);
   const unfit = unfitBecause(settings);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
-  const found = await describe(client, names);
+  const found = await describe(run, names);
   if (found.isComplete) {
-    if (mayMake && (await client.run(names.in(HAS_STATE_ROW))) === '0') await client.run(names.in(STATE_ROW));
+    if (mayMake && (await run(names.in(HAS_STATE_ROW))) === '0') await run(names.in(STATE_ROW));
     return settings;
   }
   const missing = `has no tables and procedures for locks with the prefix ${names.prefix}, or the user may not use them`;
   if (!mayMake)
     throw new UnfitStoreError(`${missing}: start the application, which creates them, or run ${MIGRATION}`);
   try {
-    for (const statement of schemaStatements(names)) await client.run(statement);
+    for (const statement of schemaStatements(names)) await run(statement);
   } catch (thrown) {
     const { code = '', message } = thrown as { code?: string; message: string };
     if (!NOT_ALLOWED.test(code)) throw asError(thrown);
@@ -68,13 +70,13 @@ export async function prepare(
     );
   }
   // Another object may have got one of the names in the meantime.
-  await describe(client, names);
+  await describe(run, names);
   return settings;
 }
 
 /** @throws UnfitStoreError when the database has objects of others with our names */
-async function describe(client: OwnClient, names: SchemaNames): Promise<SchemaDescription> {
-  const found = schemaDescriptionOf(await client.run(schemaDescriptionSql(names)), names);
+async function describe(run: OwnClient['run'], names: SchemaNames): Promise<SchemaDescription> {
+  const found = schemaDescriptionOf(await run(schemaDescriptionSql(names)), names);
   if (found.foreign.length > 0)
     throw new UnfitStoreError(
       `cannot be used for locks: the database has objects with names that nestjs-redlock needs, which are not its own: ` +

@@ -1,5 +1,6 @@
 import type { Client } from 'pg';
 import { asError, UnfitStoreError } from '../../core/errors.js';
+import { preparedInTime } from '../database/connect-in-time.js';
 import { valueOf } from './own-client.js';
 import { foreignBecause, SCHEMA_VERSION, schemaDescriptionSql, schemaSql } from './schema.js';
 import { DESCRIBE } from './sql/fitness.js';
@@ -41,7 +42,7 @@ export async function prepare(
   learn: (time: number) => void,
 ): Promise<void> {
   const text = `select json_build_object('server', (${DESCRIBE})::json, 'schema', (${schemaDescriptionSql(schema)}))::text`;
-  const { server, schema: found } = JSON.parse((await valueOf(client, text)) ?? '') as Found;
+  const { server, schema: found } = JSON.parse((await preparedInTime(valueOf(client, text))) ?? '') as Found;
   learn(server.at);
   const unfit = unfitBecause(server) ?? uselessBecause(schema, found);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
@@ -52,10 +53,10 @@ export async function prepare(
         'the output of `npx nestjs-redlock postgres-migration`',
     );
   try {
-    await client.query(schemaSql(schema));
+    await preparedInTime(client.query(schemaSql(schema)));
   } catch (thrown) {
     // The failed transaction is still open.
-    await client.query('rollback').catch(() => undefined);
+    await preparedInTime(client.query('rollback')).catch(() => undefined);
     const { code, message } = thrown as { code?: string; message: string };
     if (code !== NOT_ALLOWED) throw asError(thrown);
     throw new UnfitStoreError(

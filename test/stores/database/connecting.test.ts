@@ -1,6 +1,9 @@
-import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Connection } from '../../../lib/stores/database/connection.js';
 import type { DatabaseClient, DatabaseDriver } from '../../../lib/stores/database/database-client.js';
+import { prepare } from '../../../lib/stores/mysql/preparation.js';
+import type { OwnClient } from '../../../lib/stores/mysql/own-client.js';
+import { SchemaNames, schemaStatements } from '../../../lib/stores/mysql/schema.js';
 import { SideConnection } from '../../../lib/stores/database/side-connection.js';
 
 // A client that is never connected: a password service without an answer, or a proxy that hangs after its greeting.
@@ -50,4 +53,49 @@ test('a second connection that is never opened fails after ten seconds', async (
   await expect(answer).resolves.toBe('no answer within 10000 ms');
   expect(ended).toBe(1);
   await side.close();
+});
+
+describe('the first start of a store in MySQL, which creates tables and procedures', () => {
+  /** Opens a connection to a server that takes this long for each statement, in milliseconds. */
+  async function open(took: (text: string) => number): Promise<{ asked: string[]; outcome: unknown }> {
+    const asked: string[] = [];
+    const slow = {
+      ...driver.newClient(),
+      connect: () => Promise.resolve(),
+      async run(text: string) {
+        asked.push(text);
+        await new Promise((resolve) => setTimeout(resolve, took(text)));
+        return text.startsWith('show variables') ? '{"version":"10.11.6-MariaDB"}' : undefined;
+      },
+    };
+    const connection = new Connection(
+      { ...driver, newClient: () => slow },
+      {
+        prepare: async (client) =>
+          void (await prepare(client as OwnClient, new SchemaNames(), true, () => undefined)),
+        ready: () => undefined,
+        lost: () => undefined,
+        replaced: () => undefined,
+      },
+    );
+    const opened = connection.open().then(
+      () => 'ready',
+      ({ message }: Error) => message,
+    );
+    await jest.advanceTimersByTimeAsync(200_000);
+    const outcome = await opened;
+    await connection.close();
+    return { asked, outcome };
+  }
+
+  test('it succeeds on a server that answers each statement, however long all of them take', async () => {
+    const { asked, outcome } = await open(() => 3_000);
+    expect(outcome).toBe('ready');
+    expect(asked).toEqual(expect.arrayContaining(schemaStatements(new SchemaNames())));
+  });
+
+  test('it fails on a server that does not answer one of the statements', async () => {
+    const { outcome } = await open((text) => (text.startsWith('create procedure') ? 1e9 : 0));
+    expect(outcome).toBe('no answer within 5000 ms');
+  });
 });
