@@ -27,17 +27,25 @@ const SERVERS = [
   },
 ];
 
+/** On GitHub a missing server is an error: there nobody would notice that its tests are skipped. */
+const isRequired = process.env['GITHUB_ACTIONS'] === 'true';
+
+function missing(line) {
+  console.log(line);
+  if (isRequired) process.exitCode = 1;
+}
+
 // `npm test` runs this file before Jest. It prints one line for each missing server.
 for (const { name, packages } of SERVERS.filter((server) => !server.there())) {
   const command = `apt-get install ${packages.join(' ')}`;
   if (!canInstall()) {
-    console.log(`There is no ${name}; its tests are skipped. To run them: ${command}`);
+    missing(`There is no ${name}; its tests are skipped. To run them: ${command}`);
     continue;
   }
   try {
     install(...packages);
     console.log(`There was no ${name}: installed ${packages.join(', ')} with apt-get.`);
   } catch (error) {
-    console.log(`There is no ${name}, and "${command}" failed (${error.message}); its tests are skipped.`);
+    missing(`There is no ${name}, and "${command}" failed (${error.message}); its tests are skipped.`);
   }
 }
