@@ -8,10 +8,12 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/
 import { Pool } from 'pg';
 import { FencedRegister } from '../../lib/fencing/index.js';
 import { LockService } from '../../lib/index.js';
+import { mysql } from '../../lib/mysql/index.js';
 import { postgres } from '../../lib/postgres/index.js';
 import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
+import { hasMysql, startMysqlServer } from '../support/mysql-server.js';
 import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
 
@@ -19,12 +21,13 @@ import { startServices } from '../sample-app/services.js';
 // and then writes. docs/safety.md names this case among those that the library does not promise to prevent.
 
 /** The store of the locks. */
-type Kind = 'Redis' | 'PostgreSQL';
+type Kind = 'Redis' | 'PostgreSQL' | 'MariaDB';
 
 const register = new FencedRegister();
 let services: { databaseUrl: string; redisUrl: string };
 let pool: Pool;
-let lockServices: Record<Kind, LockService>;
+let mariadbUrl = '';
+let lockServices: Partial<Record<Kind, LockService>>;
 let fixture: string;
 
 cleanUpAfterTests(() => {
@@ -40,14 +43,17 @@ beforeAll(async () => {
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null)');
+  if (hasMysql()) mariadbUrl = (await startMysqlServer()).uri;
   const nodes = {
     Redis: services.redisUrl,
     PostgreSQL: postgres({ connectionString: services.databaseUrl }),
+    ...(mariadbUrl === '' ? {} : { MariaDB: mysql({ uri: mariadbUrl }) }),
   };
-  const [inRedis, inPostgres] = await Promise.all(
-    [nodes.Redis, nodes.PostgreSQL].map((each) => startApp({}, { nodes: each })),
-  );
-  lockServices = { Redis: inRedis!.get(LockService), PostgreSQL: inPostgres!.get(LockService) };
+  const started = Object.entries(nodes).map(async ([kind, each]) => {
+    const app = await startApp({}, { nodes: each });
+    return [kind, app.get(LockService)] as const;
+  });
+  lockServices = Object.fromEntries(await Promise.all(started));
 });
 
 beforeEach(async () => {
@@ -77,6 +83,7 @@ class Holder {
         LOCKS: kind,
         REDIS_URL: services.redisUrl,
         DATABASE_URL: services.databaseUrl,
+        MARIADB_URL: mariadbUrl,
         PAUSE: pause,
         RESUME_FILE: join(folder, 'resume'),
         FENCED: fenced ? '1' : '',
@@ -108,16 +115,17 @@ let holder: Holder | undefined;
 
 afterEach(() => holder?.end());
 
-const cases = (['Redis', 'PostgreSQL'] as const).flatMap((kind) =>
+const cases: (readonly [Kind, string])[] = (['Redis', 'PostgreSQL'] as const).flatMap((kind) =>
   ['SIGSTOP', 'a blocked thread'].map((pause) => [kind, pause] as const),
 );
+if (hasMysql()) cases.push(['MariaDB', 'SIGSTOP']);
 
 describe.each(cases)('a lock in %s whose holder is paused by %s for longer than the ttl', (kind, pause) => {
   async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
     holder = await Holder.start(kind, pause, fenced);
     const { token } = await holder.told();
     // The successor acquires the lock after the ttl of the paused holder.
-    const successor = await lockServices[kind].withLock(
+    const successor = await lockServices[kind]!.withLock(
       'account:a',
       { retry: { timeout: 30_000 } },
       async (lock) => {

@@ -33,6 +33,8 @@ export abstract class ShopDatabase {
   /** Sets the stock to 10. */
   abstract stockUp(): Promise<void>;
   abstract left(): Promise<number>;
+  /** Runs statements. */
+  abstract run(sql: string): Promise<unknown>;
 
   /** Keeps transactions from committing until `letCommit`. */
   protected abstract holdCommits(): Promise<unknown>;
@@ -71,6 +73,10 @@ class PostgresShop extends ShopDatabase {
     ...rest: ConstructorParameters<typeof ShopDatabase>
   ) {
     super(...rest);
+  }
+
+  run(sql: string): Promise<unknown> {
+    return this.client.query(sql);
   }
 
   async stockUp(): Promise<void> {
@@ -118,6 +124,10 @@ class MariadbShop extends ShopDatabase {
     ...rest: ConstructorParameters<typeof ShopDatabase>
   ) {
     super(...rest);
+  }
+
+  run(sql: string): Promise<unknown> {
+    return this.client.query(sql);
   }
 
   async stockUp(): Promise<void> {
