@@ -11,7 +11,7 @@ const WAIT_S = 1;
  * Seconds between two looks of the server for messages. Waiters that have just come wait for locks that are held
  * shortly; later on, less frequent looks save the server half of the time.
  */
-const STEP_S = 0.02;
+const STEP_S = 0.01;
 const LATER_STEP_S = 0.05;
 const LATER_AFTER_MS = 2_000;
 

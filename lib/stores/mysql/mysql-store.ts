@@ -131,14 +131,7 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     const connection = {
       run: (text: string, sent: readonly unknown[]) => this.connection.run(text, sent, onRepeat),
     };
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return answerOf((await this.#call(name, values, connection)) ?? '', asked);
-      } catch (error) {
-        // The deadlines in the request are times, so a late attempt stores nothing.
-        if (attempt === ATTEMPTS || !ROLLED_BACK.has((error as { code?: string }).code ?? '')) throw error;
-      }
-    }
+    return answerOf((await this.#call(name, values, connection)) ?? '', asked);
   }
 
   protected async blocked(keys: readonly string[], error: Error): Promise<ReadonlySet<string>> {
@@ -190,13 +183,21 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     return textOf(sorted(this.stored(keys)));
   }
 
-  /** Calls a procedure that selects one text. */
-  #call(
+  /** Calls a procedure that selects one text. Calls it again if the server has rolled it back, such as after a deadlock. */
+  async #call(
     procedure: string,
     values: readonly unknown[],
     connection: Runs = this.connection,
   ): Promise<string | undefined> {
-    return connection.run(this.#names.in(`call {${procedure}}(${values.map(() => '?').join(', ')})`), values);
+    const text = this.#names.in(`call {${procedure}}(${values.map(() => '?').join(', ')})`);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await connection.run(text, values);
+      } catch (error) {
+        // A deadline in the request is a time, so a late attempt stores nothing.
+        if (attempt === ATTEMPTS || !ROLLED_BACK.has((error as { code?: string }).code ?? '')) throw error;
+      }
+    }
   }
 }
 

@@ -13,8 +13,13 @@ import { WAITING_PROCEDURES } from './sql/waiting.js';
  * Version of the procedures, which is part of their names: it increases with every change of one of them. A process
  * creates the procedures of its version, and leaves those of other versions alone. So processes of two versions work on
  * the same tables while a new version is deployed, and no procedure is missing at any time.
+ *
+ * The names of tables have no version, because locks in two tables would not exclude each other. So a change of a table can
+ * only add a column with a default, which the procedures of earlier versions do not use. The statements for the schema
+ * then also need one that adds the column to a table without it, before the procedures. docs/mysql.md says how to remove
+ * the procedures of earlier versions.
  */
-export const SCHEMA_VERSION = 3;
+export const SCHEMA_VERSION = 4;
 
 /** The default beginning of the names of tables and procedures. */
 export const DEFAULT_TABLE_PREFIX = 'redlock_';
@@ -151,16 +156,21 @@ export function schemaDescriptionSql(names: SchemaNames): string {
   return `select group_concat(concat(kind, ' ', name, ' ', is_ours) separator '\\n') as answer from (${objectsSql(names)}) objects`;
 }
 
-/** A query for the objects that have names of ours: `kind`, `name`, and if they are ours. */
+/**
+ * A query for the objects that have names of ours: `kind`, `name`, and if they are ours. It asks for each table by itself:
+ * for a list of names MariaDB opens all tables of the database, and takes seconds for thousands of them.
+ */
 function objectsSql(names: SchemaNames): string {
-  const quoted = (all: readonly string[]): string => all.map((name) => `'${name}'`).join(', ');
-  return `
+  const tables = names.tables.map(
+    (name) => `
   select 'table' as kind, table_name as name, table_comment = '${OUR_COMMENT}' as is_ours from information_schema.tables
-    where table_schema = database() and table_name in (${quoted(names.tables)})
-  union all
+    where table_schema = database() and table_name = '${name}'`,
+  );
+  const procedures = names.procedures.map((name) => `'${name}'`).join(', ');
+  const routines = `
   select lower(routine_type), routine_name, routine_comment = '${OUR_COMMENT}' from information_schema.routines
-    where routine_schema = database() and routine_name in (${quoted(names.procedures)})
-`;
+    where routine_schema = database() and routine_name in (${procedures})`;
+  return `${[...tables, routines].join('\n  union all')}\n`;
 }
 
 export function schemaDescriptionOf(text: string | undefined, names: SchemaNames): SchemaDescription {

@@ -198,7 +198,8 @@ export function faultsOn(program: MysqlProgram): void {
         { hold: 60, ttl: 1_000 },
       );
       expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-      expect(acquisitions).toBeGreaterThan(LEAST);
+      // These servers restart more slowly than PostgreSQL.
+      expect(acquisitions).toBeGreaterThan(LEAST / 3);
       await delay(1_000);
       expect(
         await server.value(`select count(*) from redlock_locks where ${HELD} and k like 'lock:contended%'`),

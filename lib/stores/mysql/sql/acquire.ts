@@ -1,5 +1,17 @@
 import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
-import { ID, KEY, keyAt, MODE, OWNER, type Procedure, SCHEDULE, STATE, TEXT, together } from './procedure.js';
+import {
+  ID,
+  JSON_TEXT,
+  KEY,
+  keyAt,
+  MODE,
+  OWNER,
+  type Procedure,
+  SCHEDULE,
+  STATE,
+  TEXT,
+  together,
+} from './procedure.js';
 
 /** The largest number that JavaScript represents exactly. */
 const LARGEST_TOKEN = Number.MAX_SAFE_INTEGER;
@@ -49,7 +61,7 @@ const ENDED = `'{"error":"this lock was stored before, and has ended"}'`;
  */
 export const ACQUIRE: Procedure = {
   name: 'acquire',
-  parameters: `a_request ${TEXT}, a_at bigint, out o_answer ${TEXT}`,
+  parameters: `a_request ${JSON_TEXT}, a_at bigint, out o_answer ${TEXT}`,
   body: `
   declare v_id ${ID} default json_value(a_request, '$.id');
   declare v_keys ${TEXT} default json_extract(a_request, '$.keys');
@@ -73,6 +85,7 @@ export const ACQUIRE: Procedure = {
   declare v_i, v_mine int default 0;
   declare v_token bigint default 0;
   declare v_floor bigint default ${tokenAtSql('a_at')};
+  declare v_forgotten bigint;
   declare v_joins tinyint default 1;
   declare v_is_new, v_has_waiters, v_is_first, v_is_misplaced, v_is_live tinyint default 0;
   declare v_key ${KEY};
@@ -209,7 +222,8 @@ export const ACQUIRE: Procedure = {
 
   if v_is_new then
     -- The last token of the key may have been removed with its row.
-    set v_floor = greatest(v_floor, (select forgotten + 1 from {state}));
+    select forgotten into v_forgotten from {state};
+    set v_floor = greatest(v_floor, v_forgotten + 1);
   end if;
   if not v_joins then
     set v_token = greatest(v_token, v_floor, coalesce(cast(json_value(a_request, '$.proposal') as signed), 0));
@@ -331,7 +345,9 @@ const HOLDERS_IN_THE_WAY: Procedure = {
         where k = a_key and ends > a_at and (a_permits is null or slot < a_permits) and (a_slot is null or slot = a_slot)
         order by case when a_permits is null then -ends end, ends, slot limit v_most
       ) h), ']}');
-  end if;`,
+  end if;
+  -- Without a text the lease would be granted.
+  set o_refusal = coalesce(o_refusal, '{"error":"the key is held, but no row names its holder: wait until it expires"}');`,
 };
 
 /** Adds a holder to a lock that admits several holders. */
@@ -346,7 +362,11 @@ const JOIN_HOLDERS: Procedure = {
   declare v_goes_on tinyint;
   select mode, token, state <> 'free' and ends > a_at into l_mode, l_token, v_goes_on from {locks} where k = a_key;
   -- The last token of the key may have been removed with its row. The tokens of all slots must be larger than that.
-  set l_least = if(l_token = 0, (select forgotten from {state}), l_token);
+  if l_token = 0 then
+    select forgotten into l_least from {state};
+  else
+    set l_least = l_token;
+  end if;
   -- Expired readers stay until no reader is left, because there may be thousands of them.
   if not v_goes_on then
     delete from {holders} where k = a_key;

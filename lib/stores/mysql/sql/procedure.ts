@@ -23,6 +23,8 @@ export const OWNER_LENGTH = 255;
 export const OWNER = `varchar(${OWNER_LENGTH}) ${UTF8}`;
 export const SCHEDULE = 'varbinary(900)';
 export const TEXT = `longtext ${UTF8}`;
+/** JSON. MySQL reads the text once, and not in each statement. On MariaDB it is the same as {@link TEXT}. */
+export const JSON_TEXT = 'json';
 
 /** The server's time, in microseconds since 1970. Each statement of a procedure reads the clock again. */
 export const NOW = `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))`;
@@ -51,9 +53,18 @@ export function keysOf(json: string): string {
 }
 
 /**
+ * Follows a table in a join. While a table has few rows, the optimizer would otherwise read all of them, and so wait for rows
+ * of other keys that others have locked.
+ */
+export const BY_PRIMARY = 'force index (primary)';
+
+/**
  * The beginning of a procedure for applications: a transaction of its own. The server itself rolls back after an error,
  * whatever becomes of the client. Inside a transaction of the caller the procedure fails, so that no rollback of the
  * caller can undo a lock. With READ COMMITTED a statement that waited for a row reads its present state.
+ *
+ * A query in `set` or `if` locks the rows that it reads until the commit, and waits for rows that others have locked. So such
+ * queries only read rows of keys that the procedure has locked already; others are of the form `select ... into`.
  *
  * A server that became read-only grants nothing, also to a user for whom it writes: its replica may be the primary now.
  * The error is that of the server itself.

@@ -1,4 +1,4 @@
-import { ID, KEY, keyAt, MODE, type Procedure, SCHEDULE, TEXT } from './procedure.js';
+import { ID, JSON_TEXT, KEY, keyAt, MODE, type Procedure, SCHEDULE, TEXT } from './procedure.js';
 
 /**
  * Frees the keys of a lease, and no keys of other leases (S7). Does so even if the lease has expired, unless another
@@ -15,7 +15,7 @@ import { ID, KEY, keyAt, MODE, type Procedure, SCHEDULE, TEXT } from './procedur
  */
 export const RELEASE: Procedure = {
   name: 'release',
-  parameters: `a_request ${TEXT}, a_at bigint, out o_waited tinyint`,
+  parameters: `a_request ${JSON_TEXT}, a_at bigint, out o_waited tinyint`,
   body: `
   declare v_id ${ID} default json_value(a_request, '$.id');
   declare v_keys ${TEXT} default json_extract(a_request, '$.keys');

@@ -8,7 +8,8 @@ import { BEGIN, ID, KEY, NOW, type Procedure, SCHEDULE } from './procedure.js';
 const KEPT_FOR_US = 60_000_000;
 
 /**
- * Lets one process at a time remove rows. This process keeps the sweep with each call.
+ * Lets one process at a time remove rows. This process keeps the sweep with each call. A claim that ends too late is from
+ * a clock that was set back.
  *
  * a_lasts  microseconds until another process may remove rows, if this process does not call again
  * Selects  1 if the process may remove rows, otherwise 0
@@ -21,7 +22,7 @@ const CLAIM_SWEEP: Procedure = {
   declare v_one tinyint;
 ${BEGIN}
   set v_at = ${NOW};
-  select one into v_one from {state} where one = 1 and (process = a_process or until <= v_at) for update skip locked;
+  select one into v_one from {state} where one = 1 and (process = a_process or until <= v_at or until > v_at + a_lasts) for update skip locked;
   update {state} set process = a_process, until = v_at + a_lasts where one = v_one;
   commit;
   select v_one is not null as answer;`,
@@ -94,7 +95,7 @@ function sweepOf(table: string, second: string, type: string, before: string): P
     order by k, ${second} for update skip locked;
   declare continue handler for not found set v_is_over = 1;
 ${BEGIN}
-  set v_examined = (select count(*) from (${page(table, second)}) page);
+  select count(*) into v_examined from (${page(table, second)}) page;
   select k, ${second} into v_last, v_last_second from (${page(table, second)}) page order by k desc, ${second} desc limit 1;
   open the_old;
   each_row: loop
