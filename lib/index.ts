@@ -22,6 +22,8 @@ export {
   type LockStateEvent,
   NODE_ERROR_CHANNEL,
   type NodeErrorEvent,
+  THREAD_CHANNEL,
+  type ThreadEvent,
 } from './core/lock-events.js';
 export { Leader, type LeaderOptions } from './decorator/leader/leader.decorator.js';
 export { OnlyLeader, type OnlyLeaderOptions } from './decorator/leader/only-leader.decorator.js';

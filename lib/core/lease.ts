@@ -35,6 +35,19 @@ export class Lease {
   permitsSeen: number | undefined;
 
   /**
+   * `true` in the thread that has acquired the lock, after another thread of the process has renewed it: what the store
+   * knows of the expiry may be out of date.
+   * @internal
+   */
+  isLent: boolean | undefined;
+
+  /**
+   * `true` in the thread that renews the lock of another thread: the store has not acquired it.
+   * @internal
+   */
+  isCopy: boolean | undefined;
+
+  /**
    * The wall-clock time of the attempt, counted from {@link LOADED_AT}: V8 stores a small integer in the object itself.
    */
   readonly #madeAt: number;
@@ -87,6 +100,7 @@ export class Lease {
     });
     lease.slots = slots;
     lease.permitsSeen = permitsSeen;
+    lease.isCopy = true;
     lease.acquired(made.monotonic, keepFor);
     return lease;
   }

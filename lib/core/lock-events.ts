@@ -96,6 +96,24 @@ export function tellNodeError(node: string, error: Error): void {
   nodeErrors.publish(event);
 }
 
+/** Event on the channel {@link THREAD_CHANNEL} when the thread for `renew: 'thread'` does not renew the locks. */
+export interface ThreadEvent {
+  /** The `name` of the `RedlockModule`; absent for the module without a name. */
+  readonly instance?: string;
+  /**
+   * `'ended'`: the thread has failed, or could not start, and is not started again. `'slow'`: it has not connected to the
+   * nodes for some seconds. `'unreachable'`: it could not renew a lock that the main thread could renew. `'hanging'`: it
+   * does not answer. In each case the main thread renews the locks, and can lose them while it is blocked.
+   */
+  readonly reason: 'ended' | 'slow' | 'unreachable' | 'hanging';
+  readonly error: Error;
+}
+
+/** The name of the channel of `node:diagnostics_channel` on which every {@link ThreadEvent} is published. */
+export const THREAD_CHANNEL = 'nestjs-redlock:thread';
+
+export const threadEvents = channel(THREAD_CHANNEL);
+
 /** `true` if the channel has subscribers. `TracingChannel.hasSubscribers` exists only in later versions of Node. */
 export function isWatched({ start, end, asyncStart, asyncEnd, error }: Watchable): boolean {
   // Every lock calls this function, so it allocates nothing.

@@ -11,8 +11,8 @@ export interface StoreTerms {
   /** Reports that the store accepts requests. */
   readonly ready: () => void;
   /**
-   * If `true`, the store only reads locks and releases them by force. The store then creates nothing on the server, and
-   * has no waiters.
+   * If `true`, the store only reads locks and releases them by force, or extends locks that another store of this process
+   * has acquired. The store then creates nothing on the server, and has no waiters.
    */
   readonly looksOnly?: boolean;
 }
@@ -33,6 +33,6 @@ export interface StoreFactory {
 
 /** A store of this package that a thread can open itself, for `renew: 'thread'`. */
 export interface MadeStore {
-  readonly by: 'postgres' | 'mysql';
+  readonly by: 'postgres' | 'mysql' | 'etcd' | 'zookeeper';
   readonly options: object;
 }

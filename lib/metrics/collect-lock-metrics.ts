@@ -10,7 +10,12 @@ import {
 } from '../telemetry/lock-telemetry.events.js';
 import { badNumber, badOption, checkOptionNames } from '../core/checks.js';
 import { RedlockError } from '../core/errors.js';
-import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../core/lock-events.js';
+import {
+  NODE_ERROR_CHANNEL,
+  type NodeErrorEvent,
+  THREAD_CHANNEL,
+  type ThreadEvent,
+} from '../core/lock-events.js';
 import type { LockMode } from '../core/lock-mode.js';
 
 /** Options of {@link collectLockMetrics}. */
@@ -39,6 +44,7 @@ const NAMES = [
   'redlock_skipped_total',
   'redlock_lost_total',
   'redlock_node_errors_total',
+  'redlock_thread_failures_total',
   'redlock_is_leader',
 ];
 
@@ -133,6 +139,11 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   const nodeErrors = counter('redlock_node_errors_total', 'Requests without a usable answer from the node', [
     'node',
   ]);
+  const threadFailures = counter(
+    'redlock_thread_failures_total',
+    'Times that the thread for renewals did not renew, by the reason',
+    ['module', 'reason'],
+  );
 
   const labels = new Set<string>();
   const begun = new Set<string>();
@@ -198,6 +209,10 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
         isLeader.set({ leader, module: instance }, leads ? 1 : 0),
     ],
     [NODE_ERROR_CHANNEL, ({ node }: NodeErrorEvent) => nodeErrors.inc({ node })],
+    [
+      THREAD_CHANNEL,
+      ({ instance = 'default', reason }: ThreadEvent) => threadFailures.inc({ module: instance, reason }),
+    ],
   ];
   for (const [channel, handler] of handlers) subscribe(channel, handler as (message: unknown) => void);
   return () => {

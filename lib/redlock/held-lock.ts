@@ -99,7 +99,12 @@ interface HoldLimit {
   reached: boolean;
   /** Milliseconds for which another thread renews while this one is blocked; `undefined` without another thread. */
   readonly maxBlocked: number | undefined;
-  /** The time of the monotonic clock until which a request of a thread that has ended may still reach a node. */
+  /**
+   * Set while this thread renews a lock that the other thread had taken over, until its next renewal: `'failed'` if only
+   * the other thread is known to have failed.
+   */
+  takenBack?: 'failed' | 'other' | undefined;
+  /** The time of the monotonic clock until which a request of a thread that renews no more may still reach a node. */
   strayUntil?: number;
 }
 
@@ -381,11 +386,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.lease.ttl = Math.max(this.lease.ttl, ttl);
     const failure = await remote.extend(ttl);
     this.assertHeld();
+    if (failure?.reason === 'returned') return this.#extendOnAll(ttl);
     if (failure) throw this.#whyNotExtended(failure);
     this.ownTtl = ttl;
   }
 
-  #whyNotExtended(failure: ExtendFailure): RedlockError {
+  #whyNotExtended(failure: Exclude<ExtendFailure, { readonly reason: 'returned' }>): RedlockError {
     if (failure.reason === 'unconfirmed') return this.#unconfirmed(votesOf(failure.votes));
     return failure.reason === 'lost'
       ? this.#whyNotHeld()
@@ -507,7 +513,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.#batch = undefined;
     this.#noticeLapse();
     if (!this.#alive()) return false;
-    if (this.mirror && !this.mirror.mayRenew) {
+    if (this.mirror?.isRenewed === false) return false;
+    if (this.mirror?.mayRenew === false) {
       this.mirror.because(WHY.blocked);
       this.#watchValidity();
       return false;
@@ -545,8 +552,19 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
 
   renewedElsewhere(votes?: readonly NodeVote[]): void {
     if (!this.isHeld()) return;
-    if (votes) this.#become('unconfirmed', () => this.#unconfirmed(votes));
-    else this.#become('held');
+    if (!votes) return this.#become('held');
+    this.#become('unconfirmed', () => this.#unconfirmed(votes));
+    this.#takeBack('failed');
+  }
+
+  /**
+   * Takes the renewal back from a thread that could not renew the lock: its connections may be gone, while those of this
+   * thread are not. After a renewal here the thread may try again (S31).
+   */
+  #takeBack(because: 'failed' | 'other'): void {
+    this.remote?.takeBack();
+    this.#limit.takenBack = because;
+    this.renewHere();
   }
 
   renewHere(): void {
@@ -565,11 +583,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     return nodeTimeLimit(this.ttl, this.#context.settings.nodeTimeout);
   }
 
-  /** Goes on after a look at the validity. A lock that is renewed elsewhere is looked at again at its next end. */
+  /**
+   * Goes on after a look at the validity. A lock that is renewed elsewhere is looked at when a third of its ttl is left.
+   * A thread that has not renewed the lock by then hangs, or the event loop was blocked for longer than `maxBlocked`.
+   */
   #watchOn(): void {
     if (!this.#alive()) return;
-    if (this.remote && this.remaining() > this.ttl * EARLY) this.#plan(0);
-    else this.#watchValidity();
+    if (!this.remote || this.remote.why === WHY.maxHold) return this.#watchValidity();
+    if (this.remaining() > this.ttl * (1 / 3 + EARLY)) this.#plan(0);
+    else this.#takeBack('other');
   }
 
   /**
@@ -629,6 +651,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   /** Heals the lock on these nodes (S26). A method of {@link Extensible}. */
   missedBy(asked: NodeSet): void {
     if (!this.isHeld()) return;
+    if (this.mirror?.isRenewed === false) return;
     const { nodes, settings } = this.#context;
     this.#healing?.end();
     this.#healing = new Healing(nodes, this, settings.guard.duration, this.#nodeLimit, asked);
@@ -653,6 +676,14 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.lease.ended = true;
     this.#context.ended(this);
     return this.#healing !== undefined;
+  }
+
+  /** Ends the renewal of a lock that another thread holds and renews again. The lease does not end. */
+  returnMirror(): void {
+    this.mirror = undefined;
+    this.#rest();
+    this.#become('released');
+    this.#context.ended(this);
   }
 
   /**
@@ -682,7 +713,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     const renew = this.#limit.renew && !isElsewhere;
     if (renew && delay >= remaining) return this.#watchValidity();
     const renewing = renew && !this.#isOver(delay);
-    const next = renewing ? Math.max(0, delay) : remaining;
+    // The thread should have renewed the lock when two thirds of its ttl were left.
+    const look = isElsewhere ? this.ttl / 3 : 0;
+    const next = Math.max(0, renewing ? delay : remaining - look);
     this.#batch = this.#context.watchdog.plan(this, this.ttl, next, renewing);
     if (this.#state === 'held') this.#stopTimer();
     else this.#watchValidity();
@@ -700,8 +733,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
 
   /** `true` if another thread renews the lock. Hands it over if the thread can renew by now. */
   #isElsewhere(): boolean {
-    const { maxBlocked, since, duration } = this.#limit;
-    if (maxBlocked === undefined) return false;
+    const { maxBlocked, since, duration, takenBack } = this.#limit;
+    if (maxBlocked === undefined || takenBack) return false;
     this.remote ??= this.#context.settings.thread?.takeOver(this, {
       lease: this.lease,
       fencingToken: this.fencingToken,
@@ -784,14 +817,22 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     // S9: an extension that is confirmed after the end of the validity is too late, even if a quorum extended the lock.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
+      if (this.#limit.takenBack) this.#limit.takenBack = 'other';
       this.mirror?.renewed(verdict.votes);
       this.#become('unconfirmed', () => this.#unconfirmed(verdict.votes));
       return;
     }
     this.mirror?.because(WHY.none);
+    if (this.#limit.takenBack) this.#wasTakenBack();
     this.#validFor(ttl, sent);
     if (this.#state === 'unconfirmed') this.mirror?.renewed();
     this.#become('held');
+  }
+
+  /** Lets the thread try again, after a renewal here. */
+  #wasTakenBack(): void {
+    if (this.#limit.takenBack === 'failed') this.#context.settings.thread?.outdone();
+    this.#limit.takenBack = undefined;
   }
 
   #unconfirmed(votes: readonly NodeVote[]): LockUnavailableError {
@@ -834,8 +875,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   }
 
   /**
-   * Releases the lock once more after the deadline of a request of the thread that has ended: a node may have stored the
-   * lock by it after the release (S27).
+   * Releases the lock once more after the deadline of a request of a thread that renews no more: a node may have stored
+   * the lock by it after the release (S27).
    */
   #releaseStray(): void {
     const { strayUntil } = this.#limit;

@@ -134,10 +134,11 @@ export class Redlock {
   /**
    * Announces that locks with `renew: 'thread'` will be acquired.
    *
-   * @throws TypeError when a thread cannot open the nodes
+   * @param isCertain - `false` if they may be acquired
+   * @throws TypeError when a thread cannot open the nodes, if it is certain
    */
-  foreseeThread(): void {
-    this.settings.thread?.foresee();
+  foreseeThread(isCertain = true): void {
+    this.settings.thread?.foresee(isCertain);
   }
 
   /** Starts the thread that renews locks, if it is needed. Never throws. */

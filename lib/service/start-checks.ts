@@ -37,10 +37,15 @@ export class StartChecks {
       const { ttl, release } = policy;
       // Check `release` only for locks in use: one file can declare the locks of several applications, and some of them
       // have no database.
-      const renew = used.has(lock) ? this.#resolvedOf(name, policy).renew : undefined;
-      this.#foresee(name, { ttl, renew, release: used.has(lock) ? release : undefined });
+      const isUsed = used.has(lock);
+      const { renew } = this.#resolvedOf(name, policy);
+      this.#foresee(name, {
+        ttl,
+        ...(isUsed && { renew, release }),
+      });
+      // A call of `LockService` may use the lock. The thread should be connected by then.
+      if (renew === 'thread' && !isUsed) this.redlock.foreseeThread(false);
       this.#checkKeys(name, lock.keys, modeOf(policy));
-      this.#resolvedOf(name, policy);
     }
     for (const { place, ttl, renew, release, what } of sites) {
       if (what.kind !== 'declared') this.#checkKeys(place, what.keys, what.mode);

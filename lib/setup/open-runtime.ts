@@ -93,7 +93,7 @@ export function makeRuntime(
   const settings: RedlockSettings = {
     thread:
       open === openStores
-        ? newRenewalThread(options.nodes, terms, log, guard, context.warnOnce)
+        ? newRenewalThread(options, terms, guard, { instance: name, log, warnOnce: context.warnOnce })
         : unneededThread(log),
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,

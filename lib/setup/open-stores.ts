@@ -3,6 +3,7 @@ import { openClient } from '../stores/redis/connection/connection.js';
 import { driverFor, isClient } from '../stores/redis/driver-for.js';
 import { MemoryStore } from '../stores/memory/memory-store.js';
 import { checkStore } from '../core/check-store.js';
+import type { StoreTerms } from '../core/store-factory.js';
 import { isFactory, isStore } from './check-node.js';
 import type { NodeLog } from './node-log.js';
 import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
@@ -28,22 +29,30 @@ export function openStores(
       );
       return new MemoryStore();
     }
-    if (isStore(node)) return node;
-    if (isFactory(node)) {
-      const { keyPrefix, warnOnce } = context;
-      const store: Store = node.openStore({
-        keyPrefix,
-        warnOnce,
-        lost: () => nodeLog.lost(store.name),
-        ready: () => nodeLog.ready(store.name),
-      });
-      checkStore(store, 'the result of `openStore` in `nodes`');
-      return store;
-    }
-    return typeof node === 'object' && isClient(node)
-      ? new RedisStore(driverFor(node), false, context)
-      : new RedisStore(openClient(node), true, context);
+    const store: Store = openNode(node, context, {
+      lost: () => nodeLog.lost(store.name),
+      ready: () => nodeLog.ready(store.name),
+    });
+    return store;
   });
+}
+
+/** Makes the store of one checked node, which is not `'memory'`. */
+export function openNode(
+  node: RedlockNodeOption,
+  context: StoreContext,
+  terms: Pick<StoreTerms, 'lost' | 'ready' | 'looksOnly'>,
+): Store {
+  if (isStore(node)) return node;
+  if (isFactory(node)) {
+    const { keyPrefix, warnOnce } = context;
+    const store = node.openStore({ keyPrefix, warnOnce, ...terms });
+    checkStore(store, 'the result of `openStore` in `nodes`');
+    return store;
+  }
+  return typeof node === 'object' && isClient(node)
+    ? new RedisStore(driverFor(node), false, context)
+    : new RedisStore(openClient(node), true, context);
 }
 
 /** The words for a store in log messages. */

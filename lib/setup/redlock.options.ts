@@ -3,6 +3,7 @@ import type { Store } from '../core/ports.js';
 import type { StoreFactory } from '../core/store-factory.js';
 import type { RedisClient } from '../stores/redis/driver-for.js';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
+import { fileOf } from './thread/nodes-file.js';
 import { checkNode, isStandAlone, NODES_RULE } from './check-node.js';
 import {
   badNumber,
@@ -147,6 +148,15 @@ export interface RedlockModuleOptions {
    * @defaultValue 10000
    */
   readonly shutdownTimeout?: number;
+
+  /**
+   * A file that makes the nodes in the thread for `renew: 'thread'`, for nodes that cannot be sent to a thread: clients,
+   * stores of your own, and options with functions. It is a module that exports a function `nodes`, which returns the same
+   * nodes as the option `nodes`, or a Promise for them. Given as a `file:` URL or an absolute path.
+   * @defaultValue the thread gets a copy of `nodes`
+   * @see docs/blocked-event-loop.md
+   */
+  readonly threadNodes?: URL | string;
 }
 
 const NAMES: readonly (keyof RedlockModuleOptions)[] = MODULE_OPTION_NAMES;
@@ -192,6 +202,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     overrides,
     onEvent,
     shutdownTimeout,
+    threadNodes,
   } = options;
   const all: readonly unknown[] = Array.isArray(nodes) ? nodes : [nodes];
   if (all.length === 0) throw badOption('nodes', NODES_RULE, nodes);
@@ -227,6 +238,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     throw badOption('onEvent', 'a function', onEvent);
   checkTransactionHooks(options);
   if (shutdownTimeout !== undefined) checkMilliseconds('shutdownTimeout', shutdownTimeout, 0);
+  if (threadNodes !== undefined) fileOf(threadNodes);
   if (locks !== undefined) checkLocks(locks);
   if (strict !== undefined) checkBoolean('strict', strict);
   if (strict === true && locks === undefined)

@@ -1,9 +1,10 @@
+import { channel } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { readFileSync } from 'node:fs';
 import { register, Registry } from 'prom-client';
-import { LockService, WithLock } from '../../lib/index.js';
+import { LockService, THREAD_CHANNEL, type ThreadEvent, WithLock } from '../../lib/index.js';
 import { collectLockMetrics } from '../../lib/metrics/index.js';
 import { RedlockTestingModule, TestLocks } from '../../lib/testing/index.js';
 import { lockServiceToken } from '../../lib/service/lock-service-token.js';
@@ -143,6 +144,13 @@ describe('collectLockMetrics', () => {
     await lock.release();
   });
 
+  test('`redlock_thread_failures_total` counts failures of the thread for renewals by their reason', async () => {
+    const event: ThreadEvent = { instance: 'm', reason: 'unreachable', error: new Error('a test') };
+    channel(THREAD_CHANNEL).publish(event);
+    const labels = { module: 'm', reason: 'unreachable' };
+    await expect(valueOf('redlock_thread_failures_total', labels)).resolves.toBe(1);
+  });
+
   test('each counter of a lock starts at 0, so that Prometheus sees the first event', async () => {
     await module.get(Orders).settle(1);
     for (const name of ['busy', 'unavailable', 'lost']) {
@@ -249,7 +257,7 @@ test('collectLockMetrics keeps the first `maxLabels` labels, and counts all late
 test('collectLockMetrics returns a function that removes the metrics from the registry', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
-  expect(register.getMetricsAsArray()).toHaveLength(11);
+  expect(register.getMetricsAsArray()).toHaveLength(12);
   stop();
   expect(register.getMetricsAsArray()).toEqual([]);
 });

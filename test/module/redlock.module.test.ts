@@ -497,6 +497,11 @@ describe('invalid options', () => {
     [{ ...memory, driftFactor: NaN }, 'Expected `driftFactor` to be a number from 0 to 0.5, got NaN'],
     [{ ...memory, owner: '' }, "Expected `owner` to be a string that is not empty, got ''"],
     [
+      { ...memory, threadNodes: './lock-nodes.js' },
+      "Expected `threadNodes` to be a `file:` URL such as `new URL('./lock-nodes.js', import.meta.url)`, or an absolute path " +
+        "such as `join(__dirname, 'lock-nodes.js')`, got './lock-nodes.js'",
+    ],
+    [
       { ...memory, shutdownTimeout: -1 },
       'Expected `shutdownTimeout` to be a whole number of milliseconds, at least 0, got -1',
     ],
@@ -568,7 +573,7 @@ describe('invalid options', () => {
       { ...memory, host: 'x' },
       'Unknown option `host` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
         '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `locks`, `strict`, `overrides`, `onEvent`, `inTransaction`, ' +
-        '`afterTransaction`, `shutdownTimeout`, `name`, `isGlobal`',
+        '`afterTransaction`, `shutdownTimeout`, `threadNodes`, `name`, `isGlobal`',
     ],
   ];
 

@@ -11,6 +11,9 @@ export const WHY = { none: 0, blocked: 1, maxHold: 2, gone: 3 } as const;
 
 export type Why = (typeof WHY)[keyof typeof WHY];
 
+/** The state of a lock, which the thread that holds it writes. */
+const STATE = { renewed: 0, ended: 1, returned: 2 } as const;
+
 /**
  * A block of shared memory with the state of up to {@link SLOTS_PER_BLOCK} locks. The thread that renews a lock writes the
  * end of its validity, so that the thread that holds the lock knows it in the first statement after it was blocked.
@@ -30,7 +33,7 @@ export class LockSlots {
   /** Clears a slot for another lock. */
   clear(slot: number): void {
     this.setEnd(slot, { monotonic: 0, wall: 0 });
-    Atomics.store(this.#flags, 2 * slot, 0);
+    Atomics.store(this.#flags, 2 * slot, STATE.renewed);
     Atomics.store(this.#flags, 2 * slot + 1, WHY.none);
   }
 
@@ -49,11 +52,24 @@ export class LockSlots {
 
   /** Says that the lock is released or lost: the thread sends nothing for it from now on. */
   setEnded(slot: number): void {
-    Atomics.store(this.#flags, 2 * slot, 1);
+    Atomics.store(this.#flags, 2 * slot, STATE.ended);
   }
 
   isEnded(slot: number): boolean {
-    return Atomics.load(this.#flags, 2 * slot) === 1;
+    return Atomics.load(this.#flags, 2 * slot) === STATE.ended;
+  }
+
+  /**
+   * Says that the thread that holds the lock renews it again. The lease does not end: a store of the other thread would
+   * release an ended lease once more (S27), although the lock is held.
+   */
+  setReturned(slot: number): void {
+    Atomics.store(this.#flags, 2 * slot, STATE.returned);
+  }
+
+  /** `true` while the lock is the thread's to renew. */
+  isRenewed(slot: number): boolean {
+    return Atomics.load(this.#flags, 2 * slot) === STATE.renewed;
   }
 
   setWhy(slot: number, why: Why): void {

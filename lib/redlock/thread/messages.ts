@@ -47,6 +47,8 @@ export type ToThread =
   | { readonly kind: 'block'; readonly block: number; readonly memory: SharedArrayBuffer }
   /** The lock is released or lost. A lost lock may be released later, which a second message says. */
   | ({ readonly kind: 'end'; readonly isReleased: boolean } & SlotName)
+  /** The thread that holds the lock renews it from now on. */
+  | ({ readonly kind: 'return' } & SlotName)
   | { readonly kind: 'close' };
 
 /** A node's vote without its error object, which another thread could not use. */
@@ -57,6 +59,8 @@ export interface SentVote extends Omit<NodeVote, 'error'> {
 /** The reason why an extension failed. */
 export type ExtendFailure =
   | { readonly reason: 'lost' }
+  /** The thread that holds the lock renews it, and has to extend it itself. */
+  | { readonly reason: 'returned' }
   | { readonly reason: 'unconfirmed'; readonly votes: readonly SentVote[] }
   | { readonly reason: 'other'; readonly message: string };
 
@@ -69,6 +73,8 @@ export type FromThread =
   | ({ readonly kind: 'held' } & SlotName)
   | ({ readonly kind: 'unconfirmed'; readonly votes: readonly SentVote[] } & SlotName)
   | { readonly kind: 'extended'; readonly call: number; readonly failure?: ExtendFailure }
+  /** A node gave no usable answer to a request of the thread. */
+  | { readonly kind: 'node-error'; readonly node: string; readonly message: string }
   /** A warning about a weak setup of a server. */
   | { readonly kind: 'warning'; readonly text: string }
   /** The stores are closed, and the thread ends. */

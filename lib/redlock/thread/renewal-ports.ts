@@ -24,7 +24,7 @@ export interface RemotelyRenewed {
   isHeld(): boolean;
   /** Called when a renewal failed, with the votes, and when one succeeds again. */
   renewedElsewhere(votes?: readonly NodeVote[]): void;
-  /** Called when the thread has ended: the lock renews itself from now on. */
+  /** Called when the thread does not renew the lock any more: the lock renews itself from now on. */
   renewHere(): void;
 }
 
@@ -41,6 +41,8 @@ export interface RemoteRenewal {
    * with their ttl. Called again if that lock is released later: a node may have stored it once more meanwhile (S15).
    */
   end(isReleased: boolean): void;
+  /** Takes the renewal back from a thread that cannot renew the lock, or does not answer. */
+  takeBack(): void;
 }
 
 /** Takes over the renewals of a module. */
@@ -48,9 +50,10 @@ export interface RenewalThread {
   /**
    * Announces that locks with `renew: 'thread'` will be acquired.
    *
-   * @throws TypeError when a thread cannot open the nodes of the module
+   * @param isCertain - `false` if they may be acquired
+   * @throws TypeError when a thread cannot open the nodes of the module, if it is certain
    */
-  foresee(): void;
+  foresee(isCertain: boolean): void;
   /**
    * Starts the thread if it is announced, so that it loads its program while the nodes connect. Never throws.
    */
@@ -66,10 +69,14 @@ export interface RenewalThread {
   whenReady(task: () => void): void;
   /** Takes over the renewal; `undefined` while the thread cannot renew, so that the lock renews itself. */
   takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined;
+  /** Called when this thread has renewed a lock that the other thread could not renew. */
+  outdone(): void;
 }
 
 /** Receives the state of a lock that this thread renews for another one. */
 export interface Mirror {
+  /** `false` if the thread that holds the lock renews it again, or has released it: nothing more may be sent for it. */
+  readonly isRenewed: boolean;
   /** `false` while the thread that holds the lock does not run, and the lock must not be renewed. */
   readonly mayRenew: boolean;
   /** Called with each new end of the validity. */

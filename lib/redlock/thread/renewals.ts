@@ -21,6 +21,13 @@ import {
 import type { Mirror } from './renewal-ports.js';
 import { fromSharedTime } from './shared-clock.js';
 
+/** A lock of another thread. */
+interface Adopted {
+  readonly lock: HeldLock;
+  /** `true` after the other thread has taken the renewal back. Another lock may then get the slot. */
+  isReturned: boolean;
+}
+
 /**
  * Renews locks that another thread of the process holds: the part that runs in the thread. Each lock is a
  * {@link HeldLock}, so renewals, extensions, healing and the rules of the validity are those of any other lock.
@@ -28,7 +35,7 @@ import { fromSharedTime } from './shared-clock.js';
 export class Renewals {
   readonly #blocks = new Map<number, LockSlots>();
   /** The locks by the names of their slots. */
-  readonly #locks = new Map<string, HeldLock>();
+  readonly #locks = new Map<string, Adopted>();
   readonly #held = new Set<HeldLock>();
   /**
    * Lost locks that a node may store once more, with the time of the monotonic clock at which they have expired there
@@ -80,7 +87,9 @@ export class Renewals {
       case 'extend':
         return void this.#extend(message);
       case 'end':
-        this.#end(message);
+        return this.#end(message);
+      case 'return':
+        this.#return(message);
     }
   }
 
@@ -96,7 +105,8 @@ export class Renewals {
     const slots = this.#blocks.get(block)!;
     this.settings.guard.note(guard);
     const name: SlotName = { block, slot };
-    const lease = Lease.copied(adopted.lease, adopted.keepFor, () => slots.isEnded(slot));
+    const isEnded = (): boolean => !entry.isReturned && slots.isEnded(slot);
+    const lease = Lease.copied(adopted.lease, adopted.keepFor, isEnded);
     // The validity that a quorum has confirmed for the other thread began one usable ttl before its end.
     const usable = usableTtl(ttl, this.settings.driftFactor);
     const validFrom = before(usable, ends);
@@ -106,12 +116,16 @@ export class Renewals {
       ttl,
       ...(maxHold && { maxHold: maxHold.duration, since: before(0, maxHold.since) }),
     });
-    this.#locks.set(nameOf(name), lock);
+    const entry: Adopted = { lock, isReturned: false };
+    this.#locks.set(nameOf(name), entry);
     this.#held.add(lock);
     if (this.#held.size === 1) this.#context.clocks.begin();
     const mirror: Mirror = {
+      get isRenewed() {
+        return slots.isRenewed(slot);
+      },
       get mayRenew() {
-        return !slots.isEnded(slot) && !isPaused();
+        return !isPaused();
       },
       ends: (end) => slots.setEnd(slot, end),
       because: (why) => {
@@ -133,7 +147,7 @@ export class Renewals {
   }
 
   async #extend({ call, ttl, guard, block, slot }: Extend): Promise<void> {
-    const lock = this.#locks.get(nameOf({ block, slot }));
+    const lock = this.#locks.get(nameOf({ block, slot }))?.lock;
     this.settings.guard.note(guard);
     const failure = lock ? await failureOf(() => lock.extend(ttl)) : { reason: 'lost' as const };
     this.post({ kind: 'extended', call, ...(failure && { failure }) });
@@ -141,13 +155,23 @@ export class Renewals {
 
   #end({ isReleased, block, slot }: Extract<ToThread, { readonly kind: 'end' }>): void {
     const name: SlotName = { block, slot };
-    const lock = this.#locks.get(nameOf(name));
+    const lock = this.#locks.get(nameOf(name))?.lock;
     // A lost lock that was dropped may be released before the other thread knows that.
     if (!lock) return;
     this.#paused.delete(lock);
     // The last request may be stored within one ttl, and expires within another.
     if (!lock.endMirror(isReleased)) this.#drop(name);
     else this.#lost.set(nameOf(name), { name, until: performance.now() + 2 * lock.lease.ttl });
+  }
+
+  #return({ block, slot }: SlotName): void {
+    const name: SlotName = { block, slot };
+    const entry = this.#locks.get(nameOf(name));
+    if (!entry) return;
+    entry.isReturned = true;
+    this.#paused.delete(entry.lock);
+    entry.lock.returnMirror();
+    this.#drop(name);
   }
 
   #drop(name: SlotName): void {

@@ -1,9 +1,13 @@
+import { tellNodeError } from '../../core/lock-events.js';
 import { neutrally } from '../../core/neutral.js';
 import { BEAT_MS, type Beats } from './liveness.js';
 import { LockSlots, SLOTS_PER_BLOCK } from './lock-slots.js';
 import { type ExtendFailure, type FromThread, type SlotName, type ToThread, votesOf } from './messages.js';
 import type { HandedOver, RemotelyRenewed, RemoteRenewal, RenewalThread } from './renewal-ports.js';
 import { toSharedTime } from './shared-clock.js';
+
+/** Milliseconds within which a thread that runs has answered. */
+const ANSWER_MS = 5_000;
 
 /** The connection to the thread. */
 export interface ThreadPort {
@@ -17,12 +21,14 @@ export interface HostListener {
   readonly ready: () => void;
   /** Logs a warning about a weak setup of a server. */
   readonly warning: (text: string) => void;
+  /** Called when the thread has not answered for {@link ANSWER_MS}. */
+  readonly hangs: () => void;
 }
 
 /** A lock that was handed over. */
 interface Entry {
   readonly lock: RemotelyRenewed;
-  /** `true` after the lock was lost or released. */
+  /** `true` after the lock was lost, released or taken back. */
   isEnded: boolean;
   /** `true` when the thread need hear nothing more of the lock. */
   isOver: boolean;
@@ -43,10 +49,13 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   /** The slots that no lock uses. */
   readonly #free: SlotName[] = [];
   readonly #locks = new Map<string, Entry>();
+  /** The slots of locks that were taken back, until the thread has answered: it may hang. */
+  readonly #takenBack = new Set<string>();
   readonly #calls = new Map<number, Call>();
   #lastCall = 0;
   #isReady = false;
   #timer: NodeJS.Timeout | undefined;
+  #answer: NodeJS.Timeout | undefined;
   #closed: (() => void) | undefined;
 
   /** @param guardNow - milliseconds of the restart guard at present */
@@ -63,13 +72,14 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   }
 
   takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined {
-    if (!this.#isReady) return undefined;
+    if (!this.#isReady || this.#takenBack.size > 0) return undefined;
     const name = this.#free.pop() ?? this.#addBlock();
     const { block, slot } = name;
     const slots = this.#blocks[block]!;
     const entry: Entry = { lock, isEnded: false, isOver: false };
     const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
     const { id, keys, owner, kind, since, permitsSeen } = lease;
+    lease.isLent = true;
     slots.clear(slot);
     slots.setEnd(slot, end);
     this.#locks.set(nameOf(name), entry);
@@ -104,6 +114,16 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
         if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
         this.#answerCalls({ reason: 'lost' }, nameOf(name));
       },
+      takeBack: () => {
+        if (entry.isEnded) return;
+        entry.isEnded = true;
+        entry.isOver = true;
+        slots.setReturned(slot);
+        this.#takenBack.add(nameOf(name));
+        this.port.post({ kind: 'return', block, slot });
+        this.#answer ??= neutrally(() => setTimeout(() => this.listener.hangs(), ANSWER_MS).unref());
+        this.#answerCalls({ reason: 'returned' }, nameOf(name));
+      },
     };
   }
 
@@ -122,6 +142,8 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       case 'extended':
         this.#calls.get(message.call)?.answer(message.failure);
         return void this.#calls.delete(message.call);
+      case 'node-error':
+        return tellNodeError(message.node, new Error(message.message));
       case 'warning':
         return this.listener.warning(message.text);
       case 'closed':
@@ -131,17 +153,18 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
 
   /** Takes all locks back: the thread has ended. */
   died(): void {
-    this.#end();
+    this.#isReady = false;
+    clearInterval(this.#timer);
+    this.#answered();
     const held = [...this.#locks.values()];
     this.#locks.clear();
     for (const { lock, isEnded } of held) if (!isEnded) lock.renewHere();
-    this.#answerCalls(ENDED);
+    this.#answerCalls({ reason: 'returned' });
   }
 
-  /** Asks the thread to close its stores. Resolves when it has. The locks are released before. */
+  /** Asks the thread to close its stores. Resolves when it has. The locks are lost or released before. */
   close(): Promise<void> {
-    this.#end();
-    this.#answerCalls(ENDED);
+    this.died();
     return new Promise((resolve) => {
       this.#closed = resolve;
       this.port.post({ kind: 'close' });
@@ -157,16 +180,18 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     this.listener.ready();
   }
 
-  #end(): void {
-    this.#isReady = false;
-    clearInterval(this.#timer);
-  }
-
   #drop(name: SlotName): void {
     const entry = this.#locks.get(nameOf(name));
     if (entry) entry.isOver = true;
     this.#locks.delete(nameOf(name));
+    this.#takenBack.delete(nameOf(name));
+    if (this.#takenBack.size === 0) this.#answered();
     this.#free.push(name);
+  }
+
+  #answered(): void {
+    clearTimeout(this.#answer);
+    this.#answer = undefined;
   }
 
   /** Answers the calls of `extend` for one lock, or all, which the thread may never answer. */
@@ -200,11 +225,6 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     return { block, slot: 0 };
   }
 }
-
-const ENDED: ExtendFailure = {
-  reason: 'other',
-  message: 'the thread that renews the lock has ended; call `extend` again',
-};
 
 function nameOf({ block, slot }: SlotName): string {
   return `${block}:${slot}`;

@@ -1,7 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import { asError } from '../../core/errors.js';
+import { type ThreadEvent, threadEvents } from '../../core/lock-events.js';
 import type { Log } from '../../core/log.js';
-import { neutrally } from '../../core/neutral.js';
+import { neutrally, tellNeutrally } from '../../core/neutral.js';
 import { withTimeout } from '../../core/with-timeout.js';
 import type { RestartGuard } from '../../redlock/restart-guard.js';
 import { Beats } from '../../redlock/thread/liveness.js';
@@ -14,7 +15,11 @@ import type {
 } from '../../redlock/thread/renewal-ports.js';
 import { ThreadHost } from '../../redlock/thread/thread-host.js';
 import { networkDefaults } from './network-defaults.js';
-import { type SendableNode, sendableNodes } from './sendable-nodes.js';
+import { countNodes } from '../open-stores.js';
+import type { RedlockModuleOptions } from '../redlock.options.js';
+import { fileOf } from './nodes-file.js';
+import type { OwnNodes } from './own-nodes.js';
+import { sendableNodes } from './sendable-nodes.js';
 import type { ThreadData, ThreadTerms } from './thread-terms.js';
 
 /** Longest time in milliseconds that a shutdown waits for the thread. */
@@ -30,8 +35,8 @@ const FALLBACK =
 export function unneededThread(log: Log): RenewalThread {
   let isTold = false;
   return {
-    foresee: () => {
-      if (isTold) return;
+    foresee: (isCertain) => {
+      if (isTold || !isCertain) return;
       isTold = true;
       log.log(
         "`renew: 'thread'` is the same as `true` here, because the locks are in the memory of this process",
@@ -42,25 +47,45 @@ export function unneededThread(log: Log): RenewalThread {
     close: () => Promise.resolve(),
     whenReady: () => undefined,
     takeOver: () => undefined,
+    outdone: () => undefined,
   };
 }
 
-/** @param nodes - the checked option of the module */
+/** The log of the module, and its name for events. */
+export interface ThreadReports {
+  /** The name of the module. */
+  readonly instance: string | undefined;
+  readonly log: Log;
+  readonly warnOnce: (text: string) => void;
+}
+
 export function newRenewalThread(
-  nodes: unknown,
+  options: RedlockModuleOptions,
   terms: ThreadTerms,
-  log: Log,
   guard: RestartGuard,
-  warnOnce: (text: string) => void,
+  reports: ThreadReports,
 ): RenewalThread {
-  if (nodes === 'memory' || (Array.isArray(nodes) && nodes[0] === 'memory')) return unneededThread(log);
+  const { nodes, threadNodes } = options;
+  if (nodes === 'memory' || (Array.isArray(nodes) && nodes[0] === 'memory'))
+    return unneededThread(reports.log);
+  if (threadNodes !== undefined) {
+    const own: OwnNodes = { file: fileOf(threadNodes), count: countNodes(options) };
+    return new ModuleThread(own, terms, guard, reports);
+  }
   const sendable = sendableNodes(nodes);
-  return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, log, guard, warnOnce);
+  return new ModuleThread(sendable.nodes ?? sendable.refusal, terms, guard, reports);
 }
 
 /** Node's options of the environment apply to a worker thread, too, except in Yarn's Plug'n'Play, which needs its own. */
 function withoutPreloads(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return process.versions['pnp'] === undefined ? { ...env, NODE_OPTIONS: '' } : env;
+}
+
+/** A bundle often lacks the file of the thread, and in CommonJS the address of its own files. */
+function remedyFor({ message, code }: NodeJS.ErrnoException): string {
+  return code === 'ERR_INVALID_URL' || message.includes('renewal-worker')
+    ? 'Put `renewal-worker.js` of nestjs-redlock beside the bundle, or leave nestjs-redlock out of the bundle (`externals`), see docs/blocked-event-loop.md.'
+    : 'Restart the process to get a thread again.';
 }
 
 /** The worker thread of a module, which renews its locks with `renew: 'thread'`. It starts when it is needed. */
@@ -76,16 +101,18 @@ class ModuleThread implements RenewalThread {
 
   /** @param nodes - the nodes, or the reason why a thread cannot open them */
   constructor(
-    private readonly nodes: readonly SendableNode[] | string,
+    private readonly nodes: ThreadData['nodes'] | string,
     private readonly terms: ThreadTerms,
-    private readonly log: Log,
     private readonly guard: RestartGuard,
-    private readonly warnOnce: (text: string) => void,
+    private readonly reports: ThreadReports,
   ) {}
 
-  foresee(): void {
+  foresee(isCertain: boolean): void {
     if (this.#isWanted) return;
-    if (typeof this.nodes === 'string') throw new TypeError(this.nodes);
+    if (typeof this.nodes === 'string') {
+      if (isCertain) throw new TypeError(this.nodes);
+      return;
+    }
     this.#isWanted = true;
     if (!this.#isOpen) return;
     this.#start(this.nodes);
@@ -111,9 +138,9 @@ class ModuleThread implements RenewalThread {
     this.#host.connect();
     this.#slow = setTimeout(() => {
       this.#settled();
-      this.log.warn(
-        `The thread for renewals has not connected to the nodes within ${CONNECT_MS} ms. ${FALLBACK}.`,
-      );
+      const error = new Error(`it has not connected to the nodes within ${CONNECT_MS} ms`);
+      this.#tell('slow', error);
+      this.reports.log.warn(`The thread for renewals is not ready: ${error.message}. ${FALLBACK}.`);
     }, CONNECT_MS);
     // Only the start of the application waits.
     if (!isAwaited) this.#slow.unref();
@@ -125,6 +152,15 @@ class ModuleThread implements RenewalThread {
 
   takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined {
     return this.#host?.takeOver(lock, handedOver);
+  }
+
+  outdone(): void {
+    const error = new Error('it could not renew a lock that the main thread could renew');
+    this.#tell('unreachable', error);
+    this.reports.warnOnce(
+      `The thread for renewals does not reach the nodes: ${error.message}. ${FALLBACK}, until the thread reaches them. ` +
+        'Look for a limit of connections, a proxy or a firewall between this process and the nodes.',
+    );
   }
 
   async close(): Promise<void> {
@@ -141,7 +177,7 @@ class ModuleThread implements RenewalThread {
     await withTimeout(worker.terminate(), CLOSE_MS).catch(() => undefined);
   }
 
-  #start(nodes: readonly SendableNode[]): void {
+  #start(nodes: ThreadData['nodes']): void {
     if (this.#worker) return;
     // The thread serves all callers (S30).
     neutrally(() => {
@@ -153,7 +189,7 @@ class ModuleThread implements RenewalThread {
     });
   }
 
-  #run(nodes: readonly SendableNode[]): void {
+  #run(nodes: ThreadData['nodes']): void {
     const beats = new Beats();
     const workerData: ThreadData = {
       nodes,
@@ -178,7 +214,8 @@ class ModuleThread implements RenewalThread {
           this.#ready();
           this.#settled();
         },
-        warning: this.warnOnce,
+        warning: this.reports.warnOnce,
+        hangs: () => this.#hangs(),
       },
     );
     this.#worker = worker;
@@ -196,13 +233,27 @@ class ModuleThread implements RenewalThread {
     this.#failed(cause ?? new Error('it has ended'));
   }
 
+  #hangs(): void {
+    this.#tell('hanging', new Error('it does not answer'));
+    this.reports.warnOnce(`The thread for renewals does not answer. ${FALLBACK}, until it answers.`);
+  }
+
+  #tell(reason: ThreadEvent['reason'], error: Error): void {
+    const { instance } = this.reports;
+    if (!threadEvents.hasSubscribers) return;
+    const event: ThreadEvent = { ...(instance !== undefined && { instance }), reason, error };
+    tellNeutrally(() => threadEvents.publish(event));
+  }
+
   /** The thread is not started again: what has ended it would probably end it once more. */
   #failed(cause: unknown): void {
     clearTimeout(this.#slow);
     this.#settled();
     this.#host = undefined;
-    this.log.error(
-      `The thread for renewals has failed: ${asError(cause).message}. ${FALLBACK}. Restart the process to get a thread again.`,
+    const error = asError(cause);
+    this.#tell('ended', error);
+    this.reports.log.error(
+      `The thread for renewals has failed: ${error.message}. ${FALLBACK}. ${remedyFor(error)}`,
     );
   }
 }

@@ -1,26 +1,36 @@
+import { subscribe } from 'node:diagnostics_channel';
 import { parentPort, workerData } from 'node:worker_threads';
+import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../core/lock-events.js';
 import type { Store } from '../../core/ports.js';
 import type { MadeStore, StoreFactory } from '../../core/store-factory.js';
+import type { EtcdOptions } from '../../etcd/index.js';
 import { quorumOf } from '../../redlock/quorum.js';
 import { RestartGuard } from '../../redlock/restart-guard.js';
 import { Beats } from '../../redlock/thread/liveness.js';
 import type { FromThread, ToThread } from '../../redlock/thread/messages.js';
 import { Renewals } from '../../redlock/thread/renewals.js';
-import { openClient } from '../../stores/redis/connection/connection.js';
-import { RedisStore } from '../../stores/redis/redis-store.js';
 import type { StoreContext } from '../../stores/redis/store-context.js';
 import { setNetworkDefaults } from './network-defaults.js';
+import type { ZooKeeperOptions } from '../../zookeeper/index.js';
+import { openNode } from '../open-stores.js';
+import { LOOKS_ONLY } from './looks-only.js';
+import { openOwnNodes } from './own-nodes.js';
 import type { SendableNode } from './sendable-nodes.js';
 import type { ThreadData } from './thread-terms.js';
 
 // The program of the worker thread that renews locks. It opens stores of its own, and renews what it gets by messages.
 
-/** Milliseconds between two looks whether a quorum of stores is connected. */
-const LOOK_MS = 20;
+/** Milliseconds until the thread looks whether a quorum of stores is connected, and the longest pause between looks. */
+const FIRST_LOOK_MS = 20;
+const LONGEST_LOOK_MS = 500;
 
 const port = parentPort!;
 const { nodes, terms, beats, network } = workerData as ThreadData;
 const post = (message: FromThread): void => port.postMessage(message);
+subscribe(NODE_ERROR_CHANNEL, (event) => {
+  const { node, error } = event as NodeErrorEvent;
+  post({ kind: 'node-error', node, message: error.message });
+});
 const told = new Set<string>();
 const context: StoreContext = {
   ...terms,
@@ -37,20 +47,19 @@ const context: StoreContext = {
 const FACTORIES: { readonly [Name in MadeStore['by']]: (options: object) => Promise<StoreFactory> } = {
   postgres: async (options) => (await import('../../postgres/index.js')).postgres(options),
   mysql: async (options) => (await import('../../mysql/index.js')).mysql(options),
+  etcd: async (options) => (await import('../../etcd/index.js')).etcd(options as EtcdOptions),
+  zookeeper: async (options) =>
+    (await import('../../zookeeper/index.js')).zookeeper(options as ZooKeeperOptions),
 };
 
 async function open(node: SendableNode): Promise<Store> {
-  if ('redis' in node) return new RedisStore(openClient(node.redis), true, context);
-  const factory = await FACTORIES[node.by](node.options);
-  const { keyPrefix, warnOnce } = context;
-  const nobody = (): void => undefined;
-  // The thread has no waiters, and the store of the other thread has prepared the server.
-  return factory.openStore({ keyPrefix, warnOnce, lost: nobody, ready: nobody, looksOnly: true });
+  const made = 'redis' in node ? node.redis : await FACTORIES[node.by](node.options);
+  return openNode(made, context, LOOKS_ONLY);
 }
 
 async function run(): Promise<void> {
   setNetworkDefaults(network);
-  const stores = await Promise.all(nodes.map(open));
+  const stores = 'file' in nodes ? await openOwnNodes(nodes, context) : await Promise.all(nodes.map(open));
   const { driftFactor, nodeTimeout, keyPrefix, guard } = terms;
   const settings = { owner: '', driftFactor, nodeTimeout, keyPrefix, guard: new RestartGuard(guard) };
   const renewals = new Renewals(stores, settings, new Beats(beats), post);
@@ -59,15 +68,19 @@ async function run(): Promise<void> {
   const connect = (): void => {
     // A store that cannot be reached keeps trying, and the main thread reports it.
     for (const store of stores) store.connect().catch(() => undefined);
-    looking = setInterval(() => {
-      if (stores.filter(({ available }) => available).length < quorumOf(stores.length)) return;
-      clearInterval(looking);
-      post({ kind: 'ready' });
-    }, LOOK_MS);
+    lookIn(FIRST_LOOK_MS);
+  };
+
+  const lookIn = (pause: number): void => {
+    looking = setTimeout(() => {
+      if (stores.filter(({ available }) => available).length >= quorumOf(stores.length))
+        post({ kind: 'ready' });
+      else lookIn(Math.min(2 * pause, LONGEST_LOOK_MS));
+    }, pause);
   };
 
   const close = async (): Promise<void> => {
-    clearInterval(looking);
+    clearTimeout(looking);
     renewals.close();
     await Promise.allSettled(stores.map((store) => store.close()));
     post({ kind: 'closed' });

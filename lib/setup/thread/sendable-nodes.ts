@@ -35,13 +35,15 @@ function isOfApplication(node: unknown): node is StoreFactory {
   return isFactory(node) || isStore(node) || (typeof node === 'object' && node !== null && isClient(node));
 }
 
-const ALTERNATIVE = 'or use `renew: true`, with which a blocked event loop can lose the lock';
+const ALTERNATIVE =
+  'or make the nodes of the thread in a file of your own (`threadNodes`), or use `renew: true`, with which a blocked event ' +
+  'loop can lose the lock';
 
 function whyNotOpened(name: string): string {
   return (
     `Expected \`nodes\` that a thread can open itself with \`renew: 'thread'\`, because the thread needs connections of its ` +
     `own, and \`${name}\` is a client, or a store that is not known to the thread. Give a URL of Redis, ioredis options, ` +
-    `\`postgres(...)\` or \`mysql(...)\` in its place, ${ALTERNATIVE}`
+    `\`postgres(...)\`, \`mysql(...)\`, \`etcd(...)\` or \`zookeeper(...)\` in its place, ${ALTERNATIVE}`
   );
 }
 

@@ -1,4 +1,5 @@
 import type { NetworkDefaults } from './network-defaults.js';
+import type { OwnNodes } from './own-nodes.js';
 import type { SendableNode } from './sendable-nodes.js';
 
 /** The settings of the stores that the thread opens. */
@@ -15,7 +16,7 @@ export interface ThreadTerms {
 
 /** The data with which the thread starts. */
 export interface ThreadData {
-  readonly nodes: readonly SendableNode[];
+  readonly nodes: readonly SendableNode[] | OwnNodes;
   readonly terms: ThreadTerms;
   /** The counter by which the other thread shows that it runs. */
   readonly beats: SharedArrayBuffer;

@@ -200,6 +200,24 @@ export class EtcdLeases {
     }
   }
 
+  /**
+   * Returns the etcd lease of a single lock that another store of this process knows.
+   *
+   * @throws Error when etcd reports that the lease does not exist
+   */
+  async known(id: string, limit: number): Promise<EtcdLease> {
+    const looked = now();
+    const { reply } = await this.gateway.call<{ grantedTTL?: string; header: Header }>(
+      'lease/timetolive',
+      { ID: id },
+      limit,
+    );
+    const seconds = Number(reply.grantedTTL ?? 0);
+    if (seconds === 0)
+      throw new Error(`a member reports that it has no lease ${id}: the leader may be changing`);
+    return new EtcdLease(id, this.names.fence(id), seconds, false, looked);
+  }
+
   /** Returns a new etcd lease that is not shared. `seconds` may be as small as etcd accepts. */
   once(seconds: number, limit: number): Promise<EtcdLease> {
     return this.#grant(seconds, limit, false);

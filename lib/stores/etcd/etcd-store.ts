@@ -110,7 +110,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
     this.#leases = leases;
     this.#queueLeases = queueLeases;
     this.#releases = releases;
-    this.#extensions = new Extensions({ transactions, leases, holds, releases });
+    this.#extensions = new Extensions({ transactions, leases, names, holds, releases });
     const turns = new WaiterTurns();
     this.#acquisitions = new Acquisitions({
       ...{ transactions, leases, queueLeases, names, holds, releases, bases, turns },

@@ -29,5 +29,5 @@ import { EtcdStore } from './etcd-store.js';
  */
 export function etcd(options: EtcdOptions): StoreFactory {
   checkEtcdOptions(options);
-  return { openStore: (terms) => new EtcdStore(options, terms) };
+  return { openStore: (terms) => new EtcdStore(options, terms), made: { by: 'etcd', options } };
 }

@@ -4,6 +4,7 @@ import type { Tell } from '../../core/ports.js';
 import { type EtcdLease, type EtcdLeases, limitOf, type Renewal, secondsOf } from './etcd-leases.js';
 import { didNothing } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
+import { holderName, type Names } from './names.js';
 import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
 import type { TxnRunner } from './txn-runner.js';
@@ -14,6 +15,7 @@ const MARGIN_MS = 1_000;
 export interface ExtensionContext {
   readonly transactions: TxnRunner;
   readonly leases: EtcdLeases;
+  readonly names: Names;
   readonly holds: Holds;
   readonly releases: Releases;
 }
@@ -37,7 +39,9 @@ export class Extensions {
     const together = new Map<EtcdLease, Extended[]>();
     for (const [index, lease] of leases.entries()) {
       const hold = this.context.holds.of(lease);
-      if (!hold || this.context.holds.hasEnded(lease)) {
+      if (!hold && lease.isCopy) {
+        void settle(this.#findAndRenew(lease, ttl), index, tell);
+      } else if (!hold || this.context.holds.hasEnded(lease)) {
         tell(index, false);
       } else if (lease.slots && hold.slots && !isSame(lease.slots, hold.slots)) {
         // The slots of the lock differ from its stored slots, so free the stored slots.
@@ -79,8 +83,39 @@ export class Extensions {
       return;
     }
     let at = 0;
-    for (const { hold, index } of group)
-      tell(index, extendedBy(renewal, etcdLease, at, (at += hold.names.length)));
+    for (const { lease, hold, index } of group) {
+      const found = renewal.found.slice(at, (at += hold.names.length));
+      // Another thread of this process may have moved the keys to another etcd lease.
+      const wasMoved = lease.isLent && found.every((entry) => entry && entry.lease !== etcdLease.id);
+      if (wasMoved) void settle(this.#findAndRenew(lease, ttl), index, tell);
+      else tell(index, extendedBy({ ...renewal, found }, etcdLease));
+    }
+  }
+
+  /** Reads with which etcd lease the keys of a lock expire that another thread has acquired or moved, and renews it. */
+  async #findAndRenew(lease: Lease, ttl: number): Promise<boolean> {
+    const { transactions, leases, names, holds } = this.context;
+    const limit = limitOf(ttl);
+    const { mode } = lease.kind;
+    const stored = lease.keys.map((key, index) =>
+      holderName(names.of(key), mode, lease.id, lease.slots?.[index]),
+    );
+    const look = await transactions.run(
+      { success: stored.map((name) => get([name], { keys_only: true })) },
+      limit,
+    );
+    const [first, ...others] = stored.map((_, index) => entriesAt(look, index)[0]?.lease);
+    if (first === undefined || others.includes(undefined)) return false;
+    if (others.some((id) => id !== first)) throw new Error('the keys of the lock are being moved');
+    const etcdLease = await leases.known(first, limit);
+    if (holds.hasEnded(lease)) return false;
+    const hold: Hold = { etcdLease, doubtful: [], names: stored, slots: lease.slots, token: 0 };
+    holds.add(lease, hold);
+    return new Promise((resolve, reject) => {
+      const tell: Tell<boolean> = (_, answer) => (answer instanceof Error ? reject(answer) : resolve(answer));
+      if (secondsOf(ttl) > etcdLease.seconds) void settle(this.#move(lease, hold, ttl), 0, tell);
+      else void this.#renew(etcdLease, [{ lease, hold, index: 0 }], ttl, tell);
+    });
   }
 
   /**
@@ -154,13 +189,8 @@ export class Extensions {
 }
 
 /** The answer for the lease whose keys are at the positions `from` to `to` of the read keys. */
-function extendedBy(
-  { isConfirmed, found }: Renewal,
-  { id }: EtcdLease,
-  from = 0,
-  to = found.length,
-): boolean | Error {
-  const isThere = found.slice(from, to).every((entry) => entry?.lease === id);
+function extendedBy({ isConfirmed, found }: Renewal, { id }: EtcdLease): boolean | Error {
+  const isThere = found.every((entry) => entry?.lease === id);
   if (!isThere || isConfirmed) return isThere;
   return new Error(
     `a member reports that it has no lease ${id}, but the keys of that lease exist: the leader is changing`,

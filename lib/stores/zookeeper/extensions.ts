@@ -12,7 +12,7 @@ export class Extensions {
 
   /** Resolves to `false` if the lease does not hold all its keys. */
   async extend(lease: Lease, ttl: number): Promise<boolean> {
-    if (!this.leases.wasGranted(lease)) return false;
+    if (!lease.isCopy && !this.leases.wasGranted(lease)) return false;
     return this.records.change(lease.keys, (views): Decision<boolean> => {
       if (this.leases.hasEnded(lease)) return { result: false };
       const own = views.map((view) => liveHolders(view).find(({ id, kept }) => id === lease.id && !kept));

@@ -29,5 +29,5 @@ import { ZooKeeperStore } from './zookeeper-store.js';
  */
 export function zookeeper(options: ZooKeeperOptions): StoreFactory {
   checkZooKeeperOptions(options);
-  return { openStore: (terms) => new ZooKeeperStore(options, terms) };
+  return { openStore: (terms) => new ZooKeeperStore(options, terms), made: { by: 'zookeeper', options } };
 }

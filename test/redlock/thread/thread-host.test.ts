@@ -1,7 +1,9 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { LockLostError, LockUnavailableError } from '../../../lib/core/errors.js';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import { NODE_ERROR_CHANNEL } from '../../../lib/core/lock-events.js';
 import type { HeldKey } from '../../../lib/core/ports.js';
 import type { HeldLock } from '../../../lib/redlock/held-lock.js';
 import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
@@ -30,7 +32,10 @@ afterEach(() => {
 
 async function acquire(options: Partial<AcquireTerms> = {}, key = 'k'): Promise<HeldLock> {
   const request = { ttl: TTL, retry: NO_RETRY, renew: 'thread' as const, maxBlocked: MAX_BLOCKED };
-  return await threads.redlock.acquire([key], { ...request, signals: [], ...options });
+  const lock = await threads.redlock.acquire([key], { ...request, signals: [], ...options });
+  const lapses = lock.lapses.bind(lock);
+  lock.lapses = () => threads.asTimer(lapses);
+  return lock;
 }
 
 function extensions(of: readonly ScriptedNode[]): number {
@@ -126,10 +131,14 @@ test('a loss that the thread notices is told with its reason', async () => {
   expect((signal.reason as Error).message).toContain('fewer than a quorum of nodes still store it');
 });
 
-test('a failed renewal of the thread makes the lock unconfirmed, and the next one held', async () => {
+function awayFor(...sides: (readonly ScriptedNode[])[]): void {
+  for (const node of sides.flat()) node.fate = { extend: AWAY };
+}
+
+test('a failed renewal of both threads makes the lock unconfirmed, and the next one held', async () => {
   threads.ready();
   const lock = await acquire();
-  for (const node of threads.nodes) node.fate = { extend: AWAY };
+  awayFor(nodes, threads.nodes);
   await jest.advanceTimersByTimeAsync(350);
   expect(lock.state).toBe('unconfirmed');
   const failing = lock.extend().catch((error: unknown) => error);
@@ -137,11 +146,123 @@ test('a failed renewal of the thread makes the lock unconfirmed, and the next on
   const failure = (await failing) as LockUnavailableError;
   expect(failure).toBeInstanceOf(LockUnavailableError);
   expect(failure.votes[0]).toEqual({ node: 'a', vote: 'error', error: AWAY });
-  for (const node of threads.nodes) node.fate = {};
+  for (const node of nodes) node.fate = {};
   await jest.advanceTimersByTimeAsync(110);
   expect([lock.state, lock.isHeld()]).toEqual(['held', true]);
+  // The nodes were away for both.
+  expect(threads.outdone).toBe(0);
   await lock.release();
 });
+
+test('a holder renews its lock itself while only the thread does not reach the nodes, and then hands it over again', async () => {
+  threads.ready();
+  const lock = await acquire();
+  awayFor(threads.nodes);
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect([lock.isHeld(), lock.state, lock.signal.aborted]).toEqual([true, 'held', false]);
+  expect(extensions(nodes)).toBeGreaterThanOrEqual(3 * 7);
+  expect(threads.outdone).toBeGreaterThan(0);
+  for (const node of threads.nodes) node.fate = {};
+  await jest.advanceTimersByTimeAsync(TTL);
+  const before = extensions(nodes);
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect([lock.isHeld(), extensions(nodes)]).toEqual([true, before]);
+  await lock.release();
+  for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+});
+
+test('an error of a node in the thread is published as one of its holder', () => {
+  const errors: unknown[] = [];
+  const keep = (event: unknown): void => void errors.push(event);
+  subscribe(NODE_ERROR_CHANNEL, keep);
+  threads.host.receive({ kind: 'node-error', node: 'a', message: 'away' });
+  unsubscribe(NODE_ERROR_CHANNEL, keep);
+  expect(errors).toEqual([{ node: 'a', error: AWAY }]);
+});
+
+test('a holder renews its locks itself while the thread hangs, which is told, and hands over none until the thread answers', async () => {
+  threads.ready();
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(TTL);
+  threads.hang();
+  await jest.advanceTimersByTimeAsync(10 * TTL);
+  expect([lock.isHeld(), lock.state, threads.hangs]).toEqual([true, 'held', 1]);
+  const adopted = (): number => threads.sent.filter(({ kind }) => kind === 'adopt').length;
+  const another = await acquire({}, 'another');
+  expect(adopted()).toBe(1);
+  threads.goOn();
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(adopted()).toBe(3);
+  const before = extensions(nodes);
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect([lock.isHeld(), another.isHeld(), extensions(nodes)]).toEqual([true, true, before]);
+  await Promise.all([lock.release(), another.release()]);
+});
+
+test('the lease of a lock that was taken back does not end for the thread when the next lock of its slot is released', async () => {
+  threads.ready();
+  nodes[2].fate = { acquire: AWAY };
+  const lock = await acquire();
+  const healed = threads.nodes[2]!;
+  healed.fate = { acquire: 'hang' };
+  await jest.advanceTimersByTimeAsync(400);
+  const lease = healed.leases.at(-1)!;
+  expect(lease.id).toBe(lock.id);
+  awayFor(threads.nodes);
+  await jest.advanceTimersByTimeAsync(TTL / 3);
+  const released: number[] = [];
+  for (const key of ['b', 'c', 'd']) {
+    await (await acquire({}, key)).release();
+    const adopted = threads.sent.findLast(({ kind }) => kind === 'adopt') as { readonly slot: number };
+    released.push(adopted.slot);
+    await jest.advanceTimersByTimeAsync(10);
+  }
+  const slot = (threads.sent.find(({ kind }) => kind === 'adopt') as { readonly slot: number }).slot;
+  expect(released).toContain(slot);
+  expect([lock.isHeld(), lease.ended]).toEqual([true, false]);
+  await lock.release();
+});
+
+test('a node that the thread was asked to heal before the lock was taken back does not keep a lock that is released at once (S27)', async () => {
+  threads.ready();
+  nodes[2].fate = { acquire: AWAY };
+  const lock = await acquire();
+  const late = heldBack(threads.nodes[2]!);
+  await jest.advanceTimersByTimeAsync(400);
+  awayFor(threads.nodes);
+  // The thread notices it with its next renewal, and the lock is taken back at once.
+  await jest.advanceTimersByTimeAsync(300);
+  expect(threads.sent.map(({ kind }) => kind)).toContain('return');
+  await lock.release();
+  late.forEach((request) => request());
+  expect(await holdersAt(nodes[2])).toEqual([lock.id]);
+  await jest.advanceTimersByTimeAsync(TTL / 2);
+  expect(await holdersAt(nodes[2])).toEqual([]);
+});
+
+test('a thread that hung sends nothing for a lock that was taken back meanwhile', async () => {
+  threads.ready();
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(10);
+  // Only messages do not arrive: the timers of the thread run before its messages.
+  threads.isHanging = true;
+  const late = threads.nodes.map((node) => heldBack(node, 'extend'));
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(lock.isHeld()).toBe(true);
+  const before = late.flat().length;
+  expect(before).toBeGreaterThan(0);
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(late.flat()).toHaveLength(before);
+  await lock.release();
+});
+
+/** Keeps the requests to a node back, until the test makes them. */
+function heldBack(node: ScriptedNode, what: 'acquire' | 'extend' = 'acquire'): (() => void)[] {
+  const late: (() => void)[] = [];
+  const method = node[what].bind(node) as (...args: unknown[]) => void;
+  node[what] = (...args: unknown[]) => void late.push(() => method(...args));
+  return late;
+}
 
 test('the thread does not renew past `maxHold`, and the error says so', async () => {
   threads.ready();
@@ -209,19 +330,20 @@ test('a lock of a holder that is blocked for longer ends, and the error says why
   );
 });
 
-test('a holder takes its locks back when the thread ends, and an extension under way fails', async () => {
+test('a holder takes its locks back when the thread ends, and goes on with an extension under way', async () => {
   threads.ready();
   const lock = await acquire();
   await jest.advanceTimersByTimeAsync(TTL);
   for (const node of threads.nodes) node.fate = { extend: 'hang' };
-  const extending = lock.extend().catch((error: unknown) => error);
+  const extending = lock.extend(5 * TTL);
   await jest.advanceTimersByTimeAsync(5);
   threads.die();
-  expect(String(await extending)).toContain('the thread that renews the lock has ended');
+  await jest.advanceTimersByTimeAsync(5);
+  await extending;
+  expect(lock.remaining()).toBeGreaterThan(4 * TTL);
   await jest.advanceTimersByTimeAsync(5 * TTL);
   expect([lock.isHeld(), lock.state]).toEqual([true, 'held']);
   expect(extensions(nodes)).toBeGreaterThan(0);
-  await lock.extend(2 * TTL);
   await lock.release();
 });
 
@@ -277,9 +399,7 @@ test.each(ENDS)('a node that the thread heals late does not keep %s (S15)', asyn
   const lock = await acquire();
   // The requests to heal reach the server only before the next release on the connection of the thread.
   const away = threads.nodes[2]!;
-  const heal = away.acquire.bind(away);
-  const late: (() => void)[] = [];
-  away.acquire = (requests, ordered, tell) => void late.push(() => heal(requests, ordered, tell));
+  const late = heldBack(away);
   const release = away.release.bind(away);
   away.release = (requests, tell) => {
     late.splice(0).forEach((request) => request());
@@ -297,10 +417,7 @@ test('a node that the thread healed before it ended does not keep a lock that is
   threads.ready();
   nodes[2].fate = { acquire: AWAY };
   const lock = await acquire();
-  const dead = threads.nodes[2]!;
-  const heal = dead.acquire.bind(dead);
-  const late: (() => void)[] = [];
-  dead.acquire = (requests, ordered, tell) => void late.push(() => heal(requests, ordered, tell));
+  const late = heldBack(threads.nodes[2]!);
   await jest.advanceTimersByTimeAsync(400);
   threads.die();
   await lock.release();
@@ -353,10 +470,11 @@ test('the end of the thread at a shutdown ends all calls of `extend`', async () 
   threads.ready();
   const lock = await acquire();
   for (const node of threads.nodes) node.fate = { extend: 'hang' };
-  const extending = lock.extend().catch((error: unknown) => error);
+  const extending = lock.extend(5 * TTL);
   await jest.advanceTimersByTimeAsync(5);
   void threads.host.close();
-  expect(String(await extending)).toContain('the thread that renews the lock has ended');
+  await jest.advanceTimersByTimeAsync(5);
+  await expect(extending).resolves.toBeUndefined();
   await lock.release();
 });
 
@@ -371,7 +489,7 @@ test('a block that is over does not explain a later loss', async () => {
   await jest.advanceTimersByTimeAsync(10);
   await extended;
   await jest.advanceTimersByTimeAsync(TTL);
-  for (const node of threads.nodes) node.fate = { extend: AWAY };
+  awayFor(nodes, threads.nodes);
   await jest.advanceTimersByTimeAsync(21 * TTL);
   expect(() => lock.assertHeld()).toThrow('its validity ran out before a quorum renewed it');
 });

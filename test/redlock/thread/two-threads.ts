@@ -32,8 +32,16 @@ export class TwoThreads {
   readonly sent: (ToThread | FromThread)[] = [];
   /** `true` while the event loop of the holder does not run: it sends no signs of life, and receives no messages. */
   isBlocked = false;
+  /** `true` while the event loop of the thread does not run. */
+  isHanging = false;
+  /** Number of locks that the thread could not renew, and their holder could. */
+  outdone = 0;
+  /** Number of reports that the thread does not answer. */
+  hangs = 0;
   readonly #renewals: Renewals;
   readonly #undelivered: FromThread[] = [];
+  readonly #late: (() => void)[] = [];
+  readonly #unread: ToThread[] = [];
   #isDead = false;
   #whenReady: () => void = () => undefined;
 
@@ -64,10 +72,11 @@ export class TwoThreads {
       { post: (message) => later(message, (copy) => this.#toThread(copy)) },
       beats,
       () => 0,
-      { ready: () => this.#whenReady(), warning: () => undefined },
+      { ready: () => this.#whenReady(), warning: () => undefined, hangs: () => this.hangs++ },
     );
     this.#renewals = new Renewals(this.nodes, settings, seen, (message) =>
       later(message, (copy) => {
+        if (this.isHanging) return;
         if (this.isBlocked) this.#undelivered.push(copy);
         else this.host.receive(copy);
       }),
@@ -82,6 +91,7 @@ export class TwoThreads {
         close: () => Promise.resolve(),
         whenReady: (task) => (this.#whenReady = task),
         takeOver: (lock, handedOver) => this.host.takeOver(lock, handedOver),
+        outdone: () => this.outdone++,
       },
     });
   }
@@ -91,10 +101,30 @@ export class TwoThreads {
     this.host.receive({ kind: 'ready' });
   }
 
-  /** Lets the holder run again, which then receives its messages. */
+  /** Runs what a timer of the holder does, which a blocked event loop delays. */
+  asTimer(task: () => void): void {
+    if (this.isBlocked) this.#late.push(task);
+    else task();
+  }
+
+  /** Lets the holder run again: its timers, and then its messages. */
   unblock(): void {
     this.isBlocked = false;
+    for (const task of this.#late.splice(0)) task();
     for (const message of this.#undelivered.splice(0)) this.host.receive(message);
+  }
+
+  /** Blocks the thread: it receives nothing, and its requests get no answers. */
+  hang(): void {
+    this.isHanging = true;
+    for (const node of this.nodes) node.fate = { extend: 'hang' };
+  }
+
+  /** Lets the thread run again, which then receives its messages. */
+  goOn(): void {
+    this.isHanging = false;
+    for (const node of this.nodes) node.fate = {};
+    for (const message of this.#unread.splice(0)) this.#toThread(message);
   }
 
   /** Ends the thread, as a crash does. */
@@ -110,6 +140,7 @@ export class TwoThreads {
   }
 
   #toThread(message: ToThread): void {
-    if (message.kind !== 'connect' && message.kind !== 'close') this.#renewals.receive(message);
+    if (this.isHanging) this.#unread.push(message);
+    else if (message.kind !== 'connect' && message.kind !== 'close') this.#renewals.receive(message);
   }
 }

@@ -4,11 +4,19 @@ import { NestFactory } from '@nestjs/core';
 import { Injectable, Module } from '@nestjs/common';
 import { Redis } from 'ioredis';
 import { etcd } from '../../../lib/etcd/index.js';
-import { LockService, RedlockModule, type RedlockModuleOptions, WithLock } from '../../../lib/index.js';
+import {
+  defineLocks,
+  LockService,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../../../lib/index.js';
+import { makeRuntime } from '../../../lib/setup/open-runtime.js';
 import { sendableNodes } from '../../../lib/setup/thread/sendable-nodes.js';
 import { mysql } from '../../../lib/mysql/index.js';
 import { postgres } from '../../../lib/postgres/index.js';
 import { MemoryStore } from '../../../lib/stores/memory/memory-store.js';
+import { zookeeper } from '../../../lib/zookeeper/index.js';
 import { LogLines } from '../../support/log-lines.js';
 
 const URL = 'redis://localhost:6379';
@@ -25,6 +33,11 @@ describe('the nodes for a thread', () => {
     // Options that were made in another realm.
     [runInNewContext('[{ host: "a", tls: {} }]') as unknown, [{ redis: { host: 'a', tls: {} } }]],
     [postgres({ host: 'db' }), [{ by: 'postgres', options: { host: 'db' } }]],
+    [etcd({ endpoints: 'http://e:2379' }), [{ by: 'etcd', options: { endpoints: 'http://e:2379' } }]],
+    [
+      zookeeper({ connectionString: 'z:2181/locks' }),
+      [{ by: 'zookeeper', options: { connectionString: 'z:2181/locks' } }],
+    ],
     [mysql({ host: 'db', database: 'app' }), [{ by: 'mysql', options: { host: 'db', database: 'app' } }]],
   ])('a thread can open the nodes of case %#, and gets a copy of their options', (nodes, sent) => {
     expect(structuredClone(sendableNodes(nodes).nodes)).toEqual(sent);
@@ -39,16 +52,21 @@ describe('the nodes for a thread', () => {
     [new Redis({ lazyConnect: true }), '`nodes` is a client, or a store that is not known to the thread'],
     [[URL, new Redis({ lazyConnect: true })], '`nodes[1]` is a client, or a store'],
     [new MemoryStore(), '`nodes` is a client, or a store'],
-    [etcd({ endpoints: 'http://localhost:2379' }), '`nodes` is a client, or a store'],
     [{ host: 'a', retryStrategy: () => 5 }, 'got `nodes.retryStrategy`. Leave it out'],
     [[new RedisConfig()], 'got `nodes[0]`. Give a plain object, such as `{ ...options }`'],
     [[{ host: 'a', tls: { secureContext: new Map() } }], 'got `nodes[0].tls.secureContext`'],
     [postgres({ host: 'db', password: secret }), 'got `postgres.password`'],
     [mysql({ host: 'db', database: 'app', password: secret }), 'got `mysql.password`'],
+    [
+      etcd({ endpoints: 'http://e:2379', username: 'app', password: secret }),
+      'got `etcd.password`. Leave it out',
+    ],
   ])('a thread cannot open the nodes of case %#, and the reason names them', (nodes, reason) => {
     const { refusal } = sendableNodes(nodes);
     expect(refusal).toContain(reason);
-    expect(refusal).toContain('or use `renew: true`, with which a blocked event loop can lose the lock');
+    expect(refusal).toContain(
+      '(`threadNodes`), or use `renew: true`, with which a blocked event loop can lose',
+    );
   });
 });
 
@@ -74,6 +92,13 @@ describe("a module with `renew: 'thread'`", () => {
       async build(): Promise<void> {}
     }
     await expect(start({ nodes: client }, [Reports])).rejects.toThrow('@WithLock of Reports.build: Expected');
+  });
+
+  test('a declared lock that nothing may use prevents no start, and a call with it is refused', async () => {
+    const locks = defineLocks({ report: { key: 'report', renew: 'thread' } });
+    const runtime = makeRuntime({ nodes: client, locks });
+    expect(() => runtime.resolve({ renew: 'thread' })).toThrow('Expected `nodes` that a thread can open');
+    await runtime.close();
   });
 
   test.each([['memory'], [['memory']]] as [RedlockModuleOptions['nodes']][])(
