@@ -59,7 +59,13 @@ export type { LockHandle } from './core/lock-handle.js';
 export type { LockHolder, LockInfo, LockVote, NodeHolder } from './core/lock-info.js';
 export type { LockMode } from './core/lock-mode.js';
 export type { ForceReleaseOptions, ListOptions } from './redlock/inspect/lock-inspector.js';
-export type { AcquireOptions, LockKindOptions, LockOptions, RetryOptions } from './core/lock-options.js';
+export type {
+  AcquireOptions,
+  AttachOptions,
+  LockKindOptions,
+  LockOptions,
+  RetryOptions,
+} from './core/lock-options.js';
 export type { NodeCheck, NodesStatus, NodeStatus } from './core/node-status.js';
 export { WithLock, type WithDeclaredLockOptions } from './decorator/with-lock.decorator.js';
 export type { WithLockOptions } from './decorator/with-lock.options.js';

@@ -2,6 +2,7 @@ import { inspect } from 'node:util';
 import { badValue, listed } from './checks.js';
 import type { LockMode } from './lock-mode.js';
 import type {
+  LeaseExchange,
   LockDirectory,
   LockStore,
   QueueDirectory,
@@ -20,6 +21,7 @@ const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
   LockDirectory: ['read', 'scan', 'forceRelease'] satisfies (keyof LockDirectory)[],
   QueueDirectory: ['waiting'] satisfies (keyof QueueDirectory)[],
   QuorumStore: ['time', 'raise'] satisfies (keyof QuorumStore)[],
+  LeaseExchange: ['exchange'] satisfies (keyof LeaseExchange)[],
   StoreHealth: ['check'] satisfies (keyof StoreHealth)[],
 };
 

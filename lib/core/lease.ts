@@ -69,8 +69,9 @@ export class Lease {
     readonly kind: LockKind = EXCLUSIVE,
     /** The moment of the attempt. */
     made = now(),
+    id?: string,
   ) {
-    this.id = randomId(made);
+    this.id = id ?? randomId(made);
     this.#madeAt = made.wall - LOADED_AT;
     if (tick) this.#afterwards = { tick, minHold: 0, sent: undefined };
   }
@@ -87,15 +88,12 @@ export class Lease {
     isEnded: () => boolean,
   ): Lease {
     const made = now();
-    const lease = new Lease(keys, owner, ttl, undefined, kind, { ...made, wall: since });
+    const lease = new Lease(keys, owner, ttl, undefined, kind, { ...made, wall: since }, id);
     let ended = false;
-    Object.defineProperties(lease, {
-      id: { value: id },
-      ended: {
-        get: () => ended || isEnded(),
-        set: (value: boolean) => {
-          ended = value;
-        },
+    Object.defineProperty(lease, 'ended', {
+      get: () => ended || isEnded(),
+      set: (value: boolean) => {
+        ended = value;
       },
     });
     lease.slots = slots;

@@ -94,6 +94,34 @@ export interface LockHandle extends AsyncDisposable {
   extend(ttl?: number): Promise<void>;
 
   /**
+   * Ends this handle without a release, so that another process can go on with the lock: `LockService.attach` there makes
+   * a handle of the returned pass, with the same fencing token and ttl. Until then nobody holds the lock, nobody renews
+   * it, and the nodes keep it for its full ttl from now.
+   *
+   * The pass is a secret: who has it can attach the lock, and can hold it until `maxHold`. This handle is `'released'`
+   * afterwards, without an error and without `onLost`: a method or task that returns then ends as usual.
+   *
+   * @returns the pass, a text of a few hundred characters and the keys
+   * @throws LockUnavailableError when no quorum confirmed in time: the lock is still held and renewed by this handle
+   * @throws LockLostError when the lock is lost or released
+   * @throws RedlockError with the code `LOCK_NOT_DETACHED` when the lock must stay with its call, or the store cannot
+   * exchange leases. It stays when a nested call has joined it (`reentrant`), it waits for a commit (`release:
+   * 'afterCommit'`), it is the lock of a leader, or a thread renews it (`renew: 'thread'`)
+   * @throws RedlockError with the code `MAX_HOLD_REACHED` when the lock has been held for its `maxHold`
+   * @example
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * declare const queue: { add(name: string, job: object): Promise<unknown> };
+   * const lock = await locks.acquire('order:7');
+   * await queue.add('charge', { order: '7', pass: await lock.detach() });
+   * ```
+   * @see docs/service.md
+   */
+  detach(): Promise<string>;
+
+  /**
    * Releases the lock. Resolves when a quorum has confirmed, or when the time limit of the request has passed; a key
    * that could not be deleted expires with its ttl. Never rejects. A second `release` does nothing. The request is sent
    * at the end of this turn of the event loop: await the release before you close your own Redis client.

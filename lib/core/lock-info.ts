@@ -1,4 +1,5 @@
 import type { LockMode } from './lock-mode.js';
+import { isDetachedId } from './pass.js';
 import type { KeyHolder, KeyState, LockStore } from './ports.js';
 
 /** One holder of a lock. */
@@ -25,6 +26,12 @@ export interface LockHolder {
 
   /** The number of the holder's permit; only with permits. */
   readonly slot?: number;
+
+  /**
+   * `true` if the lock was detached, and waits for the process that attaches it; otherwise absent. `owner` and `since`
+   * are then those of the detachment, and `owner` says so, too.
+   */
+  readonly detached?: true;
 }
 
 /**
@@ -186,5 +193,6 @@ export function asHolder({ id, owner, since, remaining, fencingToken, mode, slot
     fencingToken,
     mode,
     ...(slot === undefined ? {} : { slot }),
+    ...(isDetachedId(id) ? { detached: true } : {}),
   };
 }

@@ -161,6 +161,12 @@ export interface AcquireOptions extends LockOptions, LockKindOptions {
   readonly signal?: AbortSignal;
 }
 
+/**
+ * The options of {@link LockService.attach}. `retry` limits the attempts while no quorum of nodes answers, or while
+ * several callers with one pass each have some of the nodes.
+ */
+export type AttachOptions = Pick<AcquireOptions, 'renew' | 'maxBlocked' | 'retry' | 'signal' | 'label'>;
+
 /** {@link LockOptions} with a value for every option. */
 export interface ResolvedLockOptions {
   /** The name of the declared lock; absent for other locks. */

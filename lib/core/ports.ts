@@ -393,6 +393,32 @@ export interface QuorumStore {
   raise(lease: Lease, token: number): Promise<boolean>;
 }
 
+/** A request that puts one lease in the place of others. */
+export interface ExchangeRequest extends Pick<AcquireRequest, 'since' | 'limit' | 'guard'> {
+  /** The lease that holds the keys afterwards. */
+  readonly lease: Lease;
+  /** The ids of the leases in whose place it comes. */
+  readonly replaces: readonly string[];
+}
+
+/**
+ * Puts one lease in the place of another, so that a lock can go from one process to another. Without this port
+ * `LockHandle.detach` and `LockService.attach` reject.
+ */
+export interface LeaseExchange {
+  /**
+   * Looks if the lease itself, or one of the leases in `replaces`, holds each key of the lease, and has not released it
+   * (`minHold`). If so, the lease then holds all keys in their place, in one step: under its id, with its `owner` and
+   * `since`. Resolves to `true` if the lease then holds all its keys, and to `false` if nothing was changed. Tokens, slots, ends
+   * and queues stay as they are: the algorithm extends the lease afterwards, and counts only what that confirms. A
+   * repeated request gets the same answer.
+   *
+   * As for {@link LockStore.acquire}, a request changes nothing after its `limit` (S16), and a node that is younger than
+   * `guard` must not vote (S12): it rejects, and changes nothing. Rejects when the outcome is unknown.
+   */
+  exchange(request: ExchangeRequest): Promise<boolean>;
+}
+
 /** Reports the fitness of a store. Without this port the health indicator and the metrics count the store as fit. */
 export interface StoreHealth {
   /**
@@ -404,4 +430,6 @@ export interface StoreHealth {
 
 /** A store, with the optional ports that it implements. */
 export type Store = LockStore &
-  Partial<WaitQueue & StarvationGuard & LockDirectory & QueueDirectory & QuorumStore & StoreHealth>;
+  Partial<
+    WaitQueue & StarvationGuard & LockDirectory & QueueDirectory & QuorumStore & LeaseExchange & StoreHealth
+  >;

@@ -21,6 +21,8 @@ const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, m
   MAX_HOLD_REACHED: [409, 'The work took too long; check the result'],
   TOKEN_STALE: [409, 'Somebody else has changed this in the meantime'],
   LOCK_UPGRADE: [500, 'Internal server error'],
+  LOCK_NOT_ATTACHED: [409, 'The lock on this has ended before the work was taken over; check the result'],
+  LOCK_NOT_DETACHED: [500, 'Internal server error'],
   LOCK_NOT_DECLARED: [500, 'Internal server error'],
   LOCK_NOT_INJECTED: [500, 'Internal server error'],
   NO_LEADER: [500, 'Internal server error'],

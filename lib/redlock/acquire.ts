@@ -59,8 +59,6 @@ const AFTER_HOPELESS_MS = 200;
 export interface AttemptContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
-  /** Registers work that must end before the nodes are closed; returns the function to call when the work has ended. */
-  readonly busy: () => () => void;
 }
 
 /**

@@ -17,6 +17,8 @@ import { neutrally, tellNeutrally } from '../core/neutral.js';
 import type { LockMode } from '../core/lock-mode.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
+import { detach } from './detach.js';
+import { checkCanExchange, notConfirmed } from './exchange.js';
 import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
 import { type Healed, Healing } from './healing.js';
@@ -64,6 +66,8 @@ export interface LeaseContext {
   readonly closing: AbortSignal;
   /** Called when a lock is lost and when it is released. */
   readonly ended: (lock: HeldLock) => void;
+  /** Registers work that must end before the nodes are closed; returns the function to call when the work has ended. */
+  readonly busy: () => () => void;
   /** Called for every release that no quorum has confirmed. */
   readonly unconfirmed: (lease: Lease) => void;
 }
@@ -171,6 +175,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   private mirror: Mirror | undefined;
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
+  /** Tells why the lock must stay with this call, if it must; set for few locks. */
+  boundBy: (() => string | undefined) | undefined;
+  /** `true` after {@link detach}. */
+  private wasDetached: true | undefined;
+  /** The leases of failed calls of {@link detach}, which some nodes may still keep. */
+  private detachments: Lease[] | undefined;
   /**
    * Starts the next waiting call of this process, if that call is the first of all waiters. Called when the release has
    * been sent: the request of the next call uses the same connections, so the nodes answer it after the release.
@@ -179,6 +189,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
 
   // One function for all locks: each call of `release` would otherwise make one.
   static readonly #extendOf = (lock: HeldLock, ttl: number): Promise<void> => lock.#extendOnAll(ttl);
+  static readonly #detachOf = (lock: HeldLock): Promise<string> => lock.#detachOnAll();
   static readonly #releaseOf = (lock: HeldLock): Promise<void> => lock.#releaseOnAll();
 
   /**
@@ -378,6 +389,58 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     }
   }
 
+  detach(): Promise<string> {
+    return neutrally(HeldLock.#detachOf, this);
+  }
+
+  async #detachOnAll(): Promise<string> {
+    this.#assertDetachable();
+    await this.#turn();
+    let next = this.ttl / 10;
+    try {
+      this.#assertDetachable();
+      const { since, duration } = this.#limit;
+      const earlier = (this.detachments ??= []);
+      const { lease, fencingToken, ttl, declaredAs } = this;
+      const maxHold = since && { duration, passed: Math.ceil(elapsedSince(since)) };
+      const detachment = await detach(
+        this.#context,
+        { lease, fencingToken, ttl, maxHold, lock: declaredAs, earlier, isHeld: () => this.isHeld() },
+        Math.min(this.#nodeLimit, this.remaining()),
+      );
+      if (detachment.kind !== 'detached') {
+        earlier.push(detachment.lease);
+        if (detachment.kind === 'gone') this.lose(GONE);
+        this.assertHeld();
+        throw notConfirmed(this.keys, detachment.votes, 'detach');
+      }
+      next = Infinity;
+      this.wasDetached = true;
+      this.#release = Promise.resolve();
+      this.#become('released');
+      this.#rest(true);
+      lease.ended = true;
+      this.#context.ended(this);
+      return detachment.text;
+    } finally {
+      this.#passTurn(next);
+    }
+  }
+
+  #assertDetachable(): void {
+    this.assertHeld();
+    this.#assertExtensible('detached');
+    const { keys } = this;
+    const why = this.joined
+      ? 'a nested call has joined it. Detach it when the nested call has ended'
+      : this.#limit.maxBlocked !== undefined
+        ? "a thread renews it (`renew: 'thread'`). Acquire a lock that another process attaches without a thread, and give " +
+          "`renew: 'thread'` to `attach`"
+        : this.boundBy?.();
+    if (why !== undefined) throw notDetached(keys, why);
+    checkCanExchange(this.#context.nodes, keys, 'LOCK_NOT_DETACHED', 'detached');
+  }
+
   /** Extends the lock in the other thread, which does it in turn with its renewals (S9). */
   async #extendElsewhere(remote: RemoteRenewal, ttl: number): Promise<void> {
     this.assertHeld();
@@ -486,7 +549,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   }
 
   #whyNotHeld(): LockLostError {
-    return this.loss ?? new LockLostError(this.keys, 'it was released', this.declaredAs);
+    const how = this.wasDetached ? 'it was detached, so that another process can hold it' : 'it was released';
+    return this.loss ?? new LockLostError(this.keys, how, this.declaredAs);
   }
 
   /**
@@ -796,12 +860,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.#plan(delay);
   }
 
-  #assertExtensible(): void {
+  #assertExtensible(what = 'extended'): void {
     const limit = this.#limit;
     if (!limit.since || elapsedSince(limit.since) < limit.duration) return;
     throw new RedlockError(
       'MAX_HOLD_REACHED',
-      `The lock on ${quoted(this.keys)} is not extended: its \`maxHold\` of ` +
+      `The lock on ${quoted(this.keys)} is not ${what}: its \`maxHold\` of ` +
         `${limit.duration} ms has passed, and the lock ends in ${Math.ceil(this.remaining())} ms. ` +
         'Finish the work by then, or give the lock a longer `maxHold`.',
     );
@@ -870,6 +934,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     const { nodes, unconfirmed } = context;
     const released = release(nodes, lease, this.#nodeLimit, unconfirmed);
     if (lease.keepFor === 0) this.follower?.();
+    for (const each of this.detachments ?? []) void release(nodes, each, this.#nodeLimit, () => undefined);
     this.#releaseStray();
     return released;
   }
@@ -885,6 +950,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     const again = (): void => void release(this.#context.nodes, this.lease, this.#nodeLimit, () => undefined);
     setTimeout(again, left).unref();
   }
+}
+
+/** Makes the error of a lock that cannot be detached. */
+export function notDetached(keys: readonly string[], why: string): RedlockError {
+  return new RedlockError('LOCK_NOT_DETACHED', `The lock on ${quoted(keys)} is not detached: ${why}.`);
 }
 
 showAs(HeldLock, 'LockHandle', (lock) => lock.described());

@@ -6,7 +6,9 @@ import { asError } from '../core/errors.js';
 import { EXCLUSIVE, type LockKind, type LockMode } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
 import { neutrally, tellNeutrally } from '../core/neutral.js';
+import type { DetachedLock, Pass } from '../core/pass.js';
 import type { Store } from '../core/ports.js';
+import { attach, type AttachTerms } from './attach.js';
 import { Attempt, type AttemptContext, type LockRequest } from './acquire.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
@@ -172,6 +174,24 @@ export class Redlock {
     const { kind = EXCLUSIVE } = options;
     this.#keyRule.check(keys, kind.mode, kind.mode === 'permits' ? kind.permits : undefined);
     return neutrally(this.#acquireNeutrally, keys, options);
+  }
+
+  /**
+   * Takes over a lock that another process has detached.
+   *
+   * @throws RedlockError with the code LOCK_NOT_ATTACHED, LockUnavailableError, or the reason of a signal
+   * @throws RangeError, as a rejection, when a store cannot store the lock
+   */
+  async attach(pass: Pass & DetachedLock, terms: AttachTerms): Promise<HeldLock> {
+    const { keys, kind, ttl } = pass;
+    this.foresee(ttl);
+    if (kind !== EXCLUSIVE) this.#checkMode(kind);
+    this.#keyRule.check(keys, kind.mode, kind.mode === 'permits' ? kind.permits : undefined);
+    try {
+      return await neutrally(attach, this.#context, pass, terms);
+    } catch (error) {
+      throw terms.explain?.(keys, error) ?? error;
+    }
   }
 
   /** The timers, requests and queues of a call serve other calls, too (S30). */

@@ -1,5 +1,5 @@
 import type { LockLostError } from '../core/errors.js';
-import type { Joined } from '../redlock/held-lock.js';
+import { type Joined, notDetached } from '../redlock/held-lock.js';
 import type { LockState } from '../core/lock-events.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { showAs } from '../core/shown-as.js';
@@ -11,6 +11,7 @@ import type { LockScope, RunnableLock } from './lock-scope.js';
  */
 export class JoinedLock implements RunnableLock, Joined {
   joined: Joined | undefined;
+  boundBy: undefined;
   readonly #outer: LockScope;
   readonly #lock: RunnableLock;
   #isCall = true;
@@ -108,6 +109,12 @@ export class JoinedLock implements RunnableLock, Joined {
 
   extend(ttl?: number): Promise<void> {
     return this.#lock.extend(ttl);
+  }
+
+  detach(): Promise<string> {
+    const why =
+      'a nested call has joined it, and the outer call goes on to use it. Detach it in the outer call';
+    return Promise.reject(notDetached(this.keys, why));
   }
 
   lose(reason: string): void {

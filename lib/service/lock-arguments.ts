@@ -3,6 +3,7 @@ import { type DeclaredLock, isDeclaredLock, isKeyedLock, type KeyedLock } from '
 import { keysOf, type LockKey, oneKey } from '../core/keys.js';
 import {
   type AcquireOptions,
+  type AttachOptions,
   checkLabel,
   checkLockKind,
   checkLockOptions,
@@ -14,7 +15,7 @@ import {
 } from '../core/lock-options.js';
 import { LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
-import type { LockCall } from './lock-call.js';
+import type { AttachCall, LockCall } from './lock-call.js';
 import type { LockRuntime } from './lock-runtime.js';
 
 /** The accepted forms of a lock's key. */
@@ -34,6 +35,9 @@ const OPTION_NAMES = {
 };
 
 type Method = keyof typeof OPTION_NAMES;
+
+/** The options of {@link LockArguments.ofPass}. */
+const ATTACH_NAMES: readonly string[] = ['renew', 'maxBlocked', 'retry', 'signal', 'label'];
 
 /** The options of each method with a declared lock. */
 const DECLARED_OPTION_NAMES = {
@@ -104,6 +108,24 @@ export class LockArguments {
     return { keys, options: resolved, origin: { label: lock.name }, signal: options.signal };
   }
 
+  /** @param declared - the name of the declared lock, from the pass */
+  ofPass(options: AttachOptions, declared: string | undefined): AttachCall {
+    checkOptionNames('attach', options, ATTACH_NAMES, (name) =>
+      (NAMES as readonly string[]).includes(name) ? 'The lock keeps what it was acquired with' : undefined,
+    );
+    checkLockOptions(options);
+    const { renew, maxBlocked, retry, signal, label } = options;
+    if (label !== undefined) checkLabel(label);
+    checkSignal(signal);
+    const given = {
+      ...(renew !== undefined && { renew }),
+      ...(maxBlocked !== undefined && { maxBlocked }),
+      ...(retry !== undefined && { retry }),
+    };
+    const resolved = this.runtime.resolve({ ...given, release: 'afterMethod' });
+    return { options: resolved, origin: originOf({ label: label ?? declared }), signal };
+  }
+
   #resolve(method: Method, options: AcquireOptions): ResolvedLockOptions {
     if (options === NO_OPTIONS) return forCaller(method, this.runtime.resolve(options));
     checkOptionNames(method, options, OPTION_NAMES[method], (name) => remedyFor(method, name));
@@ -122,7 +144,7 @@ function forCaller(method: Method, resolved: ResolvedLockOptions): ResolvedLockO
   return { ...resolved, release: 'afterMethod' };
 }
 
-function originOf({ label }: AcquireOptions): LockOrigin {
+function originOf({ label }: { readonly label?: string | undefined }): LockOrigin {
   return label === undefined ? UNLABELLED : { label };
 }
 

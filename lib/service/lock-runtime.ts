@@ -7,7 +7,7 @@ import { currentLockOf } from './lock-context.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { STDERR_LOG } from '../core/log.js';
 import { missingValueIn } from '../core/keys.js';
-import type { LockCall } from './lock-call.js';
+import type { AttachCall, LockCall } from './lock-call.js';
 import { LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError } from '../core/errors.js';
 import { LockWarnings, RISKY_TTL_MS } from './lock-warnings.js';
@@ -16,6 +16,7 @@ import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { neutrally } from '../core/neutral.js';
 import { onAbort } from '../core/on-abort.js';
 import { MissingValues } from './missing-values.js';
+import type { DetachedLock, Pass } from '../core/pass.js';
 import type { AcquireTerms, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
@@ -181,7 +182,28 @@ export class LockRuntime {
     const acquired = this.telemetry.isWatched
       ? this.telemetry.acquire(call, () => this.#whenOpen(call, outer?.lock))
       : this.#whenOpen(call, outer?.lock);
-    return transaction ? acquired.then((lock) => this.transactions!.keep(lock, transaction)) : acquired;
+    if (!transaction) return acquired;
+    return acquired.then((lock) => {
+      lock.boundBy = () => (transaction.isOver ? undefined : KEPT_FOR_COMMIT);
+      return this.transactions!.keep(lock, transaction);
+    });
+  }
+
+  /**
+   * Takes over a lock that another process has detached.
+   *
+   * @throws RedlockError with the code LOCK_NOT_ATTACHED, LockUnavailableError, or the reason of `signal`
+   */
+  async attach(pass: Pass & DetachedLock, { options, origin, signal }: AttachCall): Promise<RunnableLock> {
+    const { keys, ttl, kind, tick } = pass;
+    if (!this.isClosed) await this.open();
+    const terms = {
+      ...{ renew: options.renew, maxBlocked: options.maxBlocked, retry: options.retry, explain: whyClosing },
+      signals: signal ? [signal, this.#refusing.signal] : [this.#refusing.signal],
+    };
+    const attached = (): Promise<RunnableLock> => this.redlock.attach(pass, terms);
+    if (!this.telemetry.isWatched) return attached();
+    return this.telemetry.acquire({ keys, options: { ttl, kind }, origin, tick }, attached);
   }
 
   #whenOpen(call: LockCall, outer: RunnableLock | undefined): Promise<RunnableLock> {
@@ -303,6 +325,10 @@ export class LockRuntime {
     return `the application shut down before ${what} had ended`;
   }
 }
+
+const KEPT_FOR_COMMIT =
+  "it is kept until the transaction around it has ended (`release: 'afterCommit'`). Detach a lock that you acquire with " +
+  '`LockService.acquire`, after the commit';
 
 const SHUTTING_DOWN = new Error('the application is shutting down');
 

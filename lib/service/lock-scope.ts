@@ -10,6 +10,8 @@ import { NO_SLOT } from '../core/slot-list.js';
 export interface RunnableLock extends LockHandle, WatchableLock {
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
+  /** Tells why the lock must stay with this call, and cannot be detached. */
+  boundBy: (() => string | undefined) | undefined;
   /** Marks the lock as lost. */
   lose(reason: string): void;
   /** The properties that `JSON.stringify` and loggers show. */

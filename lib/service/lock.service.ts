@@ -13,7 +13,8 @@ import {
   type ForceReleaseOptions,
   type ListOptions,
 } from '../redlock/inspect/lock-inspector.js';
-import { type AcquireOptions, NO_RETRY } from '../core/lock-options.js';
+import { type AcquireOptions, type AttachOptions, NO_RETRY } from '../core/lock-options.js';
+import { readPass } from '../core/pass.js';
 import { detached } from '../core/neutral.js';
 import type { LockKey } from '../core/keys.js';
 import { hideFields, showAs } from '../core/shown-as.js';
@@ -163,6 +164,37 @@ export class LockService {
       if (error instanceof LockHeldError) return null;
       throw error;
     }
+  }
+
+  /**
+   * Takes over a lock that another process has detached ({@link LockHandle.detach}). The lock becomes one of this
+   * process: with the same keys, fencing token, ttl and slots, and what is left of its `minHold` and `maxHold`. The caller must release it. Of several callers with the same pass one gets the lock.
+   *
+   * @param pass - the text that `detach()` has returned, perhaps in another process of an application with the same
+   * nodes and `keyPrefix`; it is a secret
+   * @throws RedlockError with the code `LOCK_NOT_ATTACHED` when the lock was attached already, was released by force, or
+   * has ended because its ttl has passed since the detachment. The code is the same for a pass of a module with another
+   * `keyPrefix` or number of nodes, and for a store that cannot exchange leases
+   * @throws LockUnavailableError when no quorum of nodes confirmed within the limits of `retry`; a later call may succeed
+   * until the ttl has passed
+   * @throws TypeError when `pass` is damaged, or no pass at all; the message does not contain it
+   * @throws the reason of `options.signal` when the signal ended the attempts
+   * @example In the worker of a queue
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * declare function charge(order: string, token: number): Promise<void>;
+   * async function process(job: { order: string; pass: string }): Promise<void> {
+   *   await using lock = await locks.attach(job.pass);
+   *   await charge(job.order, lock.fencingToken);
+   * }
+   * ```
+   * @see docs/service.md
+   */
+  async attach(pass: string, options: AttachOptions = NO_OPTIONS): Promise<LockHandle> {
+    const read = readPass(pass);
+    return this.runtime.attach(read, this.#arguments.ofPass(options, read.lock));
   }
 
   /**

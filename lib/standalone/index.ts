@@ -28,6 +28,12 @@ export type { LockHandle } from '../core/lock-handle.js';
 export type { LockHolder, LockInfo, LockVote, NodeHolder } from '../core/lock-info.js';
 export type { LockMode } from '../core/lock-mode.js';
 export type { ForceReleaseOptions, ListOptions } from '../redlock/inspect/lock-inspector.js';
-export type { AcquireOptions, LockKindOptions, LockOptions, RetryOptions } from '../core/lock-options.js';
+export type {
+  AcquireOptions,
+  AttachOptions,
+  LockKindOptions,
+  LockOptions,
+  RetryOptions,
+} from '../core/lock-options.js';
 export type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 export type { NodeCheck, NodesStatus, NodeStatus } from '../core/node-status.js';

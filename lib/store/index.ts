@@ -1,11 +1,13 @@
 export type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   HeldKey,
   Holder,
   KeyHolder,
   KeyState,
   KeyWaiter,
+  LeaseExchange,
   LockDirectory,
   LockStore,
   QueueDirectory,

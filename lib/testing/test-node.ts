@@ -1,5 +1,5 @@
 import type { Lease } from '../core/lease.js';
-import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../core/ports.js';
+import type { AcquireReply, AcquireRequest, ExchangeRequest, ReleaseRequest, Tell } from '../core/ports.js';
 import { MemoryStore } from '../stores/memory/memory-store.js';
 import type { Fault, NodeRequest } from './fault.js';
 
@@ -30,6 +30,19 @@ export class TestNode extends MemoryStore {
         super.extend([lease], ttl, (_, reply) => answer(reply)),
       );
     }
+  }
+
+  override exchange(request: ExchangeRequest): Promise<boolean> {
+    const { lease, replaces } = request;
+    return new Promise((resolve, reject) => {
+      const tell: Tell<boolean> = (_, reply) => (reply instanceof Error ? reject(reply) : resolve(reply));
+      this.#answer<boolean>('acquire', lease, tell, 0, (answer) => {
+        super.exchange(request).then((isExchanged) => {
+          if (isExchanged) this.#replace(lease, replaces);
+          answer(isExchanged);
+        }, answer);
+      });
+    });
   }
 
   override release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
@@ -76,6 +89,12 @@ export class TestNode extends MemoryStore {
       const others = lease.kind.mode === 'exclusive' ? undefined : this.#granted.get(key);
       this.#granted.set(key, (others ?? new Set()).add(lease));
     }
+  }
+
+  #replace(lease: Lease, ids: readonly string[]): void {
+    const [key = ''] = lease.keys;
+    for (const each of [...(this.#granted.get(key) ?? [])]) if (ids.includes(each.id)) this.#forget(each);
+    for (const each of lease.keys) this.#granted.set(each, (this.#granted.get(each) ?? new Set()).add(lease));
   }
 
   #forget(lease: Lease): void {

@@ -3,6 +3,7 @@ import type { NodeCheck } from '../../lib/core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   KeyState,
   ReleaseRequest,
   Store,
@@ -13,7 +14,16 @@ import type { WaiterId } from '../../lib/core/waiter-id.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 
 type Request =
-  'acquire' | 'raise' | 'extend' | 'release' | 'leave' | 'read' | 'scan' | 'forceRelease' | 'check';
+  | 'acquire'
+  | 'exchange'
+  | 'raise'
+  | 'extend'
+  | 'release'
+  | 'leave'
+  | 'read'
+  | 'scan'
+  | 'forceRelease'
+  | 'check';
 
 /** Outcome of a request: a reply after so many milliseconds, no reply, or an error. */
 export type Fate = number | 'hang' | Error;
@@ -55,6 +65,11 @@ export class ScriptedNode implements Store {
         this.memory.acquire([request], ordered, (_, reply) => answer(reply)),
       );
     }
+  }
+
+  exchange(request: ExchangeRequest): Promise<boolean> {
+    this.leases.push(request.lease);
+    return this.#answer('exchange', () => this.memory.exchange(request));
   }
 
   raise(lease: Lease, token: number): Promise<boolean> {

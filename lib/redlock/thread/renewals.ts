@@ -74,6 +74,7 @@ export class Renewals {
         if (this.#held.size === 0) clocks.end();
       },
       unconfirmed: () => undefined,
+      busy: () => () => undefined,
     };
     this.#timer = setInterval(() => this.#look(), BEAT_MS).unref();
   }

@@ -226,6 +226,7 @@ export class Campaign {
   async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
     // Registers the term as a running method, so that a shutdown waits for the term, for `shutdownTimeout` at most.
     const scope = this.runtime.begin(lock, this.#options);
+    lock.boundBy = () => 'it is the lock of a leader, which ends when its method returns';
     try {
       if (attempts.signal.aborted) return 'resigned';
       if (!lock.isHeld()) return 'lost';

@@ -5,6 +5,7 @@ import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../core/lock
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   HeldKey,
   QueuePosition,
   Store,
@@ -148,6 +149,20 @@ export class StoreAsker {
 
   extend(lease: Lease, ttl = TTL): Promise<boolean> {
     return patient(ttl, () => answerOf((tell) => this.store.extend([lease], ttl, tell)));
+  }
+
+  /** Puts a lease in the place of others. */
+  exchange(lease: Lease, replaces: readonly Lease[], terms: Partial<ExchangeRequest> = {}): Promise<boolean> {
+    assert.ok(this.store.exchange);
+    const ids = replaces.map(({ id }) => id);
+    return this.store.exchange({
+      lease,
+      replaces: ids,
+      since: Date.now(),
+      limit: 10_000,
+      guard: 0,
+      ...terms,
+    });
   }
 
   release(lease: Lease, pause = 0): Promise<undefined> {

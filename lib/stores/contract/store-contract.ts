@@ -15,6 +15,7 @@ import {
   TTL,
   until,
 } from './store-asker.js';
+import { exchangeContract } from './store-contract.exchange.js';
 import { healingContract } from './store-contract.healing.js';
 import { keysContract } from './store-contract.keys.js';
 import { permitsContract } from './store-contract.permits.js';
@@ -53,7 +54,7 @@ const TEST_LIMIT_MS = 120_000;
 
 /**
  * Defines tests for all guarantees of a store. These are the guarantees of `LockStore` in each of its modes, and of
- * `WaitQueue`, `StarvationGuard` and `QuorumStore` if the store has them. The store must have `LockDirectory`, which
+ * `WaitQueue`, `StarvationGuard`, `QuorumStore` and `LeaseExchange` if the store has them. The store must have `LockDirectory`, which
  * the tests use to read held locks. The tests lock keys that begin with `{contract}`, and assume that nothing else
  * locks such keys.
  *
@@ -93,6 +94,7 @@ export function storeContract(
       describe(`in the mode '${mode}'`, () => {
         modeContract(contract, mode);
         healingContract(contract, mode);
+        exchangeContract(contract, mode);
       });
     }
     if (modes.includes('exclusive')) describe('ticks', () => ticksContract(contract));

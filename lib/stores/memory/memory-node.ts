@@ -3,6 +3,7 @@ import type { Lease } from '../../core/lease.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   Holder,
   KeyState,
   KeyWaiter,
@@ -79,6 +80,15 @@ export class MemoryNode {
     const records = keys.map((key) => this.#find(key));
     if (!records.every((record) => record?.held(lease))) return false;
     for (const record of records) record?.extend(lease, ttl);
+    return true;
+  }
+
+  /** Puts a lease in the place of others; see `LeaseExchange.exchange`. */
+  exchange({ lease, replaces, since }: Pick<ExchangeRequest, 'lease' | 'replaces' | 'since'>): boolean {
+    const records = lease.keys.map((key) => this.#find(key));
+    const holders = records.map((record) => record?.holderAmong([lease.id, ...replaces]));
+    if (holders.includes(undefined)) return false;
+    for (const [index, record] of records.entries()) record?.exchange(holders[index] ?? '', lease, since);
     return true;
   }
 

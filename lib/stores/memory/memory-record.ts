@@ -142,6 +142,19 @@ export class MemoryRecord {
     this.#holds.set(id, { lease, since, token, slot, began: now(), ttl, kept: false });
   }
 
+  /** The lease among these ids that holds the key. */
+  holderAmong(ids: readonly string[]): string | undefined {
+    return ids.find((id) => this.#held(id));
+  }
+
+  /** Puts a lease in the place of the holder `id`, with its end, token and slot. */
+  exchange(id: string, lease: Lease, since: number): void {
+    const hold = this.#held(id);
+    if (!hold) return;
+    this.#holds.delete(id);
+    this.#holds.set(lease.id, { ...hold, lease, since });
+  }
+
   extend({ id }: Lease, ttl: number): void {
     const hold = this.#held(id);
     if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });

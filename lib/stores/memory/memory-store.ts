@@ -4,8 +4,10 @@ import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   KeyState,
   KeyWaiter,
+  LeaseExchange,
   LockDirectory,
   LockStore,
   QueueDirectory,
@@ -25,7 +27,15 @@ const PAGE = 500;
 
 /** Keeps locks inside this process; they behave as in Redis. Other processes do not see these locks. */
 export class MemoryStore
-  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
+  implements
+    LockStore,
+    WaitQueue,
+    StarvationGuard,
+    LockDirectory,
+    QueueDirectory,
+    QuorumStore,
+    LeaseExchange,
+    StoreHealth
 {
   readonly name = 'memory';
   readonly #node = new MemoryNode();
@@ -63,6 +73,11 @@ export class MemoryStore
       this.#node.release(request);
       tell(index, undefined);
     });
+  }
+
+  exchange(request: ExchangeRequest): Promise<boolean> {
+    if (request.limit <= 0) return Promise.reject(new Error('the request came after its time limit'));
+    return Promise.resolve(this.#node.exchange(request));
   }
 
   raise(lease: Lease, token: number): Promise<boolean> {

@@ -2,13 +2,14 @@ import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { asError, ForeignValueError, GuardedNodeError, type YoungBecause } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
-import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
+import type { AcquireReply, AcquireRequest, ExchangeRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { DeadConnectionError, isRefusal, mayConcernOne } from './connection/command-channel.js';
 import { MovingSlotError } from './connection/moving-slot.js';
 import { LONGEST_DEADLINE_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
+import type { Exchange } from './scripts/exchange.js';
 import { isForeign } from './scripts/lua.js';
 import { nodeScripts } from './scripts/node-scripts.js';
 import type { Packed } from './scripts/script.js';
@@ -60,6 +61,17 @@ export class Acquisitions {
     );
   }
 
+  /** Sends an exchange as an acquisition of its own kind; see `LeaseExchange`. */
+  exchange(request: ExchangeRequest): Promise<boolean> {
+    const sent: Exchange = { ...request, proposal: 0, position: undefined };
+    return new Promise((resolve, reject) => {
+      this.acquire([sent], false, (_, reply) => {
+        if (reply instanceof Error) reject(reply);
+        else resolve(reply.granted);
+      });
+    });
+  }
+
   /**
    * Calls `then` when the pending acquisition of the lease is answered. Returns `false` if no acquisition is pending.
    */
@@ -84,11 +96,12 @@ export class Acquisitions {
 
   /** Turns a script's answer into the vote of the node. `wish` has the slots that were asked for. */
   voteOf(
-    { lease, guard }: AcquireRequest,
+    request: AcquireRequest,
     answer: unknown,
     wish: SlotWish | undefined,
     ordered: boolean,
   ): AcquireReply | Error {
+    const { lease, guard } = request;
     const { channel, probe, waiters } = this.node;
     const wait = nodeScripts.acquire.tooYoungFor(answer);
     if (wait !== undefined) {
@@ -99,7 +112,7 @@ export class Acquisitions {
       return this.#tooYoung(untilOldEnough > 0 || wasYoung ? Math.max(1, untilOldEnough) : wait, because);
     }
     const reply =
-      answer instanceof Error ? channel.explained(answer) : nodeScripts.of(lease).acquire.read(answer, wish);
+      answer instanceof Error ? channel.explained(answer) : nodeScripts.asked(request).read(answer, wish);
     if (reply instanceof Error) return reply;
     this.#toldTooYoung = false;
     if (ordered && nodeScripts.acquire.showsWaiters(answer)) waiters.note(lease.keys);
@@ -224,7 +237,7 @@ class AcquireBatch {
   }
 
   #scripts([first]: readonly AcquireRequest[]): ModeScripts['acquire'] {
-    return nodeScripts.of((first as AcquireRequest).lease).acquire;
+    return nodeScripts.asked(first as AcquireRequest);
   }
 
   #pack(requests: readonly AcquireRequest[], deadline: number, ordered: boolean): Packed {

@@ -13,8 +13,10 @@ import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   KeyState,
   KeyWaiter,
+  LeaseExchange,
   LockDirectory,
   LockStore,
   QueueDirectory,
@@ -63,7 +65,15 @@ const UNSUBSCRIBED_JITTER_MS = 100;
  * `SCRIPT FLUSH`, a second command sends the text of the script.
  */
 export class RedisStore
-  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
+  implements
+    LockStore,
+    WaitQueue,
+    StarvationGuard,
+    LockDirectory,
+    QueueDirectory,
+    QuorumStore,
+    LeaseExchange,
+    StoreHealth
 {
   readonly name: string;
   readonly modes: readonly LockMode[] = nodeScripts.modes;
@@ -238,6 +248,10 @@ export class RedisStore
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     this.#releases.release(requests, tell);
+  }
+
+  exchange(request: ExchangeRequest): Promise<boolean> {
+    return this.#acquisitions.exchange(request);
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {

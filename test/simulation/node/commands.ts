@@ -2,6 +2,7 @@ import type { YoungBecause } from '../../../lib/core/errors.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest } from '../../../lib/core/ports.js';
 import type { Lease } from '../../../lib/core/lease.js';
 import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import type { Exchange } from '../../../lib/stores/redis/scripts/exchange.js';
 import type { FormerServer } from '../../../lib/stores/redis/scripts/birth.js';
 
 /** A command of the library to a simulated node. It takes the place of a script and its arguments. */
@@ -13,6 +14,14 @@ export type Command =
       /** `true` if the node keeps a marker. */
       readonly marked: boolean;
       /** The clock of the client, if the node keeps its identity. */
+      readonly wall: number | undefined;
+      readonly deadline: number;
+      readonly guard: number;
+    }
+  | {
+      readonly name: 'exchange';
+      readonly request: Exchange;
+      readonly marked: boolean;
       readonly wall: number | undefined;
       readonly deadline: number;
       readonly guard: number;
@@ -36,7 +45,7 @@ export type CommandName = Command['name'];
 
 /** The commands that change data. */
 export const WRITES: ReadonlySet<CommandName> = new Set<CommandName>([
-  ...(['acquire', 'extend', 'release', 'raise', 'holdBack', 'letPass', 'leave'] as const),
+  ...(['acquire', 'exchange', 'extend', 'release', 'raise', 'holdBack', 'letPass', 'leave'] as const),
   ...(['forceRelease', 'birth', 'probe', 'probeKinds'] as const),
 ]);
 

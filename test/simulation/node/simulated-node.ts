@@ -55,6 +55,8 @@ export class SimulatedNode {
     switch (command.name) {
       case 'acquire':
         return this.#acquireAll(command);
+      case 'exchange':
+        return this.#exchange(command);
       case 'extend':
         return command.leases.map((lease) => (this.#memory.extend(lease, command.ttl) ? '1' : '0')).join('');
       case 'release':
@@ -97,17 +99,36 @@ export class SimulatedNode {
     return this.#memory.keys;
   }
 
-  #acquireAll({
-    requests,
-    ordered,
+  #acquireAll(command: Extract<Command, { name: 'acquire' }>): Answer[] {
+    const { requests, ordered, marked } = command;
+    const now = Date.now();
+    // The script reads the marker once, before its first request.
+    const high = this.#high;
+    const unfit = this.#unfit(command);
+    const answers = requests.map((request): Answer => {
+      if (unfit && !this.#isHeldBy(request.lease)) return unfit;
+      return this.#acquire(request, ordered, marked, high);
+    });
+    return [...answers, now * 1_000];
+  }
+
+  #exchange(command: Extract<Command, { name: 'exchange' }>): Answer[] {
+    const unfit = this.#unfit(command);
+    const granted: AcquireReply = { granted: true, token: 0 };
+    const refused: AcquireReply = { granted: false, holder: { id: '', owner: '', remaining: 0 } };
+    const exchanged = (): boolean => this.#memory.exchange(command.request);
+    const answer = unfit ?? { reply: exchanged() ? granted : refused, waiting: false };
+    return [answer, Date.now() * 1_000];
+  }
+
+  /** The answer to a command that comes too late, or to a node that must not vote yet. */
+  #unfit({
     marked,
     deadline,
     guard,
     wall,
-  }: Extract<Command, { name: 'acquire' }>): Answer[] {
+  }: Extract<Command, { name: 'acquire' | 'exchange' }>): Answer | undefined {
     const now = Date.now();
-    // The script reads the marker once, before its first request.
-    const high = this.#high;
     let young = 0;
     let because: YoungBecause | undefined;
     if (marked) {
@@ -120,14 +141,8 @@ export class SimulatedNode {
       }
       if (this.#identity?.isUnused && young <= 0) this.#identity = { ...this.#identity, isUnused: false };
     }
-    const answers = requests.map((request): Answer => {
-      if (!this.#isHeldBy(request.lease)) {
-        if (now > deadline) return { late: Math.ceil(now - deadline) };
-        if (young > 0) return { young: Math.ceil(young), because };
-      }
-      return this.#acquire(request, ordered, marked, high);
-    });
-    return [...answers, now * 1_000];
+    if (now > deadline) return { late: Math.ceil(now - deadline) };
+    return young > 0 ? { young: Math.ceil(young), because } : undefined;
   }
 
   #birth({

@@ -7,6 +7,7 @@ import type { WaiterId } from '../../../lib/core/waiter-id.js';
 import type { Packed } from '../../../lib/stores/redis/scripts/script.js';
 import type { AcquireCommand } from '../../../lib/stores/redis/scripts/acquire-command.js';
 import type { ModeScripts } from '../../../lib/stores/redis/scripts/mode-scripts.js';
+import type { Exchange } from '../../../lib/stores/redis/scripts/exchange.js';
 import type { NodeScripts } from '../../../lib/stores/redis/scripts/node-scripts.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import type { Answer, Command, CommandName } from './commands.js';
@@ -41,6 +42,20 @@ const acquire: ModeScripts['acquire'] = {
   },
 };
 
+const exchange: ModeScripts['acquire'] = {
+  script: script('exchange'),
+  pack: ([request], { marker, identity, deadline, guard, wall }: AcquireCommand) => {
+    const { lease, since, replaces, ...rest } = request as Exchange;
+    return pack({
+      name: 'exchange',
+      request: { ...rest, lease: copied(lease), since, replaces },
+      ...{ marked: marker !== undefined, deadline, guard },
+      wall: identity === undefined ? undefined : wall,
+    });
+  },
+  read: acquire.read,
+};
+
 const scripts: ModeScripts = {
   acquire,
   extend: {
@@ -73,6 +88,7 @@ const aboutWaiter =
 export const nodeScripts: NodeScripts = {
   modes: ['exclusive', 'shared', 'permits'],
   of: () => scripts,
+  asked: (request) => ('replaces' in request ? exchange : acquire),
   acquire: {
     answers: (reply) => reply as Answer[],
     isPlain: () => true,

@@ -1,12 +1,14 @@
+import type { AcquireRequest } from '../../../core/ports.js';
 import { isPlain } from './acquire.js';
 import { acquireAnswers, isTooLate, showsWaiters, tooYoungFor, youngBecause } from './acquire-answer.js';
+import { EXCHANGE, isExchange, packExchange, readExchangeReply } from './exchange.js';
 import { isExtended } from './extend-command.js';
 import { BIRTH, packBirth, readBirth } from './birth.js';
 import { endedOf, FORCE_RELEASE, packForceRelease } from './force-release.js';
 import { HOLD_BACK, packHoldBack } from './hold-back.js';
 import { LEAVE, packLeave } from './leave.js';
 import { LET_PASS, packLetPass } from './let-pass.js';
-import { MODES, scriptsFor } from './mode-scripts.js';
+import { MODES, type ModeScripts, scriptsFor } from './mode-scripts.js';
 import { PROBE } from './probe.js';
 import { adviceOnKinds, PROBE_KINDS } from './probe-kinds.js';
 import { BEGINNING, packRead, READ, readPage } from './read.js';
@@ -23,6 +25,8 @@ export const nodeScripts = {
   modes: MODES,
   /** The scripts for the mode of a lease. */
   of: scriptsFor,
+  /** The script for an acquisition, or for the exchange of a lease, which is sent in the same way. */
+  asked,
   acquire: { answers: acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor, youngBecause },
   extend: { isExtended },
   release: {
@@ -41,5 +45,15 @@ export const nodeScripts = {
   probe: { script: PROBE },
   probeKinds: { script: PROBE_KINDS, advice: adviceOnKinds },
 };
+
+const exchange: ModeScripts['acquire'] = {
+  script: EXCHANGE,
+  pack: packExchange,
+  read: readExchangeReply,
+};
+
+function asked(request: AcquireRequest): ModeScripts['acquire'] {
+  return isExchange(request) ? exchange : scriptsFor(request.lease).acquire;
+}
 
 export type NodeScripts = typeof nodeScripts;

@@ -1,0 +1,143 @@
+import { elapsedSince, type Instant, now } from '../core/clock.js';
+import { RedlockError } from '../core/errors.js';
+import { Lease } from '../core/lease.js';
+import type { ResolvedRetry } from '../core/lock-options.js';
+import { type AbortWatch, onAbort } from '../core/on-abort.js';
+import { type DetachedLock, ownerOfDetached, type Pass } from '../core/pass.js';
+import { printable, quoted } from '../core/printable.js';
+import type { AttemptContext } from './acquire.js';
+import { checkCanExchange, exchange, giveBack, notConfirmed } from './exchange.js';
+import { HeldLock, type HoldTerms } from './held-lock.js';
+import { nodeTimeLimit, usableTtl } from './validity.js';
+
+/** Parameters of {@link Redlock.attach}. */
+export interface AttachTerms extends Pick<HoldTerms, 'renew' | 'maxBlocked'> {
+  readonly retry: ResolvedRetry;
+  /** Each of these signals ends the attempts, which then reject with the reason of the signal. */
+  readonly signals: readonly AbortSignal[];
+  /** Replaces an error before the caller gets it. */
+  readonly explain?: (keys: readonly string[], error: unknown) => unknown;
+}
+
+/**
+ * The number of attempts, one after the other, in which a quorum must lack the detached lock before the call fails. Of
+ * several callers with one pass each can have some nodes for a moment, until all of them give their nodes back.
+ */
+const MOST_GONE = 3;
+
+/**
+ * Exchanges a detached lock for a lock of this process. An attempt without a quorum gives its nodes back, so that
+ * another caller with the pass, or the next attempt, can have them.
+ *
+ * @throws RedlockError with the code LOCK_NOT_ATTACHED when the nodes do not keep the lock for this pass
+ * @throws LockUnavailableError when no quorum confirmed an attempt; the reason of a signal
+ */
+export async function attach(
+  context: AttemptContext,
+  pass: Pass & DetachedLock,
+  terms: AttachTerms,
+): Promise<HeldLock> {
+  const { nodes, settings, busy } = context;
+  const { keys, ttl, kind, tick, slots } = pass;
+  const { retry, signals } = terms;
+  checkIsOfTheseNodes(context, pass);
+  checkCanExchange(nodes, keys, 'LOCK_NOT_ATTACHED', 'attached');
+  const began = now();
+  const since = { ...began, wall: pass.at };
+  const detached = new Lease(keys, ownerOfDetached(pass.owner), ttl, undefined, kind, since, pass.id);
+  const replaces = [pass.id];
+  let timesGone = 0;
+  for (let attempts = 1; ; attempts++) {
+    for (const signal of signals) if (signal.aborted) throw signal.reason;
+    const limit = nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle);
+    const lease = new Lease(keys, settings.owner, ttl, tick, kind);
+    lease.slots = slots;
+    const guard = settings.guard.duration;
+    const verdict = await exchange(nodes, lease, { replaces, limit, guard, signals });
+    const isAborted = signals.some(({ aborted }) => aborted);
+    if (verdict.kind === 'exchanged' && !isAborted) {
+      const lock = heldLock(context, lease, pass, terms, verdict.sent);
+      if (lock) return lock;
+    }
+    const given = giveBack(nodes, lease, detached, limit, busy);
+    // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too.
+    replaces.push(lease.id);
+    if (isAborted) continue;
+    timesGone = verdict.kind === 'gone' ? timesGone + 1 : 0;
+    const pause = retry.delay * (0.5 + Math.random()) + retry.jitter * Math.random();
+    const isLast = attempts >= retry.attempts || elapsedSince(began) + pause > retry.timeout;
+    if (timesGone === MOST_GONE || (isLast && verdict.kind === 'gone')) throw notThere(pass);
+    if (isLast) throw notConfirmed(keys, verdict.kind === 'unconfirmed' ? verdict.votes : [], 'attach');
+    await Promise.all([given, paused(pause, signals)]);
+  }
+}
+
+/** Makes the handle, unless the ttl has been used up meanwhile (S4). */
+function heldLock(
+  context: AttemptContext,
+  lease: Lease,
+  pass: DetachedLock,
+  { renew, maxBlocked }: AttachTerms,
+  sent: Instant,
+): HeldLock | undefined {
+  context.clocks.look();
+  const taken = elapsedSince(sent);
+  if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) return undefined;
+  lease.acquired(sent.monotonic, pass.minHold);
+  const lock = new HeldLock(lease, pass.fencingToken, context, sent, taken, {
+    renew,
+    ...(maxBlocked !== undefined && { maxBlocked }),
+    ...(pass.lock !== undefined && { lock: pass.lock }),
+    ...(pass.maxHold && { maxHold: pass.maxHold.duration, since: heldSince(pass, pass.maxHold.passed) }),
+  });
+  context.began(lock);
+  return lock;
+}
+
+/**
+ * The moment from which `maxHold` counts. Only wall clocks can be compared between machines. The nodes kept the lock for
+ * one ttl, as a rule, so a wrong clock changes the moment by no more than that.
+ */
+function heldSince({ at, ttl }: DetachedLock, passed: number): Instant {
+  const { monotonic, wall } = now();
+  const held = passed + Math.min(Math.max(wall - at, 0), ttl);
+  return { monotonic: monotonic - held, wall: wall - held };
+}
+
+/** @throws RedlockError when the module of the pass has other nodes or another prefix */
+function checkIsOfTheseNodes({ nodes, settings }: AttemptContext, pass: DetachedLock): void {
+  const { keyPrefix = '' } = settings;
+  const { length } = nodes.stores;
+  if (pass.keyPrefix === keyPrefix && pass.nodes === length) return;
+  const shown = (prefix: string, count: number): string =>
+    `\`keyPrefix: '${printable(prefix)}'\` and ${count} nodes`;
+  throw new RedlockError(
+    'LOCK_NOT_ATTACHED',
+    `The lock on ${quoted(pass.keys)} is not attached: its pass is from a module with ` +
+      `${shown(pass.keyPrefix, pass.nodes)}, and this one has ${shown(keyPrefix, length)}. Attach it with a module ` +
+      'that has the same nodes and prefix.',
+  );
+}
+
+function notThere({ keys, ttl }: DetachedLock): RedlockError {
+  return new RedlockError(
+    'LOCK_NOT_ATTACHED',
+    `The lock on ${quoted(keys)} is not attached: a quorum of nodes does not keep it for this pass. It was attached ` +
+      `already, it was released by force, its ttl of ${ttl} ms has passed since the detachment, or the nodes are others. ` +
+      'Acquire another lock, and look what was done meanwhile.',
+  );
+}
+
+/** Waits, and no longer than until a signal aborts. */
+function paused(milliseconds: number, signals: readonly AbortSignal[]): Promise<void> {
+  return new Promise((resolve) => {
+    let watch: AbortWatch | undefined;
+    const end = (): void => {
+      clearTimeout(timer);
+      watch?.stop();
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds);
+    for (const signal of signals) watch = onAbort(signal, { aborted: end }, watch);
+  });
+}

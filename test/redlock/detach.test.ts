@@ -1,0 +1,299 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { LockLostError, LockUnavailableError, RedlockError } from '../../lib/core/errors.js';
+import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
+import { isDetachedId, readPass } from '../../lib/core/pass.js';
+import type { ExchangeRequest, HeldKey, KeyHolder, Store } from '../../lib/core/ports.js';
+import type { AttachTerms } from '../../lib/redlock/attach.js';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import type { AcquireTerms } from '../../lib/redlock/redlock.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { redlockOver } from '../support/core.js';
+import { ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
+
+// A ttl of 1000 ms has a validity of 988 ms, a renewal every 333 ms, and a time limit of 50 ms for each node.
+const TTL = 1_000;
+const AWAY = new Error('away');
+const RETRY = { timeout: 5_000, attempts: Infinity, delay: 50, jitter: 50 };
+
+let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
+
+beforeEach(() => {
+  jest.useFakeTimers({ doNotFake: ['nextTick', 'setImmediate'] });
+  nodes = scriptedNodes(3) as [ScriptedNode, ScriptedNode, ScriptedNode];
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+function acquire(options: Partial<AcquireTerms> = {}, stores: readonly Store[] = nodes): Promise<HeldLock> {
+  const request = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [], ...options };
+  return redlockOver(stores, { owner: 'api' }).acquire(['k'], request);
+}
+
+/** Attaches in another process. */
+function attach(
+  pass: string,
+  terms: Partial<AttachTerms> = {},
+  stores: readonly Store[] = nodes,
+): Promise<HeldLock> {
+  const request = { retry: RETRY, renew: true, signals: [], ...terms };
+  return redlockOver(stores, { owner: 'worker' }).attach(readPass(pass), request);
+}
+
+async function holdersAt(node: { memory: MemoryStore } | MemoryStore): Promise<readonly KeyHolder[]> {
+  const memory = node instanceof MemoryStore ? node : node.memory;
+  const [state] = (await memory.read(['k'])) as (HeldKey | undefined)[];
+  return state?.holders ?? [];
+}
+
+/** Runs the clock until the promise has settled. */
+async function settled<T>(promise: Promise<T>): Promise<T> {
+  const state = { isOver: false };
+  const end = (): void => void (state.isOver = true);
+  promise.then(end, end);
+  while (!state.isOver) await jest.advanceTimersByTimeAsync(5);
+  return promise;
+}
+
+const KINDS: [string, LockKind][] = [
+  ['an exclusive lock', EXCLUSIVE],
+  ['a shared lock', SHARED],
+  ['a permit', { mode: 'permits', permits: 3 }],
+];
+
+describe('detach and attach', () => {
+  test.each(KINDS)('%s goes on in another process with its token, slot and ttl', async (_, kind) => {
+    const lock = await acquire({ kind });
+    await jest.advanceTimersByTimeAsync(300);
+    const text = await settled(lock.detach());
+    const [waiting] = await holdersAt(nodes[0]);
+    expect(waiting).toMatchObject({ owner: 'api (detached)', fencingToken: lock.fencingToken });
+    expect(isDetachedId(waiting!.id)).toBe(true);
+    expect(waiting!.remaining).toBeGreaterThan(TTL - 50);
+    await jest.advanceTimersByTimeAsync(900);
+    const attached = await settled(attach(text));
+    expect(attached).toMatchObject({ keys: lock.keys, fencingToken: lock.fencingToken, ttl: TTL });
+    expect([attached.mode, attached.slots]).toEqual([kind.mode, lock.slots]);
+    expect(attached.id).not.toBe(lock.id);
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect([attached.isHeld(), attached.state]).toEqual([true, 'held']);
+    for (const node of nodes)
+      expect(await holdersAt(node)).toMatchObject([{ id: attached.id, owner: 'worker' }]);
+    await attached.release();
+    for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+  });
+
+  test('the detached handle is released without a loss, sends nothing more, and says so', async () => {
+    const lock = await acquire();
+    const { signal } = lock;
+    await settled(lock.detach());
+    expect([lock.state, lock.isHeld(), lock.remaining(), lock.loss]).toEqual([
+      'released',
+      false,
+      0,
+      undefined,
+    ]);
+    for (const node of nodes) node.requests.length = 0;
+    await lock.release();
+    await jest.advanceTimersByTimeAsync(3 * TTL);
+    expect(nodes.map(({ requests }) => requests)).toEqual([[], [], []]);
+    expect(signal.aborted).toBe(false);
+    await expect(lock.extend()).rejects.toThrow('it was detached, so that another process can hold it');
+    await expect(lock.detach()).rejects.toThrow(LockLostError);
+  });
+
+  test('waits for the renewal under way, and the renewal does not revive the lock of the detached handle (S9)', async () => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { extend: 20 };
+    await jest.advanceTimersByTimeAsync(335);
+    expect(nodes.map((node) => node.count('extend'))).toEqual([1, 1, 1]);
+    const text = lock.detach();
+    expect(nodes.map((node) => node.count('exchange'))).toEqual([0, 0, 0]);
+    await settled(text);
+    await jest.advanceTimersByTimeAsync(TTL);
+    await jest.advanceTimersByTimeAsync(TTL);
+    for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+  });
+
+  test('a lock that nobody attaches ends with its ttl, and its pass is then too late', async () => {
+    const lock = await acquire();
+    const text = await settled(lock.detach());
+    await jest.advanceTimersByTimeAsync(TTL);
+    const next = await acquire();
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+    const late = settled(attach(text));
+    await expect(late).rejects.toMatchObject({ code: 'LOCK_NOT_ATTACHED' });
+    await expect(late).rejects.toThrow(`its ttl of ${TTL} ms has passed since the detachment`);
+    await expect(late).rejects.not.toThrow(text.slice(10, 30));
+    expect(next.isHeld()).toBe(true);
+  });
+
+  test('a pass that was used is refused, also after the lock was released', async () => {
+    const lock = await acquire();
+    const text = await settled(lock.detach());
+    const attached = await settled(attach(text));
+    await expect(settled(attach(text))).rejects.toThrow('It was attached already');
+    expect(attached.isHeld()).toBe(true);
+    await attached.release();
+    await expect(settled(attach(text))).rejects.toMatchObject({ code: 'LOCK_NOT_ATTACHED' });
+  });
+
+  test('a pass of another prefix or another number of nodes is refused without a request', async () => {
+    const text = await settled((await acquire()).detach());
+    const other = scriptedNodes(1);
+    await expect(attach(text, {}, other)).rejects.toThrow(
+      "its pass is from a module with `keyPrefix: ''` and 3 nodes, and this one has `keyPrefix: ''` and 1 nodes",
+    );
+    expect(other[0]!.requests).toEqual([]);
+  });
+
+  test('a store that cannot exchange leases refuses both by its name', async () => {
+    const text = await settled((await acquire()).detach());
+    const plain = nodes.map((node) => Object.assign(node, { exchange: undefined })) as unknown as Store[];
+    const lock = await acquire(
+      { kind: SHARED },
+      scriptedNodes(1).map((node) => Object.assign(node, { exchange: undefined })) as never,
+    );
+    await expect(lock.detach()).rejects.toThrow(
+      'is not detached: a cannot put one lease in the place of another',
+    );
+    expect(lock.isHeld()).toBe(true);
+    await expect(attach(text, {}, plain)).rejects.toThrow(
+      'is not attached: a cannot put one lease in the place',
+    );
+  });
+
+  test('the rest of minHold and maxHold, and the tick, go with the pass', async () => {
+    const tick = { schedule: 'daily', at: 5_000, life: 60_000, from: 'acquisition' } as const;
+    const lock = await acquire({ minHold: 4_000, maxHold: 3_000, tick });
+    await jest.advanceTimersByTimeAsync(1_000);
+    const text = await settled(lock.detach());
+    await jest.advanceTimersByTimeAsync(500);
+    const attached = await settled(attach(text));
+    const { keepFor, mark } = attached.lease;
+    expect(keepFor).toBeGreaterThan(2_900);
+    expect(keepFor).toBeLessThanOrEqual(3_000);
+    expect(mark).toMatchObject({ schedule: 'daily', at: 5_000 });
+    expect(mark!.life).toBeLessThanOrEqual(59_000);
+    await jest.advanceTimersByTimeAsync(1_000);
+    expect(attached.isHeld()).toBe(true);
+    await jest.advanceTimersByTimeAsync(1_500);
+    expect(attached.loss?.message).toContain('its maxHold of 3000 ms had passed');
+    await attached.release();
+    await expect(acquire({ tick: { ...tick } })).rejects.toMatchObject({ ranTick: 5_000 });
+  });
+});
+
+describe('a detachment without a quorum', () => {
+  test('is refused, and the lock stays with its handle on every node', async () => {
+    const lock = await acquire();
+    nodes[1].fate = { exchange: AWAY };
+    nodes[2].fate = { exchange: 'hang' };
+    await expect(settled(lock.detach())).rejects.toThrow(LockUnavailableError);
+    nodes[1].fate = nodes[2].fate = {};
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect([lock.state, lock.loss]).toEqual(['held', undefined]);
+    for (const node of nodes) expect(await holdersAt(node)).toMatchObject([{ id: lock.id }]);
+    const attached = await settled(attach(await settled(lock.detach())));
+    expect(attached.fencingToken).toBe(lock.fencingToken);
+  });
+
+  test('leaves nothing behind when the lock is released meanwhile', async () => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { exchange: 'hang' };
+    const refused = settled(lock.detach()).catch((error: unknown) => error);
+    await lock.release();
+    expect(await refused).toBeInstanceOf(LockLostError);
+    await jest.advanceTimersByTimeAsync(500);
+    for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+  });
+});
+
+describe('an attachment', () => {
+  test('is repeated by the same caller when replies are lost', async () => {
+    const text = await settled((await acquire()).detach());
+    for (const node of nodes) node.fate = { exchange: 'hang' };
+    const attached = attach(text);
+    await jest.advanceTimersByTimeAsync(60);
+    for (const node of nodes) node.fate = {};
+    expect((await settled(attached)).isHeld()).toBe(true);
+  });
+
+  test('gives the lock back for another caller with the pass when its attempts fail', async () => {
+    const text = await settled((await acquire()).detach());
+    nodes[0].fate = { exchange: 'hang', extend: 'hang' };
+    nodes[1].fate = { extend: 'hang' };
+    const failed = settled(attach(text, { retry: { ...RETRY, attempts: 1 } }));
+    await expect(failed).rejects.toThrow(LockUnavailableError);
+    nodes[0].fate = nodes[1].fate = {};
+    const attached = await settled(attach(text));
+    expect(attached.isHeld()).toBe(true);
+  });
+
+  test('does not count a node that is younger than the guard, and heals it afterwards (S12, S26)', async () => {
+    const text = await settled((await acquire()).detach());
+    await nodes[0].memory.close();
+    const attached = await settled(attach(text));
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+    expect(await holdersAt(nodes[0])).toMatchObject([{ id: attached.id }]);
+  });
+
+  test('ends with the reason of a signal, and gives the lock back', async () => {
+    const text = await settled((await acquire()).detach());
+    for (const node of nodes) node.fate = { exchange: 20 };
+    const controller = new AbortController();
+    const aborted = settled(attach(text, { signals: [controller.signal] }));
+    controller.abort(new Error('no longer needed'));
+    await expect(aborted).rejects.toThrow('no longer needed');
+    expect((await settled(attach(text))).isHeld()).toBe(true);
+  });
+
+  test('counts its validity from the sending of the extension (S4)', async () => {
+    const text = await settled((await acquire()).detach());
+    const lost = redlockOver(nodes, { nodeTimeout: 5_000 });
+    for (const node of nodes) node.fate = { extend: 190 };
+    const slow = lost.attach(readPass(text), { retry: RETRY, renew: false, signals: [] });
+    const attached = await settled(slow);
+    expect(attached.remaining()).toBeLessThanOrEqual(988 - 190);
+  });
+});
+
+describe('of several attachers', () => {
+  /** A node that carries out each exchange after a random time. */
+  class UnevenNode extends MemoryStore {
+    constructor(readonly isUp: boolean) {
+      super();
+    }
+
+    override async exchange(request: ExchangeRequest): Promise<boolean> {
+      if (!this.isUp) throw AWAY;
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 20));
+      return super.exchange(request);
+    }
+  }
+
+  test.each([
+    [3, 3],
+    [3, 2],
+    [4, 4],
+    [4, 3],
+    [5, 3],
+  ])(
+    'one gets the lock, although each may get some of %i nodes first, of which %i answer',
+    async (count, up) => {
+      for (let turn = 0; turn < 12; turn++) {
+        const stores = Array.from({ length: count }, () => new UnevenNode(true));
+        const lock = await acquire({ ttl: 10_000 }, stores);
+        const text = await settled(lock.detach());
+        for (const store of stores.slice(up)) Object.assign(store, { isUp: false });
+        const attempts = Array.from({ length: 2 + (turn % 2) }, () => attach(text, { renew: false }, stores));
+        const results = await settled(Promise.allSettled(attempts));
+        const held = results.filter(({ status }) => status === 'fulfilled');
+        expect(held).toHaveLength(1);
+        const refusals = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+        expect(refusals.every((reason) => reason instanceof RedlockError)).toBe(true);
+      }
+    },
+  );
+});
