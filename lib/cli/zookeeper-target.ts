@@ -23,8 +23,10 @@ export async function openZooKeeper(target: Target): Promise<Store> {
     `Expected ${source} to be one URL with all servers of a ZooKeeper, such as ` +
     'zookeeper://user:password@10.0.0.1:2181,10.0.0.2:2181/locks, or zookeepers:// for TLS';
   const [match, secure, userInfo = '', connectionString = ''] = URL_PARTS.exec(nodes[0] ?? '') ?? [];
-  if (match === undefined || nodes.length > 1) throw new UsageError(refusal);
   const [username = '', ...rest] = userInfo.split(':');
+  // With a password alone, the command would connect as nobody, and show nothing of a user's locks.
+  if (match === undefined || nodes.length > 1 || (userInfo !== '' && username === ''))
+    throw new UsageError(refusal);
   const auth = { username: decode(username, source), password: decode(rest.join(':'), source) };
   // Loaded on demand: a command for Redis needs no code of ZooKeeper.
   const { zookeeper } = await import('../zookeeper/index.js');

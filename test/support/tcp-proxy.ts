@@ -126,6 +126,14 @@ export class TcpProxy {
     }
   }
 
+  /** Ends the open connections after the first bytes of the next data from the server. New connections work as before. */
+  cutInsideReply(): void {
+    for (const connection of this.connections) {
+      connection.replies.set({ delay: 0, mode: 'drop' });
+      connection.server.once('data', (data) => connection.client.end(data.subarray(0, 6)));
+    }
+  }
+
   /** Refuses new connections. Open connections continue unless `cut()` is called, too. */
   refuse(): void {
     // The port is closed at once. The callback of `close` would also wait for open connections.

@@ -1,6 +1,6 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, existsSync, openSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -42,6 +42,13 @@ export interface StartZooKeeperOptions {
   readonly config?: readonly string[];
   /** Further system properties of the Java machine, such as `readonlymode.enabled`. */
   readonly properties?: Readonly<Record<string, string>>;
+  /**
+   * `true` to keep the data on the disk, which each write then waits for. Tests keep the data in memory.
+   * @defaultValue false
+   */
+  readonly isOnDisk?: boolean;
+  /** Further environment variables of the Java machine, such as those of a clock that tests can set. */
+  readonly env?: NodeJS.ProcessEnv;
   /** The certificate and the key, in one PEM text, with which the server also takes TLS at its `securePort`. */
   readonly certificate?: string;
 }
@@ -74,10 +81,8 @@ export async function zooKeeperServers(
         ...[freePort(), freePort(), freePort(), freePort()],
       ]);
       return {
-        number: index + 1,
-        port: port!,
-        securePort: securePort!,
-        peers: `${LOOPBACK}:${quorumPort}:${electionPort}`,
+        ...{ number: index + 1, port: port!, securePort: securePort! },
+        ...{ quorumPort: quorumPort!, electionPort: electionPort! },
       };
     }),
   );
@@ -88,8 +93,9 @@ interface Member {
   readonly number: number;
   readonly port: number;
   readonly securePort: number;
-  /** The address with the ports for the other servers. */
-  readonly peers: string;
+  /** The port at which a leader serves its followers. */
+  readonly quorumPort: number;
+  readonly electionPort: number;
 }
 
 /**
@@ -102,6 +108,8 @@ export class ZooKeeperServer {
   #process: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
   #folder: string | undefined;
+  /** The ports through which the server reaches leaders that have another port. */
+  readonly #ways = new Map<number, number>();
 
   constructor(
     private readonly member: Member,
@@ -118,6 +126,11 @@ export class ZooKeeperServer {
   /** The port for TLS, with {@link StartZooKeeperOptions.certificate}. */
   get securePort(): number {
     return this.member.securePort;
+  }
+
+  /** The port at which the server serves its followers while it leads. */
+  get quorumPort(): number {
+    return this.member.quorumPort;
   }
 
   get address(): string {
@@ -137,7 +150,8 @@ export class ZooKeeperServer {
    */
   async start(isRole = /^(?:leader|follower|standalone)$/): Promise<void> {
     if (this.#process) return;
-    this.#folder ??= await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'zookeeper-test-'));
+    const parent = !this.options.isOnDisk && existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+    this.#folder ??= await mkdtemp(join(parent, 'zookeeper-test-'));
     await this.#launch(this.#folder);
     const deadline = performance.now() + START_TIMEOUT;
     while (!isRole.test((await this.role()) ?? '')) {
@@ -152,6 +166,25 @@ export class ZooKeeperServer {
   /** The role that the server reports, such as `leader`; `undefined` if it serves no requests. */
   async role(): Promise<string | undefined> {
     return /^Mode: (\S+)/m.exec(await this.#word('srvr'))?.[1];
+  }
+
+  /** From its next start on, the server follows a leader through another port, such as that of a proxy. */
+  follow(leader: ZooKeeperServer, port: number): void {
+    this.#ways.set(leader.member.number, port);
+  }
+
+  /** Stops the process, and keeps a copy of its data. */
+  async backUp(): Promise<void> {
+    await this.kill();
+    await this.#copyData('data', 'copy');
+    await this.start();
+  }
+
+  /** Stops the process, and starts another one with the data of the last {@link backUp}. */
+  async restore(): Promise<void> {
+    await this.kill();
+    await this.#copyData('copy', 'data');
+    await this.start();
   }
 
   /** Sends SIGKILL, as in a crash. */
@@ -184,6 +217,12 @@ export class ZooKeeperServer {
     this.#folder = undefined;
   }
 
+  async #copyData(from: string, to: string): Promise<void> {
+    if (this.#folder === undefined) throw new Error('the server has no data yet');
+    await rm(join(this.#folder, to), { recursive: true, force: true });
+    await cp(join(this.#folder, from), join(this.#folder, to), { recursive: true });
+  }
+
   /** Sends one of ZooKeeper's commands of four letters. */
   #word(word: string): Promise<string> {
     return new Promise((resolve) => {
@@ -210,7 +249,7 @@ export class ZooKeeperServer {
         ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
         ...['org.apache.zookeeper.server.quorum.QuorumPeerMain', join(folder, 'zoo.cfg')],
       ],
-      { detached: true, stdio: ['ignore', log, log] },
+      { detached: true, env: { ...process.env, ...this.options.env }, stdio: ['ignore', log, log] },
     );
     closeSync(log);
     child.unref();
@@ -239,7 +278,12 @@ export class ZooKeeperServer {
       ...config,
     ];
     if (this.members.length > 1)
-      lines.push(...this.members.map(({ number, peers }) => `server.${number}=${peers}`));
+      lines.push(
+        ...this.members.map(({ number, quorumPort, electionPort }) => {
+          const port = this.#ways.get(number) ?? quorumPort;
+          return `server.${number}=${LOOPBACK}:${port}:${electionPort}`;
+        }),
+      );
     if (certificate === undefined) return lines;
     const file = join(folder, 'server.pem');
     await writeFile(file, certificate);

@@ -82,10 +82,10 @@ export class Acquisitions {
 
   async #ask(asked: Asked, since: ReturnType<typeof now>): Promise<Verdict> {
     const { records, leases } = this.context;
-    const { lease, limit } = asked.request;
+    const { lease, limit, position } = asked.request;
     let compared: readonly KeyView[] = [];
     try {
-      const verdict = await records.change(lease.keys, (views): Decision<Verdict> => {
+      const decide = (views: readonly KeyView[]): Decision<Verdict> => {
         // The decision is sent in this turn of the event loop, or not at all: a lease that has ended must not be stored
         // (S15), and none after its time limit (S16).
         if (leases.hasEnded(lease)) throw new Error('the lock was given up before it was stored');
@@ -93,7 +93,9 @@ export class Acquisitions {
           throw new NoTimeError(`was not stored within ${Math.ceil(limit)} ms`);
         compared = views;
         return this.#decide(asked, views);
-      });
+      };
+      // A waiter asks again. A caller that tries once must not be refused by a server that lags behind.
+      const verdict = await records.change(lease.keys, decide, position === undefined);
       if (verdict.hasMoved) leases.movedOut(lease);
       if (verdict.reply.granted) leases.granted(lease, verdict.reply.token);
       return verdict;

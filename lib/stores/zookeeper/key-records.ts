@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { asError } from '../../core/errors.js';
 import { neutrally } from '../../core/neutral.js';
 import {
   ANY_VERSION,
@@ -9,17 +10,20 @@ import {
   getChildren,
   getData,
   multi,
+  type NodeData,
   type NodeStat,
   remove,
   type Request,
   setData,
+  sync,
 } from './client/requests.js';
 import type { ZooKeeperClient } from './client/zookeeper-client.js';
 import { isRefusal, Refusal } from './client/zookeeper-error.js';
 import { dataOf, type KeyRecord, NO_RECORD, recordOf } from './key-record.js';
-import { type KeyVersion, type KeyView, viewOf } from './key-view.js';
+import type { KeyVersion, KeyView } from './key-view.js';
 import { type LeaderClock, storedAtOf } from './leader-clock.js';
-import { entriesIn, GENERATION, type Names, type WaiterEntry } from './names.js';
+import { entriesIn, GENERATION, type Names, ROOT, type WaiterEntry } from './names.js';
+import { RememberedViews } from './remembered-views.js';
 
 /** Time limit of a request, in milliseconds. A silent connection is ended sooner. */
 export const ANSWER_LIMIT_MS = 10_000;
@@ -29,9 +33,6 @@ export const ANSWER_LIMIT_MS = 10_000;
  * again with the next node.
  */
 const COMPARED_FOR_MS = 600_000;
-
-/** The largest number of keys that a process remembers. It reads another key once more. */
-const MOST_REMEMBERED = 10_000;
 
 /** Largest number of rounds of a change. Another round follows when others changed the key meanwhile. */
 const MOST_ROUNDS = 32;
@@ -52,13 +53,14 @@ export interface Decision<Result> {
 }
 
 /**
- * Decides on the views of the keys. It is called again whenever the views have changed, so it must have no effects. It
- * may throw in place of a decision.
+ * Decides on the views of the keys. It may throw in place of a decision. It is called again whenever the views have
+ * changed, and first on remembered views, which may be old: so an effect of it must be one that a further call replaces.
  */
 export type Decide<Result> = (views: readonly KeyView[]) => Decision<Result>;
 
 interface Job {
   readonly decide: Decide<unknown>;
+  readonly newest: boolean;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -86,7 +88,7 @@ export interface RecordsContext {
  * Changes of one key that come while another change of the key is under way are written together.
  */
 export class KeyRecords {
-  readonly #views = new Map<string, KeyView>();
+  readonly #views = new RememberedViews();
   /** The jobs for a key that wait for the present write. */
   readonly #waiting = new Map<string, Job[]>();
   /** Only versions that were received after this time are compared. */
@@ -101,7 +103,21 @@ export class KeyRecords {
 
   /** @param watch - if `true`, the server tells the next change of the record, once */
   async read(key: string, watch = false): Promise<KeyView> {
-    return this.#learn(await this.fetch(key, watch));
+    return this.#views.learn(await this.fetch(key, watch));
+  }
+
+  /** Reads the newest versions of keys for people who look at locks. A key that cannot be read has an error. */
+  inspect(keys: readonly string[]): Promise<readonly (KeyView | Error)[]> {
+    return this.newest(() =>
+      Promise.all(
+        keys.map((key) =>
+          this.#fetchRecord(key).then(
+            (version) => this.#views.inspect(version),
+            (error: unknown) => asError(error),
+          ),
+        ),
+      ),
+    );
   }
 
   /** Reads a key, and does not remember it. */
@@ -116,15 +132,18 @@ export class KeyRecords {
       orNothing(client, getChildren(names.queueOf(key))),
     ]);
     return {
-      key,
-      version: node?.stat.version,
-      record: node ? recordOf(path, node.data) : NO_RECORD,
-      storedAt: node && storedAtOf(node.stat),
-      transaction: node?.stat.modified ?? 0n,
+      ...asVersion(key, path, node),
       waiters: entriesIn(children ?? []),
       hasQueue: children !== undefined,
       generation: stat?.version,
     };
+  }
+
+  /** Reads what people want to know of a key: not its queue, nor what a write compares with. */
+  async #fetchRecord(key: string): Promise<KeyVersion> {
+    const path = this.context.names.pathOf(key);
+    const node = await orNothing(this.context.client, getData(path));
+    return { ...asVersion(key, path, node), waiters: [], hasQueue: false, generation: undefined };
   }
 
   /** Reads the entries in the queue of a key, in their order. */
@@ -133,11 +152,15 @@ export class KeyRecords {
     return entriesIn((await orNothing(client, getChildren(names.queueOf(key)))) ?? []);
   }
 
-  /** Changes the keys as `decide` says. Writes all of them, or none. */
-  change<Result>(keys: readonly string[], decide: Decide<Result>): Promise<Result> {
+  /**
+   * Changes the keys as `decide` says. Writes all of them, or none.
+   *
+   * @param newest - if `true`, a decision that changes nothing is made on the newest versions, see {@link newest}
+   */
+  change<Result>(keys: readonly string[], decide: Decide<Result>, newest = false): Promise<Result> {
     const [key] = keys;
     return new Promise<Result>((resolve, reject) => {
-      const job: Job = { decide, resolve: resolve as (result: unknown) => void, reject };
+      const job: Job = { decide, newest, resolve: resolve as (result: unknown) => void, reject };
       if (key === undefined || keys.length > 1) return void this.#run(keys, [job]);
       const waiting = this.#waiting.get(key);
       if (waiting) return void waiting.push(job);
@@ -174,7 +197,7 @@ export class KeyRecords {
     let views = this.#remembered(keys);
     for (let round = 1; round <= MOST_ROUNDS; round++) {
       const isRemembered = views !== undefined;
-      views ??= await Promise.all(keys.map((key) => this.read(key)));
+      views ??= await this.#readAll(keys, jobs);
       const { latest: clock } = this.context.clock;
       const present = views.map((view) => ({ ...view, clock }));
       const { outcomes, next } = decideAll(present, jobs);
@@ -198,6 +221,21 @@ export class KeyRecords {
       if (round > QUICK_ROUNDS) await sleep(Math.random() * PAUSE_MS * round);
     }
     throw new Error(`gave up after ${MOST_ROUNDS} rounds: others changed the key in each of them`);
+  }
+
+  #readAll(keys: readonly string[], jobs: readonly Job[]): Promise<readonly KeyView[]> {
+    const read = (): Promise<readonly KeyView[]> => Promise.all(keys.map((key) => this.read(key)));
+    return jobs.some(({ newest }) => newest) ? this.newest(read) : read();
+  }
+
+  /**
+   * Lets the server catch up with the leader before it answers `read`. Without it a server may lag behind, and still show
+   * a lock that was released. The requests are sent together, so this takes no further round trip of this process: a
+   * server answers the requests of a connection in their order.
+   */
+  async newest<Result>(read: () => Promise<Result>): Promise<Result> {
+    const [, result] = await Promise.all([this.context.client.ask(sync(ROOT), ANSWER_LIMIT_MS), read()]);
+    return result;
   }
 
   /**
@@ -233,7 +271,7 @@ export class KeyRecords {
       const wanted = next[index]!;
       const stat = replies[at] as NodeStat;
       const hasQueue = wanted.hasQueue || wanted.waiters.length > 0;
-      this.#learn({
+      this.#views.learn({
         ...wanted,
         hasQueue,
         version: stat.version,
@@ -268,18 +306,21 @@ export class KeyRecords {
       ...removed.map(({ name }) => remove(`${queue}/${name}`, ANY_VERSION)),
     ];
   }
+}
 
-  #learn(version: KeyVersion): KeyView {
-    const { key } = version;
-    const view = viewOf(version, this.#views.get(key));
-    this.#views.delete(key);
-    this.#views.set(key, view);
-    if (this.#views.size > MOST_REMEMBERED) {
-      const [oldest = ''] = this.#views.keys();
-      this.#views.delete(oldest);
-    }
-    return view;
-  }
+/** @throws ForeignValueError when another program has written the data */
+function asVersion(
+  key: string,
+  path: string,
+  node: NodeData | undefined,
+): Omit<KeyVersion, 'waiters' | 'hasQueue' | 'generation'> {
+  return {
+    key,
+    version: node?.stat.version,
+    record: node ? recordOf(path, node.data) : NO_RECORD,
+    storedAt: node && storedAtOf(node.stat),
+    transaction: node?.stat.modified ?? 0n,
+  };
 }
 
 /** Asks for something that may not exist. */

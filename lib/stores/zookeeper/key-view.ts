@@ -51,13 +51,13 @@ function stampOf({ id, token, renewals }: HolderRecord): string {
   return `${id}:${token}:${renewals}`;
 }
 
-/** The view of a version that was just received; `before` is the last view of the key. */
-export function viewOf(version: KeyVersion, before: KeyView | undefined): KeyView {
+/** The view of a version that was just received; `before` are the last views of the key. */
+export function viewOf(version: KeyVersion, ...before: readonly (KeyView | undefined)[]): KeyView {
   const receivedAt = performance.now();
   const seen = new Map(
     version.record.holders.map((holder) => {
       const stamp = stampOf(holder);
-      return [stamp, before?.seen.get(stamp) ?? receivedAt];
+      return [stamp, Math.min(...before.map((view) => view?.seen.get(stamp) ?? receivedAt), receivedAt)];
     }),
   );
   return { ...version, receivedAt, seen, clock: undefined };
@@ -106,8 +106,11 @@ function isLongPast(view: KeyView, holder: HolderRecord, clock: ClockReading): b
 /** `true` if {@link isLongPast} may be true after another reading of the leader's clock. */
 export function isSuspect(view: KeyView, holder: HolderRecord): boolean {
   const stored = stampStoredAt(view, holder);
+  const isOfEarlierLeader =
+    stored !== undefined && view.clock !== undefined && stored.epoch < view.clock.epoch;
   return (
     stored !== undefined &&
+    !isOfEarlierLeader &&
     isLongPast(view, holder, {
       ...{ epoch: stored.epoch, time: Date.now(), error: 0 },
       transaction: view.transaction + 1n,

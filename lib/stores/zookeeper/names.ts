@@ -53,10 +53,15 @@ export class Names {
     return `${QUEUES}/${this.nodeOf(key)}`;
   }
 
-  /** The key of a node, by its name among the children of {@link LOCKS}; `undefined` for a node of another module. */
+  /**
+   * The key of a node, by its name among the children of {@link LOCKS}; `undefined` for a node of another module or
+   * program.
+   */
   keyOf(name: string): string | undefined {
-    const key = decoded(name.slice(1));
-    return key?.startsWith(this.keyPrefix) ? key.slice(this.keyPrefix.length) : undefined;
+    const text = decoded(name.slice(1));
+    if (!text?.startsWith(this.keyPrefix)) return undefined;
+    const key = text.slice(this.keyPrefix.length);
+    return this.nodeOf(key) === name ? key : undefined;
   }
 }
 

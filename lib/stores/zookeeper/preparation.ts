@@ -3,6 +3,7 @@ import type { NodeCheck } from '../../core/node-status.js';
 import { ANY_VERSION, check, create, exists, getData, multi, setData } from './client/requests.js';
 import type { ZooKeeperClient } from './client/zookeeper-client.js';
 import { isRefusal, Refusal } from './client/zookeeper-error.js';
+import { orNothing } from './key-records.js';
 import { CLOCK, FIXED, LOCKS } from './names.js';
 
 /** Time limit in milliseconds of a request of the preparation. */
@@ -36,13 +37,19 @@ async function mayUse(client: ZooKeeperClient): Promise<void> {
 /** Reports whether a majority of the servers accepts writes; writes nothing. */
 export async function checkMajority(client: ZooKeeperClient): Promise<NodeCheck> {
   try {
-    await client.ask(multi([check(LOCKS, ANY_VERSION)]), LIMIT_MS);
+    // Only the first process creates the nodes of the store. Before that, there must be the path in which it creates them.
+    if (!(await isThere(client, LOCKS))) await client.ask(multi([check(client.top, ANY_VERSION)]), LIMIT_MS);
     return { state: 'voting', warnings: [] };
   } catch (error) {
     const unfit = orUnfit(error);
     if (!(unfit instanceof UnfitStoreError)) throw error;
     return { state: 'unfit', reason: unfit.message, warnings: [] };
   }
+}
+
+/** Asks a majority whether there is a node. */
+async function isThere(client: ZooKeeperClient, path: string): Promise<boolean> {
+  return (await orNothing(client, multi([check(path, ANY_VERSION)]))) !== undefined;
 }
 
 async function ensure(client: ZooKeeperClient, path: string): Promise<void> {

@@ -7,6 +7,12 @@ import { type KeyRecords, orNothing } from './key-records.js';
 import { type KeyView, liveHolders, msUntilOver } from './key-view.js';
 import type { Names, WaiterEntry } from './names.js';
 
+/** The longest delay of a timer. A longer one would end at once. */
+const LONGEST_DELAY_MS = 2 ** 31 - 1;
+
+/** Milliseconds after which a look that failed is repeated. */
+const LOOK_AGAIN_MS = 1_000;
+
 /** A waiter for the key in this process. */
 export interface Watcher {
   readonly waiter: string;
@@ -65,7 +71,8 @@ export class QueueWatch {
         await this.#lookOnce();
       }
     } catch {
-      // Without a connection there are no messages. The next connection looks again.
+      // Without a connection there are no messages, and the next connection looks again. With one, no watch is set now.
+      if (this.context.client.available) this.#lookIn(LOOK_AGAIN_MS);
     } finally {
       this.#isLooking = false;
     }
@@ -111,10 +118,15 @@ export class QueueWatch {
 
   /** Looks again when the lock of a holder has ended without a release. */
   #lookAtEnd(view: KeyView): void {
-    clearTimeout(this.#timer);
     const ends = liveHolders(view).map((holder) => msUntilOver(view, holder));
-    if (ends.length > 0)
-      this.#timer = neutrally(setTimeout, () => this.look(), Math.ceil(Math.min(...ends)) + 1).unref();
+    if (ends.length === 0) clearTimeout(this.#timer);
+    else this.#lookIn(Math.min(Math.ceil(Math.min(...ends)) + 1, LONGEST_DELAY_MS));
+  }
+
+  /** Replaces the time of the next look. */
+  #lookIn(ms: number): void {
+    clearTimeout(this.#timer);
+    if (!this.#isClosed) this.#timer = neutrally(setTimeout, () => this.look(), ms).unref();
   }
 }
 

@@ -89,7 +89,7 @@ export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, Queu
     });
     this.#extensions = new Extensions(records, leases);
     this.#releases = new Releases(records, leases);
-    this.#directory = new Directory(client, records, names);
+    this.#directory = new Directory({ client, records, names, clock, comparesTimes });
     this.#messages = new WaiterMessages({ client, records, names });
     this.#sweeper = new Sweeper({ client, records, names });
     if (!terms.looksOnly) this.#sweeper.start();
@@ -206,16 +206,23 @@ export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, Queu
 
   #connected(): void {
     this.#records.reconnected();
-    this.#prepared = this.terms.looksOnly ? Promise.resolve() : prepare(this.#client);
-    this.#prepared.then(
+    const prepared = this.terms.looksOnly ? Promise.resolve() : prepare(this.#client);
+    this.#prepared = prepared;
+    prepared.then(
       () => {
+        // After a loss of the connection another preparation has begun.
+        if (prepared !== this.#prepared) return;
         this.#isPrepared = true;
         this.terms.ready();
         this.#releases.retryAll();
         this.#messages.connected();
       },
       // Without the nodes of the store no lock can be stored, so a connection that works is no reason to wait for the next.
-      () => setTimeout(() => this.#client.available && this.#connected(), PREPARE_AGAIN_MS).unref(),
+      () =>
+        setTimeout(
+          () => this.#client.available && prepared === this.#prepared && this.#connected(),
+          PREPARE_AGAIN_MS,
+        ).unref(),
     );
   }
 }

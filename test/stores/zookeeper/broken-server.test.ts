@@ -5,6 +5,7 @@ import { expect, test } from '@jest/globals';
 import { exists } from '../../../lib/stores/zookeeper/client/requests.js';
 import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { until } from '../../support/until.js';
 
 /** The answer to a greeting: protocol, time-out of the session, its id, a password of 16 bytes. */
 function welcome(timeout: number): Buffer {
@@ -55,4 +56,37 @@ test('a server that ends each connection at its first request is asked again aft
   await delay(1_000);
   expect(count()).toBeGreaterThan(1);
   expect(count()).toBeLessThan(30);
+});
+
+test('`open` makes no second connection while another one awaits the password', async () => {
+  const { address } = await startBroken(30_000);
+  let asked = 0;
+  // The server ends the first connection at the login. The next password never comes.
+  const password = (): Promise<string> =>
+    asked++ === 0 ? Promise.resolve('secret') : new Promise(() => undefined);
+  const client = new ZooKeeperClient(
+    { connectionString: address, auth: { username: 'me', password } },
+    { ready: () => undefined, lost: () => undefined, watch: () => undefined },
+  );
+  await expect(client.open()).rejects.toThrow(/ended the connection/);
+  await until(() => asked === 2);
+  const opening = client.open();
+  expect(asked).toBe(2);
+  await client.close(100);
+  await expect(opening).rejects.toThrow('the client was closed');
+});
+
+test('a client that is closed while the password is awaited, or before `open`, rejects', async () => {
+  const { address } = await startBroken(30_000);
+  const client = new ZooKeeperClient(
+    {
+      connectionString: address,
+      auth: { username: 'me', password: () => new Promise<string>(() => undefined) },
+    },
+    { ready: () => undefined, lost: () => undefined, watch: () => undefined },
+  );
+  const opening = client.open();
+  await client.close(100);
+  await expect(opening).rejects.toThrow('the client was closed');
+  await expect(client.open()).rejects.toThrow('the client was closed');
 });

@@ -64,6 +64,9 @@ describe('the end of a lock in the view of another process', () => {
       expect(isSuspect(viewWith(HOLDER), HOLDER)).toBe(false);
       jest.advanceTimersByTime(200);
       expect(isSuspect(viewWith(HOLDER), HOLDER)).toBe(true);
+      expect(isSuspect(viewWith(HOLDER, { ...late, transaction: 1n }), HOLDER)).toBe(true);
+      // A later leader has another clock.
+      expect(isSuspect(viewWith(HOLDER, { ...late, epoch: 4 }), HOLDER)).toBe(false);
     } finally {
       jest.useRealTimers();
     }

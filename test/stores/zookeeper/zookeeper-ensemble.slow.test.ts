@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Lease } from '../../../lib/core/lease.js';
+import type { StoreTerms } from '../../../lib/core/store-factory.js';
 import type { Redlock } from '../../../lib/redlock/redlock.js';
-import { ANY_VERSION, create, exists, setData } from '../../../lib/stores/zookeeper/client/requests.js';
+import { ANY_VERSION, create, exists, setData, sync } from '../../../lib/stores/zookeeper/client/requests.js';
 import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
+import { Refusal } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
 import { ZooKeeperStore } from '../../../lib/stores/zookeeper/zookeeper-store.js';
 import { contend } from '../../faults/contend.js';
+import { acquireOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
@@ -41,16 +45,27 @@ const NOTHING = Buffer.alloc(0);
     return found!;
   }
 
+  function newClient(to: readonly { readonly host: string; readonly port: number }[]): ZooKeeperClient {
+    const client = new ZooKeeperClient(
+      { connectionString: to.map(({ host, port }) => `${host}:${port}`).join(',') },
+      { ready: () => undefined, lost: () => undefined, watch: () => undefined },
+    );
+    cleanUpAfterTests(() => client.close(1_000));
+    return client;
+  }
+
+  async function openStore(connectionString: string, terms?: Partial<StoreTerms>): Promise<ZooKeeperStore> {
+    const store = new ZooKeeperStore({ connectionString }, { ...newTerms(), ...terms });
+    cleanUpAfterTests(() => store.close());
+    await store.connect();
+    return store;
+  }
+
   test('a client uses no server that is read-only, keeps its session over a change of the leader, and goes on without one server', async () => {
     const [first, ...others] = servers as [ZooKeeperServer, ZooKeeperServer, ZooKeeperServer];
     // Alone, a server without a majority serves reads.
     await first.start(/^read-only$/);
-    const ready: boolean[] = [];
-    const client = new ZooKeeperClient(
-      { connectionString: servers.map(({ address }) => address).join(',') },
-      { ready: (isNew) => ready.push(isNew), lost: () => undefined, watch: () => undefined },
-    );
-    cleanUpAfterTests(() => client.close(1_000));
+    const client = newClient(servers);
     await expect(client.open()).rejects.toThrow(/a connection to a majority of the servers/);
     expect(client.available).toBe(false);
     await Promise.all(others.map((server) => server.start()));
@@ -63,10 +78,61 @@ const NOTHING = Buffer.alloc(0);
         () => false,
       ),
     );
-    expect((await client.ask(exists('/place'), LIMIT)).ephemeralOwner).not.toBe(0n);
-    expect(ready[0]).toBe(true);
-    expect(ready.slice(1)).not.toContain(true);
-    await client.close(1_000);
+    // This ends the present session. If it were another session, the node would stay for the time-out of the first one.
+    await client.close(LIMIT);
+    const next = newClient(servers);
+    await next.open();
+    await expect(next.ask(exists('/place'), LIMIT)).rejects.toMatchObject({ code: Refusal.noNode });
+  }, 300_000);
+
+  // The server of the other process shows a released lock for some time, and does not know a new one yet.
+  test('a server that lags behind refuses no caller that tries once, and hides no lock from an inspection', async () => {
+    const first = await leader();
+    const follower = servers.find((server) => server !== first)!;
+    const way = await startTcpProxy({ port: first.quorumPort });
+    await follower.kill();
+    follower.follow(first, way.port);
+    await follower.start();
+    expect(way.connectionCount).toBe(1);
+    const [near, far] = [await openStore(first.address), await openStore(follower.address)];
+    const command = await openStore(follower.address, { looksOnly: true });
+    const [freed, held] = [new Lease(['freed'], 'me', LIMIT), new Lease(['held'], 'me', LIMIT)];
+    await acquireOn(near, freed);
+    const other = new Lease(['freed'], 'other', LIMIT);
+    expect(await acquireOn(far, other)).toMatchObject({ granted: false });
+    way.delayReplies(700);
+    await releaseOn(near, freed);
+    expect(await acquireOn(far, other)).toMatchObject({ granted: true });
+    await acquireOn(near, held);
+    expect(await command.read(['held'])).toMatchObject([{ holders: [{ id: held.id }] }]);
+    await releaseOn(near, held);
+    const next = new Lease(['held'], 'me', LIMIT);
+    await acquireOn(near, next);
+    expect(await command.forceRelease('held', [next.id])).toEqual([next.id]);
+    await way.close();
+    follower.follow(first, first.quorumPort);
+    await follower.restart();
+  }, 300_000);
+
+  test('a request that arrives over the old connection has no effect after the session has moved to another server', async () => {
+    await leader();
+    const ways = await Promise.all(servers.slice(0, 2).map((server) => startTcpProxy(server)));
+    const [client, witness] = [newClient(ways), newClient(servers.slice(2))];
+    await Promise.all([client.open(), witness.open()]);
+    await witness.ask(create('/moved', NOTHING, { access: 'world' }), LIMIT);
+    const old = ways.find(({ connectionCount }) => connectionCount > 0)!;
+    old.holdRequests();
+    const late = client.ask(setData('/moved', NOTHING, ANY_VERSION), LIMIT);
+    await until(() => old.holdsRequests);
+    old.refuse();
+    old.cutWithLateRequests();
+    await expect(late).rejects.toMatchObject({ certain: false });
+    await until(() => client.available);
+    await client.ask(setData('/moved', NOTHING, ANY_VERSION), LIMIT);
+    await old.deliverLate();
+    await witness.ask(sync('/moved'), LIMIT);
+    expect((await witness.ask(exists('/moved'), LIMIT)).version).toBe(1);
+    await client.ask(setData('/moved', NOTHING, ANY_VERSION), LIMIT);
   }, 300_000);
 
   const faults: readonly (readonly [string, (ways: readonly TcpProxy[]) => Promise<unknown>])[] = [
@@ -116,13 +182,9 @@ const NOTHING = Buffer.alloc(0);
       const ways = await Promise.all(servers.map((server) => startTcpProxy(server)));
       const processes = await Promise.all(
         ways.map(async (way): Promise<Redlock> => {
-          // Each process begins at another server.
           const order = [way, ...ways.filter((other) => other !== way)];
           const connectionString = order.map(({ host, port }) => `${host}:${port}`).join(',');
-          const store = new ZooKeeperStore({ connectionString }, newTerms());
-          cleanUpAfterTests(() => store.close());
-          await store.connect();
-          return redlockOver([store], PATIENT);
+          return redlockOver([await openStore(connectionString)], PATIENT);
         }),
       );
       const verdict = await contend(processes, contentionFor(duration), async () => {
@@ -135,9 +197,7 @@ const NOTHING = Buffer.alloc(0);
       expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
       expect(acquisitions).toBeGreaterThan(LEAST);
       await leader();
-      const witness = new ZooKeeperStore({ connectionString: servers[0]!.address }, newTerms());
-      cleanUpAfterTests(() => witness.close());
-      await witness.connect();
+      const witness = await openStore(servers[0]!.address);
       await until(async () => (await holdersIn(witness)).size === 0);
       await Promise.all(processes.map((redlock) => redlock.close()));
       await Promise.all(ways.map((way) => way.close()));

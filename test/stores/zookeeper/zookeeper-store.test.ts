@@ -3,11 +3,13 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { NodeCheck } from '../../../lib/core/node-status.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import {
   ANY_VERSION,
   create,
   getChildren,
+  getData,
   multi,
   type Request,
   setData,
@@ -77,6 +79,17 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
     cleanUpAfterTests(() => store.close());
     await store.connect();
     return store;
+  }
+
+  /** A client of another program. */
+  async function openClient(): Promise<ZooKeeperClient> {
+    const client = new ZooKeeperClient(
+      { connectionString: server.address },
+      { ready: () => undefined, lost: () => undefined, watch: () => undefined },
+    );
+    cleanUpAfterTests(() => client.close(1_000));
+    await client.open();
+    return client;
   }
 
   const throughProxy = (): Promise<ZooKeeperStore> =>
@@ -224,6 +237,82 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
     expect(await extendOn(store, kept, TTL)).toBe(true);
   });
 
+  test('deletes the nodes of crashed holders, and those beside a node that cannot be deleted', async () => {
+    const store = await openStore({ compareTimes: false });
+    const [crashed, inUse, foreign] = [freshKey(), freshKey(), freshKey()];
+    const live = new Lease([inUse], 'me', TTL);
+    await acquireOn(store, new Lease([crashed], 'crashed', 500));
+    await acquireOn(store, live);
+    const client = await openClient();
+    const nodeOf = (key: string): string => `k${encodeURIComponent(`lock:${key}`)}`;
+    const lease = new Lease([foreign], 'me', TTL);
+    await acquireOn(store, lease);
+    await releaseOn(store, lease);
+    const queue = `/nestjs-redlock/queues/${nodeOf(foreign)}`;
+    await client.ask(create(queue, Buffer.alloc(0), { access: 'world' }), TTL);
+    await client.ask(create(`${queue}/theirs`, Buffer.from('theirs'), { access: 'world' }), TTL);
+
+    const nodes = async (): Promise<readonly string[]> =>
+      client.ask(getChildren('/nestjs-redlock/locks'), TTL);
+    await store.sweep(-TTL);
+    // This process has not watched the crashed holder for its ttl yet, and compares no times.
+    expect(await nodes()).toContain(nodeOf(crashed));
+    await until(async () => {
+      await store.sweep(-TTL);
+      return !(await nodes()).includes(nodeOf(crashed));
+    });
+    expect(await nodes()).toEqual(expect.arrayContaining([nodeOf(inUse), nodeOf(foreign)]));
+    expect((await client.ask(getData(`${queue}/theirs`), TTL)).data.toString()).toBe('theirs');
+    expect(await extendOn(store, live, TTL)).toBe(true);
+  });
+
+  test('a new process does not show the lock of a holder that crashed long ago, unless `compareTimes` is off', async () => {
+    let key = '';
+    // On a busy machine a write can take longer than the difference of clocks that the comparison allows.
+    await until(async () => {
+      key = freshKey();
+      await acquireOn(witness, new Lease([key], 'crashed', 500));
+      await delay(1_600);
+      const [state] = await (await openStore()).read([key]);
+      return state === undefined;
+    });
+    const [state] = await (await openStore({ compareTimes: false })).read([key]);
+    expect(state).toMatchObject({ holders: [{ owner: 'crashed' }] });
+  });
+
+  test('before the first process, a check finds the path, and reports one that is missing', async () => {
+    const client = await openClient();
+    await client.ask(create('/fresh', Buffer.alloc(0), { access: 'world' }), TTL);
+    const checked = async (path: string): Promise<NodeCheck> => {
+      const options = { connectionString: `${server.address}${path}` };
+      const store = new ZooKeeperStore(options, { ...newTerms(), looksOnly: true });
+      cleanUpAfterTests(() => store.close());
+      await store.connect();
+      return store.check();
+    };
+    expect(await checked('/fresh')).toEqual({ state: 'voting', warnings: [] });
+    expect(await client.ask(getChildren('/fresh'), TTL)).toEqual([]);
+    expect(await checked('/missing')).toMatchObject({
+      state: 'unfit',
+      reason: expect.stringMatching(/the path/),
+    });
+  });
+
+  test('frees the key of an acquisition whose answer was cut in the middle', async () => {
+    const redlock = await newProcess(await throughProxy());
+    const key = freshKey();
+    await (await redlock.acquire([key], once)).release();
+    proxy.cutInsideReply();
+    await expect(redlock.acquire([key], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await until(async () => (await holdersOf(key)).length === 0);
+    await until(async () =>
+      redlock.acquire([key], once).then(
+        () => true,
+        () => false,
+      ),
+    );
+  });
+
   test('a waiter that leaves the queue while the connection is cut is removed over the next connection', async () => {
     const key = freshKey();
     await acquireOn(witness, new Lease([key], 'holder', TTL));
@@ -279,12 +368,7 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
       auth: { username: 'app', password: 'secret' },
     }).catch(() => undefined);
     expect(owner).toBeUndefined();
-    const client = new ZooKeeperClient(
-      { connectionString: server.address },
-      { ready: () => undefined, lost: () => undefined, watch: () => undefined },
-    );
-    cleanUpAfterTests(() => client.close(1_000));
-    await client.open();
+    const client = await openClient();
     await client.ask(create('/mine', Buffer.alloc(0), { access: 'world' }), TTL);
     const connectionString = `${server.address}/mine`;
     await openStore({ connectionString, auth: { username: 'app', password: 'secret' } });
@@ -296,15 +380,12 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
   test('changes no data of another program, and names its node', async () => {
     const key = freshKey();
     await acquireOn(witness, new Lease([key], 'me', TTL));
-    const client = new ZooKeeperClient(
-      { connectionString: server.address },
-      { ready: () => undefined, lost: () => undefined, watch: () => undefined },
-    );
-    cleanUpAfterTests(() => client.close(1_000));
-    await client.open();
+    const client = await openClient();
     const path = `/nestjs-redlock/locks/k${encodeURIComponent(`lock:${key}`)}`;
     await client.ask(setData(path, Buffer.from('theirs'), ANY_VERSION), TTL);
     const refused = (await newProcess()).acquire([key], once);
     await expect(refused).rejects.toThrow(/has data of another program; delete it/);
+    await (await openStore()).sweep(-TTL);
+    expect((await client.ask(getData(path), TTL)).data.toString()).toBe('theirs');
   });
 });

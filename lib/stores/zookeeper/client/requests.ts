@@ -9,6 +9,7 @@ const Op = {
   getData: 4,
   setData: 5,
   getChildren: 8,
+  sync: 9,
   check: 13,
   multi: 14,
   closeSession: -11,
@@ -49,8 +50,12 @@ export interface NodeStat {
   readonly mtime: number;
   /** The number of changes of the data since the node was created. */
   readonly version: number;
-  /** The session with which the node ends; 0 for a node that stays. */
-  readonly ephemeralOwner: bigint;
+}
+
+/** A node as {@link getData} reads it. */
+export interface NodeData {
+  readonly data: Buffer;
+  readonly stat: NodeStat;
 }
 
 /** The users of a node: `world` for everybody, `creator` for the user of the session that creates the node. */
@@ -129,10 +134,7 @@ export function check(path: string, version: number): Change<undefined> {
 }
 
 /** @param watch - if `true`, the server tells the next change of the node, once */
-export function getData(
-  path: string,
-  watch = false,
-): Request<{ readonly data: Buffer; readonly stat: NodeStat }> {
+export function getData(path: string, watch = false): Request<NodeData> {
   return {
     op: Op.getData,
     write: (to, chroot) => to.text(chroot + path).flag(watch),
@@ -156,6 +158,11 @@ export function getChildren(path: string, watch = false): Request<readonly strin
     write: (to, chroot) => to.text(chroot + path).flag(watch),
     read: (from) => from.texts(),
   };
+}
+
+/** Waits until the server has all that the leader has confirmed before. The answers to later requests show it. */
+export function sync(path: string): Request<undefined> {
+  return { op: Op.sync, write: (to, chroot) => to.text(chroot + path), read: (from) => void from.text() };
 }
 
 /** Ends the session, and removes its ephemeral nodes. */
@@ -211,9 +218,9 @@ function statOf(from: JuteReader): NodeStat {
   const version = from.int();
   from.int(); // version of the list of children
   from.int(); // version of the access rights
-  const ephemeralOwner = from.long();
+  from.long(); // session with which the node ends
   from.int(); // length of the data
   from.int(); // number of children
   from.long(); // last change of the list of children
-  return { created, modified, mtime, version, ephemeralOwner };
+  return { created, modified, mtime, version };
 }

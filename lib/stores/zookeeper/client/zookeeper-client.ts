@@ -28,12 +28,8 @@ const PASSWORD_LIMIT_MS = 5_000;
 
 /** Events of a client. */
 export interface ClientEvents {
-  /**
-   * The client accepts requests, at first or again. No watch of an earlier connection is set any more.
-   *
-   * @param isNewSession - `true` if the ephemeral nodes of the earlier session are gone, or will be soon
-   */
-  readonly ready: (isNewSession: boolean) => void;
+  /** The client accepts requests, at first or again. No watch of an earlier connection is set any more. */
+  readonly ready: () => void;
   /** The connection was lost, or an attempt to connect has failed. */
   readonly lost: () => void;
   /** A node has changed that a request has asked to watch. */
@@ -53,6 +49,10 @@ export class ZooKeeperClient {
   /** The time at which the present connection was ready, by the monotonic clock. */
   #readyAt = 0;
   #isClosed = false;
+  /** Ends the wait for the password. */
+  #endLogin: (() => void) | undefined;
+  /** `true` from the beginning of an attempt to connect to the end of its connection. */
+  #isConnecting = false;
   #session = NO_SESSION;
   #newest = 0n;
   /** The index of the server of the present or the next connection. */
@@ -82,6 +82,11 @@ export class ZooKeeperClient {
     return this.#isReady;
   }
 
+  /** The path of the node in which the client sees all other nodes. */
+  get top(): string {
+    return this.#ensemble.chroot === '' ? '/' : '';
+  }
+
   /** The access rights for nodes that the client creates. */
   get access(): Access {
     return this.options.auth ? 'creator' : 'world';
@@ -93,10 +98,11 @@ export class ZooKeeperClient {
    */
   open(): Promise<void> {
     if (this.#isReady) return Promise.resolve();
+    if (this.#isClosed) return Promise.reject(closed());
     if (!this.#opening) {
       this.#opening = withResolvers();
       this.#failures.clear();
-      if (!this.#connection && !this.#again) this.#connectNeutrally();
+      if (!this.#isConnecting && !this.#again) this.#connectNeutrally();
     }
     return this.#opening.promise;
   }
@@ -117,7 +123,8 @@ export class ZooKeeperClient {
     this.#isClosed = true;
     this.#isReady = false;
     clearTimeout(this.#again);
-    this.#opening?.reject(new ZooKeeperError('the client was closed', true));
+    this.#endLogin?.();
+    this.#opening?.reject(closed());
     this.#opening = undefined;
     await this.#connection?.close(limit);
     this.#connection = undefined;
@@ -128,6 +135,7 @@ export class ZooKeeperClient {
 
   async #connect(): Promise<void> {
     this.#again = undefined;
+    this.#isConnecting = true;
     const index = this.#turn % this.#ensemble.servers.length;
     let login: string | undefined;
     try {
@@ -163,18 +171,18 @@ export class ZooKeeperClient {
     if (!auth) return undefined;
     const { username, password } = auth;
     if (typeof password !== 'function') return `${username}:${password}`;
-    return `${username}:${await withTimeout(Promise.resolve(password()), PASSWORD_LIMIT_MS)}`;
+    const closing = new Promise<never>((_, reject) => (this.#endLogin = () => reject(closed())));
+    return `${username}:${await withTimeout(Promise.race([password(), closing]), PASSWORD_LIMIT_MS)}`;
   }
 
   #ready(session: Session): void {
-    const isNewSession = session.id !== this.#session.id;
     this.#session = session;
     this.#isReady = true;
     this.#readyAt = performance.now();
     this.#failures.clear();
     this.#opening?.resolve();
     this.#opening = undefined;
-    this.events.ready(isNewSession);
+    this.events.ready();
   }
 
   #ended(index: number, error: ZooKeeperError): void {
@@ -190,6 +198,7 @@ export class ZooKeeperClient {
   }
 
   #failed(index: number, error: ZooKeeperError): void {
+    this.#isConnecting = false;
     if (this.#isClosed) return;
     const hasWorked = this.#isReady && performance.now() - this.#readyAt >= WORKS_AFTER_MS;
     this.#isReady = false;
@@ -213,6 +222,10 @@ export class ZooKeeperClient {
     const message = [...new Set(errors.map((error) => error.message))].join('; ');
     return new ZooKeeperError(message, true, errors.find(({ code }) => code !== undefined)?.code);
   }
+}
+
+function closed(): ZooKeeperError {
+  return new ZooKeeperError('the client was closed', true);
 }
 
 interface PromiseWithResolvers {
