@@ -39,11 +39,12 @@ export interface ZooKeeperOptions {
 
   /**
    * If `true`, a process that has not watched a lock for its ttl may compare the times at which ZooKeeper stored two
-   * writes: the holder's last one, and one of its own. So it gets the lock of a crashed holder. With `false` a process
-   * that tries once and ends never gets it.
+   * writes: the holder's last one, and one of its own. So it gets the lock of a crashed holder, and `inspect` does not
+   * show that lock any more. With `false` a process that tries once and ends never gets it.
    *
    * These times come from the clock of ZooKeeper's leader. The process uses them only if that clock agreed with the
-   * holder's clock and with its own to within half a second.
+   * holder's clock and with its own to within half a second. Give `false` if the leader runs on the machine of one of
+   * the processes: then setting this machine's clock is enough for two holders.
    * @defaultValue true
    */
   readonly compareTimes?: boolean;
