@@ -30,6 +30,9 @@ export const status = signal<BoardStatus>({ nodes: undefined, ticks: [], campaig
 /** The locks by their numbers; a new map with every change. */
 export const locks = signal<ReadonlyMap<number, LockRow>>(new Map());
 
+/** The time at which the connection was lost, by the clock of the server; `undefined` while there is one. */
+export const lostAt = signal<number | undefined>(undefined);
+
 /** The present time of the server, updated a few times a second. */
 export const now = signal(Date.now());
 
@@ -47,8 +50,10 @@ function listen(): void {
   stream.addEventListener('message', ({ data }) => {
     receive(JSON.parse(data as string) as BoardMessage);
     connection.value = 'live';
+    lostAt.value = undefined;
   });
   stream.addEventListener('error', () => {
+    if (connection.value === 'live') lostAt.value = now.value;
     connection.value = 'cut';
     if (stream.readyState !== EventSource.CLOSED) return;
     // The answer is no event stream: a guard has refused the request, or a proxy does not reach the server.
@@ -73,11 +78,12 @@ function receive(message: BoardMessage): void {
   const changed = new Map(locks.value);
   for (const n of gone) changed.delete(n);
   for (const row of rows) changed.set(row.n, row);
-  for (const [n, index, ends, renewals] of renewed) {
+  for (const [n, index, ends, renewals, ttl] of renewed) {
     const row = changed.get(n);
     const holder = row?.holders[index];
-    if (row && holder)
-      changed.set(n, { ...row, holders: row.holders.with(index, { ...holder, ends, renewals }) });
+    if (!row || !holder) continue;
+    const extended = { ...holder, ends, renewals, ...(ttl !== null && { ttl }) };
+    changed.set(n, { ...row, holders: row.holders.with(index, extended) });
   }
   locks.value = changed;
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { HolderRow, LockDetails, LockRow } from '../../lib/board/live/messages.js';
 import { about, fetchDetails, locks } from './connection.js';
 import { commandFor } from './format.js';
-import { Left, Since } from './lock-list.js';
+import { Left, Since } from './lock-cells.js';
 import { ReleaseDialog } from './release-dialog.js';
 import { Text } from './text.js';
 import { TimelineView } from './timeline-view.js';
@@ -124,7 +124,9 @@ export function Details({ n, close }: { n: number; close: () => void }) {
 
       <h3>The last minutes</h3>
       <TimelineView
+        key={n}
         title="This lock"
+        isOneLock
         history={known?.history ?? []}
         back={back.value}
         setBack={(milliseconds) => (back.value = milliseconds)}
@@ -171,7 +173,7 @@ function withLatest(holders: readonly HolderRow[], row: LockRow): readonly Holde
 }
 
 function Holder({ holder, release }: { holder: HolderRow; release: (() => void) | undefined }) {
-  const { owner, id, since, ends, renewals, token, slot, own } = holder;
+  const { owner, id, since, renewals, token, slot, own } = holder;
   return (
     <dl class="holder">
       <dt>Owner</dt>
@@ -191,9 +193,14 @@ function Holder({ holder, release }: { holder: HolderRow; release: (() => void) 
       </dd>
       <dt>Left</dt>
       <dd>
-        <Left ends={ends} />
-        {renewals > 0 && `, ${renewals} ${renewals === 1 ? 'extension' : 'extensions'} seen`}
+        <Left holder={holder} />
       </dd>
+      {renewals > 0 && (
+        <>
+          <dt>Renewals</dt>
+          <dd>{renewals} seen</dd>
+        </>
+      )}
       <dt>Token</dt>
       <dd>{token ?? 'not confirmed'}</dd>
       <dt>Id</dt>
@@ -234,7 +241,13 @@ function Waiters({ row, known }: { row: LockRow | undefined; known: LockDetails 
       {waiters.map(({ owner, since, mode, method, own }, index) => (
         <li key={index}>
           <Text of={owner} />
-          {own && <span class="badge">this process</span>} {method !== undefined && <Text of={method} />}
+          {own && <span class="badge">this process</span>}
+          {method !== undefined && (
+            <>
+              {' '}
+              <Text of={method} />
+            </>
+          )}
           {mode !== 'exclusive' && ` (${mode})`}, for <Since at={since} />
         </li>
       ))}

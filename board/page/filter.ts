@@ -14,6 +14,17 @@ export const owner = signal('');
 export const state = signal<State>('all');
 export const order = signal<Order>('key');
 
+/** The number of filters besides the search that are set. */
+export const filterCount = computed(
+  () => Number(prefix.value !== '') + Number(owner.value !== '') + Number(state.value !== 'all'),
+);
+
+export function clearFilters(): void {
+  prefix.value = '';
+  owner.value = '';
+  state.value = 'all';
+}
+
 const STATES: Readonly<Record<State, (row: LockRow) => boolean>> = {
   all: () => true,
   waited: ({ waiters }) => waiters.length > 0,

@@ -9,9 +9,25 @@ export function duration(milliseconds: number): string {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+const TWO = '2-digit';
+
+/** The parts of a time of the day that are shown. */
+const PARTS = {
+  minute: { hour: TWO, minute: TWO },
+  second: { hour: TWO, minute: TWO, second: TWO },
+  millisecond: { hour: TWO, minute: TWO, second: TWO, fractionalSecondDigits: 3 },
+} as const;
+
 /** A time of the day, by the clock of the browser. */
-export function clock(at: number): string {
-  return new Date(at).toLocaleTimeString(undefined, { hour12: false });
+export function clock(at: number, to: keyof typeof PARTS = 'second'): string {
+  return new Date(at).toLocaleTimeString(undefined, { ...PARTS[to], hourCycle: 'h23' });
+}
+
+/** A text of at most `most` characters, without its middle: the beginning and the end of a key tell it from others. */
+export function shortened(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const end = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
 }
 
 /** The command that shows a lock in a terminal. The key is one word of bash or zsh, whatever characters it has. */

@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { HolderRow } from '../../lib/board/live/messages.js';
 import { release } from './connection.js';
-import { Since } from './lock-list.js';
+import { Since } from './lock-cells.js';
 import { Text } from './text.js';
 
 const MOST_OF_KEY = 100;

@@ -13,8 +13,8 @@ const BAR = 20;
 const AXIS = 26;
 
 export interface TimelineOptions {
-  /** Text for screen readers. */
-  readonly title: string;
+  /** Text for screen readers, which skip a drawing without a title. */
+  readonly title?: string;
   readonly from: number;
   readonly to: number;
   readonly width: number;
@@ -36,12 +36,9 @@ export class Timeline {
     this.#scale = scaleLinear()
       .domain([from, to])
       .range([10, width - 18]);
-    this.#svg = create('svg')
-      .attr('class', 'timeline')
-      .attr('width', width)
-      .attr('height', height + AXIS)
-      .attr('role', 'img');
-    this.#svg.append('title').text(title);
+    this.#svg = create('svg').attr('class', 'timeline').attr('width', width).attr('height', height);
+    if (title === undefined) this.#svg.attr('aria-hidden', 'true');
+    else this.#svg.attr('role', 'img').append('title').text(title);
     addPatterns(this.#svg.append('defs'));
   }
 
@@ -54,21 +51,39 @@ export class Timeline {
     return new Lane(this.#svg.append('g').attr('transform', `translate(0,${top})`), this, middle);
   }
 
+  /** Draws vertical lines at these times. They are behind what is drawn later. */
+  grid(times: readonly number[]): void {
+    const lines = this.#svg.append('g').attr('class', 'grid');
+    for (const at of times)
+      lines
+        .append('line')
+        .attr('x1', this.x(at))
+        .attr('y1', 0)
+        .attr('x2', this.x(at))
+        .attr('y2', this.#height);
+  }
+
   /**
-   * Draws the axis. `domain` has the first and the last value on the axis. These values may count from another moment
+   * Draws the axis below the lanes. `domain` has the first and the last value on the axis. These values may count from another moment
    * than the times of the timeline.
+   *
+   * @param values - the values with a label; without them there are round ones
    */
-  axis(domain: readonly [number, number], format: (value: number) => string): void {
+  axis(
+    domain: readonly [number, number],
+    format: (value: number) => string,
+    values?: readonly number[],
+  ): void {
     const scale = scaleLinear().domain(domain).range(this.#scale.range());
+    const axis = axisBottom(scale).tickFormat((value) => format(value.valueOf()));
+    if (values) axis.tickValues(values);
+    else axis.ticks(Math.max(3, this.width / 90));
     this.#svg
+      .attr('height', this.#height + AXIS)
       .append('g')
       .attr('class', 'axis')
       .attr('transform', `translate(0,${this.#height + 4})`)
-      .call(
-        axisBottom(scale)
-          .ticks(Math.max(3, this.width / 90))
-          .tickFormat((value) => format(value.valueOf())),
-      );
+      .call(axis);
   }
 
   showIn(target: HTMLElement): void {
@@ -96,13 +111,20 @@ export class Lane {
     this.text('name halo', this.#x(this.timeline.from), y, name);
   }
 
-  /** Draws a time of work. Work without the lock is hatched. */
-  bar(kind: 'work' | 'without-lock', from: number, to: number): void {
-    if (to > from) this.#rect(kind, from, to, BAR);
+  /** Writes the name of a key, and beside it the name of a process. */
+  names(key: string, process: string, y: number): void {
+    const text = this.group.append('text').attr('class', 'name halo').attr('x', this.#x(this.timeline.from));
+    text.attr('y', y).append('tspan').attr('class', 'key-name').text(key);
+    text.append('tspan').attr('class', 'process-name').attr('dx', 10).text(process);
   }
 
-  waits(from: number, to: number): void {
-    this.#rect('waits', from, to, BAR);
+  /** Draws a time of work. Work without the lock is hatched. */
+  bar(kind: 'work' | 'without-lock', from: number, to: number, title?: string): void {
+    if (to > from) this.#rect(kind, from, to, BAR, title);
+  }
+
+  waits(from: number, to: number, title?: string): void {
+    this.#rect('waits', from, to, BAR, title);
   }
 
   asleep(from: number, to: number, height = BAR + 6): void {
@@ -130,13 +152,14 @@ export class Lane {
   }
 
   /** Draws a call that was skipped. */
-  skipped(at: number): void {
-    this.line('skip', this.#x(at), this.middle + 12, this.#x(at), this.middle + 20);
+  skipped(at: number, title?: string): void {
+    const x = this.#x(at);
+    withTitle(this.line('skip', x, this.middle + 12, x, this.middle + 20), title);
   }
 
   /** Draws an attempt or a renewal for which too few nodes voted. */
-  unavailable(at: number): void {
-    this.circle('skip', at, this.middle + 16, 2.5).attr('fill', 'none');
+  unavailable(at: number, title?: string): void {
+    withTitle(this.circle('skip', at, this.middle + 16, 2.5).attr('fill', 'none'), title);
   }
 
   /** Draws the moment at which a holder has lost the lock. */
@@ -181,12 +204,18 @@ export class Lane {
       .attr('r', radius);
   }
 
-  path(className: string, d: string): void {
-    this.group.append('path').attr('class', className).attr('d', d);
+  path(className: string, d: string): Selection<SVGPathElement, undefined, null, undefined> {
+    return this.group.append('path').attr('class', className).attr('d', d);
   }
 
-  line(className: string, x1: number, y1: number, x2: number, y2: number): void {
-    this.group
+  line(
+    className: string,
+    x1: number,
+    y1: number,
+    x2: number,
+    y2: number,
+  ): Selection<SVGLineElement, undefined, null, undefined> {
+    return this.group
       .append('line')
       .attr('class', className)
       .attr('x1', x1)
@@ -205,28 +234,35 @@ export class Lane {
       .text(content);
   }
 
-  cross(at: number, size: number): void {
+  cross(at: number, size: number, title?: string): void {
     const x = this.#x(at);
-    this.path(
-      'cross',
-      `M${x - size},${this.middle - size}l${2 * size},${2 * size}m0,${-2 * size}l${-2 * size},${2 * size}`,
-    );
+    const d = `M${x - size},${this.middle - size}l${2 * size},${2 * size}m0,${-2 * size}l${-2 * size},${2 * size}`;
+    withTitle(this.path('cross', d), title);
   }
 
-  #rect(className: string, from: number, to: number, height: number): void {
+  #rect(className: string, from: number, to: number, height: number, title?: string): void {
     const [left, right] = [this.#x(from), this.#x(to)];
-    this.group
+    const rect = this.group
       .append('rect')
       .attr('class', className)
       .attr('x', left)
       .attr('y', this.middle - height / 2)
       .attr('width', Math.max(1, right - left))
       .attr('height', height);
+    withTitle(rect, title);
   }
 
   #x(at: number): number {
     return this.timeline.x(at);
   }
+}
+
+/** Adds a tooltip to a mark. */
+function withTitle<Mark extends SVGGraphicsElement>(
+  mark: Selection<Mark, undefined, null, undefined>,
+  title?: string,
+): void {
+  if (title !== undefined) mark.append('title').text(title);
 }
 
 /** The marks as separate drawings of 26 by 18 pixels, for a legend. */

@@ -3,8 +3,8 @@ import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { CanActivate, ExecutionContext } from '@nestjs/common';
-import type { Browser, Page } from 'playwright-core';
-import { launchChromium } from '../lab/chromium.js';
+import type { Browser, Locator, Page } from 'playwright-core';
+import { launchChromium, newPage } from '../lab/chromium.js';
 import { CliProcess } from '../support/cli.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startRedis, startRedisNodes } from '../support/redis-server.js';
@@ -36,13 +36,17 @@ interface Opened {
 
 interface View {
   readonly width?: number;
+  readonly height?: number;
   readonly dark?: boolean;
   readonly user?: string;
 }
 
-async function open(url: string, { width = 1_280, dark = false, user }: View = {}): Promise<Opened> {
-  const page = await browser.newPage({
-    viewport: { width, height: 800 },
+async function open(
+  url: string,
+  { width = 1_280, height = 800, dark = false, user }: View = {},
+): Promise<Opened> {
+  const page = await newPage(browser, {
+    viewport: { width, height },
     colorScheme: dark ? 'dark' : 'light',
     ...(user !== undefined && { extraHTTPHeaders: { 'x-user': user } }),
   });
@@ -64,6 +68,7 @@ test('the page shows a lock within a second of its acquisition, and later its re
   const { page, complaints } = await open(url);
   await page.getByText('Live').waitFor();
   expect(await page.textContent('#count')).toBe('0');
+  await page.getByText('Nobody holds a lock at present.').waitFor();
   const took: number[] = [];
   for (let n = 1; n <= 5; n++) {
     const lock = await locks.acquire(`order:${n}`);
@@ -182,6 +187,221 @@ describe('the list of the page', () => {
   });
 });
 
+describe('the layout of the page', () => {
+  const COLUMNS = ['key', 'kind', 'owner', 'held-for', 'left', 'waiting', 'token'];
+  let board: BoardApp;
+
+  /** The left and the right edges of elements, in whole pixels; each pair only once. */
+  const edgesOf = (elements: Locator): Promise<string[]> =>
+    elements.evaluateAll((all) => {
+      const boxes = all.map((each) => each.getBoundingClientRect());
+      return [...new Set(boxes.map(({ left, right }) => `${Math.round(left)} to ${Math.round(right)}`))];
+    });
+
+  beforeAll(async () => {
+    board = await startBoard(undefined, { locks: { nodes: 'memory', owner: 'orders-7f9c:1' } });
+    const long = { ttl: 600_000, renew: false } as const;
+    // More rows than the list has room for, so that it has a scroll bar.
+    for (let n = 10; n < 40; n++) await board.locks.acquire(`order:${n}`, long);
+    await board.locks.acquire(`a:${'long-'.repeat(30)}key`, { ...long, mode: 'shared' });
+    await board.locks.acquire('batch:next', long);
+    board.locks.acquire('batch:next', { retry: { timeout: 600_000 } }).catch(() => undefined);
+  });
+
+  test.each([
+    ['without details', false],
+    ['beside the details', true],
+  ])(
+    'at 1,280 pixels, the head of the list is as wide as the rows, and all columns have a head: %s',
+    async (_, details) => {
+      const { page } = await open(board.url);
+      await page.getByText(/^1 waits, [\d.]+ (m?s|min)/).waitFor();
+      if (details) {
+        await lockButton(page, 'batch:next').click();
+        await page.locator('.details').waitFor();
+      }
+      const rows = page.locator('.rows .row');
+      await rows.first().waitFor();
+      expect(await edgesOf(page.locator('.head .row'))).toEqual(await edgesOf(rows));
+      for (const column of COLUMNS) {
+        const head = page.locator(`.head .${column}`);
+        expect([column, await head.isVisible()]).toEqual([column, true]);
+        const cells = await edgesOf(page.locator(`.rows .${column}`));
+        expect([column, cells]).toEqual([column, await edgesOf(head)]);
+      }
+      await page.close();
+    },
+  );
+
+  test('at 1,280 pixels, the controls above the list have the same height and stand on one line', async () => {
+    const { page } = await open(board.url);
+    const controls = page.locator('.filter').locator('input, select, button:visible');
+    await controls.first().waitFor();
+    const lines = await controls.evaluateAll((all) => {
+      const boxes = all.map((each) => each.getBoundingClientRect());
+      return [...new Set(boxes.map(({ top, bottom }) => `${Math.round(top)} to ${Math.round(bottom)}`))];
+    });
+    expect(await controls.count()).toBe(6);
+    expect(lines).toHaveLength(1);
+    await page.close();
+  });
+
+  test('on a phone, the first screen has a search, a button for the filters, and locks', async () => {
+    const { page } = await open(board.url, { width: 390, height: 600 });
+    await page.locator('.rows .row').first().waitFor();
+    expect(await page.locator('.filter').locator('input:visible, select:visible').count()).toBe(1);
+    // Half of the screen is for the list.
+    expect((await page.locator('.list').boundingBox())?.y).toBeLessThan(300);
+    await page.getByRole('button', { name: 'Filters' }).click();
+    await page.getByLabel('State').selectOption({ label: 'waited for' });
+    await page.getByRole('button', { name: 'Filters (1)' }).click();
+    expect(await page.locator('.filter').locator('input:visible, select:visible').count()).toBe(1);
+    await page.getByText('1 match', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Filters (1)' }).click();
+    await page.getByRole('button', { name: 'Clear' }).click();
+    await page.getByText('1 match', { exact: true }).waitFor({ state: 'detached' });
+    await page.close();
+  });
+
+  test('on a phone, the values of the locks have labels and stand in straight columns', async () => {
+    const { page } = await open(board.url, { width: 390 });
+    await page.getByText(/^1 waits, /).waitFor();
+    for (const column of ['owner', 'held-for', 'left']) {
+      const cells = page.locator(`.rows .${column}`);
+      expect([column, (await edgesOf(cells)).length]).toEqual([column, 1]);
+      const label = (await page.evaluate(
+        `getComputedStyle(document.querySelector('.rows .${column}'), '::before').content`,
+      )) as string;
+      expect(label.replaceAll('"', '').toLowerCase().replace(' ', '-')).toBe(column);
+    }
+    await page.close();
+  });
+
+  test.each([1_280, 390])(
+    'a text that is cut has a tooltip with the whole text: at %d pixels',
+    async (width) => {
+      const { page } = await open(board.url, { width });
+      await page.locator('.rows .row').first().waitFor();
+      const cut = (await page.evaluate(
+        `[...document.querySelectorAll('.rows .row *')]
+           .filter((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX === 'hidden')
+           .map((each) => each.closest('[title]')?.title ?? 'no title: ' + each.outerHTML)`,
+      )) as string[];
+      expect(new Set(cut)).toEqual(new Set([`a:${'long-'.repeat(30)}key`]));
+      await page.close();
+    },
+  );
+
+  test('a bar shows which part of the ttl is left', async () => {
+    const { page } = await open(board.url);
+    const lock = await board.locks.acquire('short', { ttl: 120_000, renew: false });
+    await page.fill('input[name=search]', 'short');
+    const bar = page.locator('.rows .left-bar i');
+    await bar.waitFor();
+    const share = async (): Promise<number> => {
+      const [, width] = /width: ([\d.]+)%/.exec((await bar.getAttribute('style')) ?? '') ?? [];
+      return Number(width);
+    };
+    const first = await share();
+    expect(first).toBeGreaterThan(0);
+    expect(first).toBeLessThanOrEqual(100);
+    await until(async () => (await share()) < first - 2);
+    // An extension fills it again.
+    await lock.extend(240_000);
+    await until(async () => (await share()) > first);
+    expect(await page.locator('.time-left').getAttribute('title')).toMatch(/^of a ttl of about [34] min/);
+    await lock.release();
+    await page.close();
+  });
+});
+
+describe('the timeline of several locks', () => {
+  let board: BoardApp;
+  let page: Page;
+  let complaints: string[];
+
+  beforeAll(async () => {
+    board = await startBoard(undefined, { locks: { nodes: 'memory', owner: 'orders-7f9c:1' } });
+    ({ page, complaints } = await open(board.url));
+    await page.getByText('Live').waitFor();
+    for (const key of ['order:1', 'order:2', 'report:nightly'])
+      await board.locks.acquire(key, { ttl: 600_000 });
+    await lockButton(page, 'report:nightly').waitFor();
+    await page.getByRole('button', { name: 'Timeline' }).click();
+    await page.locator('.timeline .work').first().waitFor();
+  });
+
+  const keys = (): Promise<string[]> => page.locator('.timeline .key-name').allTextContents();
+  const shows = (wanted: readonly string[]): Promise<void> =>
+    until(async () => JSON.stringify(await keys()) === JSON.stringify(wanted));
+
+  test('the timeline has a lane for each key of an owner, with the names of both', async () => {
+    await shows(['order:1', 'order:2', 'report:nightly']);
+    expect(new Set(await page.locator('.timeline .process-name').allTextContents())).toEqual(
+      new Set(['orders-7f9c:1']),
+    );
+    await until(async () =>
+      (await page.locator('.timeline .on-bar').allTextContents()).some((text) => /s #\d+$/.test(text)),
+    );
+  });
+
+  test('the axis of the timeline has times of the day, and each bar has a tooltip with its key, owner and times', async () => {
+    await until(
+      async () =>
+        (await page.locator('.axis text').allTextContents()).filter((text) => /^\d\d:\d\d:\d\d$/.test(text))
+          .length > 3,
+    );
+    expect((await page.locator('.axis text').allTextContents()).at(-1)).toBe('now');
+    const tooltips = await page.locator('.timeline .work title').allTextContents();
+    expect(tooltips[0]).toMatch(
+      /^order:1, orders-7f9c:1: (waited .*, then )?held .*s, holds it still\. From \d\d:\d\d:\d\d\.\d{3}\.$/,
+    );
+  });
+
+  test('the search and the prefix select the lanes of the timeline', async () => {
+    await page.fill('input[name=search]', 'NIGHT');
+    await shows(['report:nightly']);
+    await page.fill('input[name=search]', '');
+    await page.fill('input[name=prefix]', 'order:');
+    await shows(['order:1', 'order:2']);
+    await page.fill('input[name=prefix]', '');
+    await shows(['order:1', 'order:2', 'report:nightly']);
+    expect(await keys()).toEqual(['order:1', 'order:2', 'report:nightly']);
+  });
+
+  test('the events of the timeline are also there in words', async () => {
+    await page.getByText('Events in words').click();
+    const row = page.getByRole('row').filter({ hasText: 'holds it still' }).filter({ hasText: 'order:2' });
+    expect(await row.textContent()).toMatch(
+      /^\d\d:\d\d:\d\d\.\d{3}order:2orders-7f9c:1(waited .*, then )?held .*s, holds it still\d+$/,
+    );
+    await page.getByText('Events in words').click();
+  });
+
+  test('a paused timeline stands still', async () => {
+    const drawn = (): Promise<string | null> => page.locator('.axis-row').innerHTML();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.locator('.axis text', { hasText: 'pause' }).waitFor();
+    const [before, held] = [await drawn(), await page.textContent('.rows .held-for')];
+    await until(async () => (await page.textContent('.rows .held-for')) !== held);
+    expect(await drawn()).toBe(before);
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.locator('.axis text', { hasText: 'now' }).waitFor();
+    expect(await drawn()).not.toBe(before);
+  });
+
+  test('the timeline says how many lanes it has no room for', async () => {
+    await Promise.all(
+      Array.from({ length: 40 }, (_, n) => board.locks.acquire(`many:${n}`, { ttl: 600_000 })),
+    );
+    await page.fill('input[name=prefix]', 'many:');
+    await page.getByText('These are the 30 lanes with the latest events; 10 more have no room.').waitFor();
+    expect(await keys()).toHaveLength(30);
+    expect(complaints).toEqual([]);
+    await page.close();
+  });
+});
+
 test('the page says that there are more locks than the 20,000 that it shows', async () => {
   const { locks, url } = await startBoard();
   await Promise.all(
@@ -249,7 +469,7 @@ test('a viewer whom the guard rejects gets no page, and cannot release a lock fr
     }
   }
   const { locks, url } = await startBoard({ guards: [AdminGuard], allowForceRelease: true });
-  const stranger = await browser.newPage();
+  const stranger = await newPage(browser);
   expect((await stranger.goto(url))?.status()).toBe(403);
   const { page } = await open(url, { user: 'ann' });
   const lock = await locks.acquire('order:1');
@@ -279,7 +499,7 @@ test('the page renders fewer than 60 rows for 10,000 locks, and its search finds
   // The test log shows this time to its readers. An assertion on the time would fail on a busy machine.
   process.stdout.write(`one of 10,000 locks found in ${Math.round(performance.now() - began)} ms\n`);
   await page.fill('input[name=search]', '');
-  await page.locator('.rows').evaluate((element) => element.scrollTo(0, element.scrollHeight));
+  await page.locator('.list').evaluate((element) => element.scrollTo(0, element.scrollHeight));
   await lockButton(page, 'order:09999').waitFor();
   await page.screenshot({ path: join(SCREENSHOTS, 'board-10000.png') });
   expect(complaints).toEqual([]);
@@ -295,10 +515,12 @@ test('after an interruption of its event stream, the page shows the locks acquir
   proxy.refuse();
   proxy.cut();
   await page.getByText('Connection lost').waitFor();
+  await page.getByText(/^The page shows the state of \d\d:\d\d:\d\d, until the server answers/).waitFor();
   await locks.acquire('order:2');
   await proxy.accept();
   await page.getByText('Live').waitFor();
   await lockButton(page, 'order:2').waitFor();
+  await page.getByText('The page shows the state of').waitFor({ state: 'detached' });
   expect(await lockButton(page, 'order:1').isVisible()).toBe(true);
   await page.close();
 });
@@ -364,6 +586,7 @@ describe('the page', () => {
     ['dark', { dark: true }],
     ['on a phone', { width: 375 }],
     ['on a phone, dark', { width: 375, dark: true }],
+    ['on a tablet', { width: 768 }],
   ])(
     'the page has no horizontal overflow, and axe finds no accessibility problem: %s',
     async (name, view) => {

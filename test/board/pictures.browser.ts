@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { beforeAll, expect, test } from '@jest/globals';
 import type { Browser } from 'playwright-core';
-import { launchChromium } from '../lab/chromium.js';
+import { launchChromium, newPage } from '../lab/chromium.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type BoardApp, usePageFiles } from './board-app.js';
 import { everyView, scene } from './scene.js';
@@ -24,13 +24,13 @@ beforeAll(async () => {
 }, 400_000);
 
 test.each([
-  ['light', { width: 1_180, height: 620 }, ['locks', 'details', 'timeline', 'question']],
-  ['dark', { width: 1_180, height: 620 }, ['details']],
+  ['light', { width: 1_280, height: 680 }, ['locks', 'details', 'timeline', 'question']],
+  ['dark', { width: 1_280, height: 680 }, ['details']],
   ['light', { width: 390, height: 760 }, ['locks']],
 ] as const)(
   'writes the pictures of the page in the colour scheme %s with the viewport %o',
   async (colorScheme, viewport, wanted: readonly string[]) => {
-    const page = await browser.newPage({ viewport, colorScheme });
+    const page = await newPage(browser, { viewport, colorScheme });
     await page.goto(board.url);
     // The timelines need time to fill.
     await page.waitForTimeout(12_000);

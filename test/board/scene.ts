@@ -116,6 +116,13 @@ async function passOn(locks: LockService): Promise<void> {
   }
 }
 
+/** Shows the filters, which are behind a button on a narrow screen. */
+export async function showFilters(page: Page): Promise<void> {
+  const button = page.getByRole('button', { name: 'Filters' });
+  if ((await button.isVisible()) && (await button.getAttribute('aria-expanded')) === 'false')
+    await button.click();
+}
+
 /** Opens each view of the page, one after the other, and calls `see` with the name of each. */
 export async function everyView(page: Page, see: (shown: string) => Promise<void>): Promise<void> {
   await page.getByRole('button', { name: 'stripe' }).waitFor();
@@ -127,6 +134,7 @@ export async function everyView(page: Page, see: (shown: string) => Promise<void
     await see(view);
   }
   await page.getByRole('link', { name: 'locks' }).click();
+  await showFilters(page);
   await page.fill('input[name=prefix]', 'batch:');
   await page.getByRole('button', { name: 'Timeline' }).click();
   await page.locator('.timeline .work').first().waitFor();

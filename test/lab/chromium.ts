@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { type Browser, chromium } from 'playwright-core';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 const FOLDERS = (process.env.PATH ?? '').split(':');
@@ -23,6 +23,18 @@ function installChromium(): void {
   };
   apt('update');
   apt('install', '-y', '--no-install-recommends', 'chromium', 'fonts-dejavu-core');
+}
+
+/**
+ * Milliseconds until a wait for something in a page fails. It only ends a test that hangs: Playwright's own 30 s are too
+ * short for a busy machine.
+ */
+const PATIENCE_MS = 120_000;
+
+export async function newPage(browser: Browser, options?: BrowserContextOptions): Promise<Page> {
+  const page = await browser.newPage(options);
+  page.setDefaultTimeout(PATIENCE_MS);
+  return page;
 }
 
 /** @throws Error that says what to install */

@@ -13,7 +13,7 @@ import type { LabHello } from '../../lab/page-messages.js';
 import { spansOf } from '../../lab/spans.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { until } from '../support/until.js';
-import { launchChromium } from './chromium.js';
+import { launchChromium, newPage } from './chromium.js';
 
 const LAB = fileURLToPath(new URL('../../dist/lab/main.js', import.meta.url));
 const SCREENSHOTS = fileURLToPath(new URL('../../test-artefacts/', import.meta.url));
@@ -56,7 +56,7 @@ async function duplicates(page: Page): Promise<number> {
 
 /** Opens the page. `complaints` collects errors of the page, and its requests to other origins. */
 async function open(url: string, width: number): Promise<{ page: Page; complaints: string[] }> {
-  const page = await browser.newPage({ viewport: { width, height: 900 } });
+  const page = await newPage(browser, { viewport: { width, height: 900 } });
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => void (message.type() === 'error' && complaints.push(message.text())));

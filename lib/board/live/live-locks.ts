@@ -6,18 +6,19 @@ import type { NodesStatus } from '../../core/node-status.js';
 import { ChangeLog } from './change-log.js';
 import type { History } from './history.js';
 import { LockTable, MOST_ROWS, type TableChange } from './lock-table.js';
-import type {
-  BoardAbout,
-  BoardMessage,
-  BoardStatus,
-  CampaignRow,
-  HistoryEntry,
-  LockDetails,
-  NodesRow,
-  PrefixHistory,
-  ReleaseRequest,
-  VoteRow,
-  WaiterRow,
+import {
+  type BoardAbout,
+  type BoardMessage,
+  type BoardStatus,
+  type CampaignRow,
+  type HistoryEntry,
+  type LockDetails,
+  MOST_OF_PREFIX,
+  type NodesRow,
+  type PrefixHistory,
+  type ReleaseRequest,
+  type VoteRow,
+  type WaiterRow,
 } from './messages.js';
 import type { ProcessEvents } from './process-events.js';
 import { redacted } from './redacted.js';
@@ -31,9 +32,6 @@ const PAUSE_SHARE = 3;
 
 /** Milliseconds from one check of the nodes to the next. */
 const CHECK_INTERVAL_MS = 2_000;
-
-/** Largest number of entries in the timeline of all keys with one prefix. */
-const MOST_OF_PREFIX = 2_000;
 
 /** The source of the locks: a `LockService`, or the stores that the command `npx nestjs-redlock board` has opened. */
 export interface LockSource {

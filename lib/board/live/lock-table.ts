@@ -22,9 +22,23 @@ const MOST_NUMBERS = 5 * MOST_ROWS;
  */
 const TOLERANCE_MS = 250;
 
+/**
+ * A holder that renews has usually at least two thirds of its ttl left, so its ttl is at most this multiple of the time
+ * left.
+ */
+const MOST_OF_LEFT = 1.5;
+
+/** The least fraction of its ttl by which a renewal usually moves the end of a lock. */
+const LEAST_EXTENSION = 0.2;
+
+/** The fields of a holder that an extension changes. */
+const RENEWED: ReadonlySet<string> = new Set<keyof HolderRow>(['ends', 'ttl', 'renewals']);
+
 interface Holding {
   ends: number;
   renewals: number;
+  /** Estimate of the ttl in milliseconds; `Infinity` when the key has no expiry. */
+  ttl: number;
 }
 
 /** A lock as the last look at the store found it. */
@@ -156,12 +170,10 @@ export class LockTable {
 
   #entryOf(info: LockInfo, before: Entry | undefined, beside: Beside, now: number): Entry {
     const holdings = new Map<string, Holding>();
-    for (const { id, remaining } of info.holders)
-      holdings.set(id, holdingOf(before?.holdings.get(id), now + remaining));
+    for (const holder of info.holders)
+      holdings.set(holder.id, holdingOf(before?.holdings.get(holder.id), holder, now));
     const row = rowOf(before?.row.n ?? this.numberOf(info.key), info, holdings, beside);
-    const shape = JSON.stringify(row, (name, value: unknown) =>
-      name === 'ends' || name === 'renewals' ? undefined : value,
-    );
+    const shape = JSON.stringify(row, (name, value: unknown) => (RENEWED.has(name) ? undefined : value));
     return { info, row, holdings, shape };
   }
 
@@ -177,10 +189,29 @@ export class LockTable {
   }
 }
 
-function holdingOf(before: Holding | undefined, ends: number): Holding {
-  if (!before) return { ends, renewals: 0 };
+function holdingOf(before: Holding | undefined, { since, remaining }: LockHolder, now: number): Holding {
+  const ends = now + remaining;
+  if (!before) return { ends, renewals: 0, ttl: firstEstimate(remaining, ends - since.getTime()) };
   if (Math.abs(ends - before.ends) <= TOLERANCE_MS || ends === before.ends) return before;
-  return { ends, renewals: before.renewals + (ends > before.ends ? 1 : 0) };
+  // A lock that ends sooner than before is kept for `minHold` after its release.
+  if (ends < before.ends) return { ...before, ends };
+  // After an extension the whole ttl is left. A small difference may only come from a slow look.
+  const isWhole = ends - before.ends > remaining * LEAST_EXTENSION;
+  return {
+    ends,
+    renewals: before.renewals + 1,
+    ttl: isWhole ? remaining : Math.max(remaining, before.ttl),
+  };
+}
+
+/**
+ * Estimates the ttl of a holder that an earlier look did not find. If the holder has not renewed yet, its ttl is the
+ * time from the start of the hold to its end. If it has, that time is too long.
+ *
+ * @param span - milliseconds from the start of the hold, by the holder's clock, to its end
+ */
+function firstEstimate(remaining: number, span: number): number {
+  return Math.max(remaining, Math.min(span, MOST_OF_LEFT * remaining));
 }
 
 function rowOf(
@@ -209,7 +240,7 @@ function rowOf(
 /** @param shown - returns the part of an owner that is shown */
 function holderRow(
   { id, owner, since, fencingToken, slot }: LockHolder,
-  { ends, renewals }: Readonly<Holding> = { ends: Infinity, renewals: 0 },
+  { ends, renewals, ttl }: Readonly<Holding> = { ends: Infinity, renewals: 0, ttl: Infinity },
   isOwn: boolean,
   shown: (owner: string) => string,
 ): HolderRow {
@@ -218,6 +249,7 @@ function holderRow(
     owner: shown(owner),
     since: since.getTime(),
     ends: Number.isFinite(ends) ? Math.round(ends) : null,
+    ...(Number.isFinite(ttl) && { ttl: Math.round(ttl) }),
     renewals,
     token: fencingToken,
     ...(slot !== undefined && { slot }),
@@ -226,8 +258,8 @@ function holderRow(
 }
 
 function renewalsOf({ row }: Entry, before: Entry): Renewal[] {
-  return row.holders.flatMap(({ ends, renewals }, index): Renewal[] =>
-    ends === before.row.holders[index]?.ends ? [] : [[row.n, index, ends, renewals]],
+  return row.holders.flatMap(({ ends, renewals, ttl }, index): Renewal[] =>
+    ends === before.row.holders[index]?.ends ? [] : [[row.n, index, ends, renewals, ttl ?? null]],
   );
 }
 

@@ -10,6 +10,11 @@ export interface HolderRow {
   readonly since: number;
   /** The end of the lock, unless it is extended; `null` when the key has no expiry. */
   readonly ends: number | null;
+  /**
+   * The ttl in milliseconds; missing when the key has no expiry. Stores do not tell it, so this is an estimate: nearly
+   * exact once the server has seen the start of the hold or an extension.
+   */
+  readonly ttl?: number;
   /** The number of extensions that the server has seen. */
   readonly renewals: number;
   readonly token: number | undefined;
@@ -53,8 +58,17 @@ export interface LockRow {
   readonly nodes: readonly [have: number, of: number];
 }
 
-/** An extension of one holder: the number of the lock, the index of the holder, its new end, its extensions so far. */
-export type Renewal = readonly [n: number, holder: number, ends: number | null, renewals: number];
+/**
+ * An extension of one holder: the number of the lock, the index of the holder, its new end, its extensions so far, and
+ * its ttl (see {@link HolderRow}).
+ */
+export type Renewal = readonly [
+  n: number,
+  holder: number,
+  ends: number | null,
+  renewals: number,
+  ttl: number | null,
+];
 
 export interface NodeRow {
   readonly node: string;
@@ -198,7 +212,10 @@ export interface LockDetails {
   readonly history: readonly HistoryEntry[];
 }
 
-/** The timeline of all locks whose keys begin with a prefix. */
+/** Largest number of entries in one {@link PrefixHistory}. */
+export const MOST_OF_PREFIX = 2_000;
+
+/** The latest entries of all locks whose keys begin with a prefix. */
 export interface PrefixHistory {
   readonly now: number;
   readonly history: readonly HistoryEntry[];

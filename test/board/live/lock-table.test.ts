@@ -33,12 +33,34 @@ describe('LockTable.update', () => {
   test('LockTable.update() returns the new end and the number of extensions of an extended lock', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
-    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
-    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 6_000).renewed).toEqual([[1, 0, 16_000, 2]]);
+    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1, 10_000]]);
+    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 6_000).renewed).toEqual([[1, 0, 16_000, 2, 10_000]]);
     // A lock that is kept for `minHold` after its release ends sooner than before.
     expect(table.update(mapOf(heldBy('k', { remaining: 100 })), NOBODY, 6_400).renewed).toEqual([
-      [1, 0, 6_500, 2],
+      [1, 0, 6_500, 2, 10_000],
     ]);
+  });
+
+  test.each([
+    ['since the start of the hold, before any extension', 0, 3_000, 7_000, 10_000],
+    ['as at most one and a half times the time left, for a hold of an hour', 0, 3_600_000, 6_000, 9_000],
+    ['as no less than the time left, if the clock of the holder is ahead', 5_000, 1_000, 10_000, 10_000],
+  ])('LockTable.update() estimates the ttl of a lock %s', (_, since, now, remaining, ttl) => {
+    const info = heldBy('k', { since: new Date(since), remaining });
+    expect(new LockTable().update(mapOf(info), NOBODY, now).rows).toMatchObject([{ holders: [{ ttl }] }]);
+  });
+
+  test('LockTable.update() takes the time left after an extension as the ttl, but not after a slow look', () => {
+    const table = new LockTable();
+    const ttlAt = (now: number, remaining: number): number | undefined => {
+      table.update(mapOf(heldBy('k', { since: new Date(0), remaining })), NOBODY, now);
+      return table.rows[0]?.holders[0]?.ttl;
+    };
+    expect(ttlAt(0, 600_000)).toBe(600_000);
+    // The end was found 300 ms later than before, which is more than a usual look takes.
+    expect(ttlAt(560_000, 40_300)).toBe(600_000);
+    expect(ttlAt(590_000, 29_900)).toBe(29_900);
+    expect(ttlAt(600_000, 30_000)).toBe(30_000);
   });
 
   test('LockTable.update() returns a full row for a new holder, and reports the new and the ended hold', () => {
@@ -76,6 +98,7 @@ describe('LockTable.update', () => {
     expect(table.update(mapOf(heldBy('k', { remaining: Infinity })), NOBODY, 0).rows).toMatchObject([
       { holders: [{ ends: null }] },
     ]);
+    expect(table.rows[0]?.holders[0]).not.toHaveProperty('ttl');
   });
 
   test('LockTable.update() returns at most 20,000 locks with 20 holders and 20 waiters each, and reports that more exist', () => {
