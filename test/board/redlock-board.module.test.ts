@@ -24,7 +24,13 @@ import {
   WithLock,
 } from '../../lib/index.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
-import type { BoardMessage, WaiterRow } from '../../lib/board/live/messages.js';
+import type {
+  BoardMessage,
+  HistoryEntry,
+  LockDetails,
+  PrefixHistory,
+  WaiterRow,
+} from '../../lib/board/live/messages.js';
 import { LogLines } from '../support/log-lines.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startRedis, startRedisNodes } from '../support/redis-server.js';
@@ -547,23 +553,23 @@ describe('the board', () => {
     expect(next.isHeld()).toBe(false);
     const { epoch } = stream.snapshot;
     const { rows = [] } = await stream.hears(hasKey('order:1'));
-    const details = (await (await fetch(`${url}/details?epoch=${epoch}&n=${rows[0]?.n}`)).json()) as object;
+    const answer = await fetch(`${url}/details?epoch=${epoch}&n=${rows[0]?.n}`);
+    const details = (await answer.json()) as LockDetails;
+    // On a busy machine the refused attempt takes so long that it is also a wait.
+    const withoutWaits = (history: readonly HistoryEntry[]): HistoryEntry[] =>
+      history.filter(({ kind }) => kind !== 'waited');
     const at = expect.any(Number);
     const common = { key: 'order:1', who: 'api:1' };
-    expect(details).toMatchObject({
-      key: 'order:1',
-      history: [
-        { ...common, kind: 'held', from: at, to: at, end: 'released', token: lock.fencingToken },
-        { ...common, kind: 'skipped', at, reason: 'held' },
-        { ...common, kind: 'held', asked: at, from: at, to: at, end: 'lost', token: next.fencingToken },
-        { kind: 'forced', key: 'order:1', who: 'ann', at },
-      ],
-    });
-    const { history } = (await (await fetch(`${url}/history?prefix=order:`)).json()) as {
-      history: unknown[];
-    };
-    expect(history).toHaveLength(4);
-    const others = (await (await fetch(`${url}/history?prefix=bill:`)).json()) as { history: unknown[] };
+    expect(details.key).toBe('order:1');
+    expect(withoutWaits(details.history)).toMatchObject([
+      { ...common, kind: 'held', from: at, to: at, end: 'released', token: lock.fencingToken },
+      { ...common, kind: 'skipped', at, reason: 'held' },
+      { ...common, kind: 'held', asked: at, from: at, to: at, end: 'lost', token: next.fencingToken },
+      { kind: 'forced', key: 'order:1', who: 'ann', at },
+    ]);
+    const { history } = (await (await fetch(`${url}/history?prefix=order:`)).json()) as PrefixHistory;
+    expect(withoutWaits(history)).toHaveLength(4);
+    const others = (await (await fetch(`${url}/history?prefix=bill:`)).json()) as PrefixHistory;
     expect(others.history).toEqual([]);
   });
 
