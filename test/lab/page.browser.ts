@@ -43,11 +43,15 @@ async function startLab(
     child.kill('SIGINT');
     await ended;
   });
+  let url: string | undefined;
   for await (const line of createInterface({ input: child.stdout })) {
-    const url = /Page: +(http\S+)/.exec(line)?.[1];
-    if (url) return { child, url, ended };
+    [, url] = /Page: +(http\S+)/.exec(line) ?? [];
+    if (url !== undefined) break;
   }
-  throw new Error('the lab ended without saying where its page is');
+  if (url === undefined) throw new Error('the lab ended without saying where its page is');
+  // Nobody reads its further lines. A lab that writes more of them than a pipe holds would wait for ever.
+  child.stdout.resume();
+  return { child, url, ended };
 }
 
 async function duplicates(page: Page): Promise<number> {
