@@ -1,6 +1,6 @@
 import type { Lease } from '../../core/lease.js';
 import type { Decision, KeyRecords } from './key-records.js';
-import { liveHolders, renewed, replaced, without } from './key-view.js';
+import { type KeyView, liveHolders, renewed, replaced, without } from './key-view.js';
 import type { Leases } from './leases.js';
 
 /** Extends leases. */
@@ -13,7 +13,7 @@ export class Extensions {
   /** Resolves to `false` if the lease does not hold all its keys. */
   async extend(lease: Lease, ttl: number): Promise<boolean> {
     if (!lease.isCopy && !this.leases.wasGranted(lease)) return false;
-    return this.records.change(lease.keys, (views): Decision<boolean> => {
+    const renew = (views: readonly KeyView[]): Decision<boolean> => {
       if (this.leases.hasEnded(lease)) return { result: false };
       const own = views.map((view) => liveHolders(view).find(({ id, kept }) => id === lease.id && !kept));
       const isComplete = own.every(
@@ -28,6 +28,8 @@ export class Extensions {
       const isElsewhere = own.some((holder, index) => holder && holder.slot !== lease.slots?.[index]);
       if (!isElsewhere) return { result: false };
       return { result: false, next: views.map((view) => without(view, lease.id)) };
-    });
+    };
+    // Another connection has acquired the lock of a copy, so the server of this connection may not know it yet.
+    return this.records.change(lease.keys, renew, lease.isCopy === true);
   }
 }

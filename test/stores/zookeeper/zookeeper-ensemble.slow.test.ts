@@ -8,7 +8,7 @@ import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-
 import { Refusal } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
 import { ZooKeeperStore } from '../../../lib/stores/zookeeper/zookeeper-store.js';
 import { contend } from '../../faults/contend.js';
-import { acquireOn, releaseOn } from '../../support/ask-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
@@ -86,7 +86,7 @@ const NOTHING = Buffer.alloc(0);
   }, 300_000);
 
   // The server of the other process shows a released lock for some time, and does not know a new one yet.
-  test('a server that lags behind refuses no caller that tries once, and hides no lock from an inspection', async () => {
+  test('a server that lags behind refuses no caller that tries once, and hides no lock from a renewing thread and an inspection', async () => {
     const first = await leader();
     const follower = servers.find((server) => server !== first)!;
     const way = await startTcpProxy({ port: first.quorumPort });
@@ -104,6 +104,13 @@ const NOTHING = Buffer.alloc(0);
     await releaseOn(near, freed);
     expect(await acquireOn(far, other)).toMatchObject({ granted: true });
     await acquireOn(near, held);
+    expect(
+      await extendOn(
+        far,
+        Lease.copied(held, 0, () => false),
+        LIMIT,
+      ),
+    ).toBe(true);
     expect(await command.read(['held'])).toMatchObject([{ holders: [{ id: held.id }] }]);
     await releaseOn(near, held);
     const next = new Lease(['held'], 'me', LIMIT);
