@@ -1,4 +1,5 @@
 import { errorMonitor } from 'node:events';
+import { AdaptedServer } from '../connection/adapted-server.js';
 import type { DriverOptions, Server, ServerAddress } from '../connection/driver.js';
 import {
   type ClusterClient,
@@ -7,9 +8,8 @@ import {
   type SingleClient,
   type SocketOptions,
 } from './client-types.js';
-import { NodeRedisDriver } from './node-redis-driver.js';
+import { likeIoredis, NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
-import { NodeRedisServer } from './node-redis-server.js';
 
 /** The driver for a client from `createCluster` of node-redis. */
 export class ClusterDriver extends NodeRedisDriver {
@@ -113,8 +113,8 @@ export class ClusterDriver extends NodeRedisDriver {
     if (known?.epoch === epoch) return known.server;
     const { host, port } = master;
     const clientOf = () => this.#clientOf(master);
-    const server = new NodeRedisServer(
-      async (args) => (await clientOf()).sendCommand(args, PLAINLY),
+    const server = new AdaptedServer(
+      (args) => likeIoredis(clientOf().then((client) => client.sendCommand(args, PLAINLY))),
       { host, port, keyPrefix: this.options.keyPrefix },
       (at) => new NodeRedisMessages(clientOf, at),
     );

@@ -1,9 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { neutral } from '../../../core/neutral.js';
+import { AdaptedServer } from '../connection/adapted-server.js';
 import type { DriverOptions, MessageConnection, Server } from '../connection/driver.js';
 import { PLAINLY, type SentinelClient } from './client-types.js';
 import { NodeRedisDriver } from './node-redis-driver.js';
-import { NodeRedisServer } from './node-redis-server.js';
 
 /** Milliseconds between two checks whether the copy of the client (see {@link SentinelDriver}) is connected. */
 const LOOK_MS = 50;
@@ -37,8 +37,8 @@ export class SentinelDriver extends NodeRedisDriver {
     const { _keyPrefix: keyPrefix } = client;
     this.options = { keyPrefix };
     this.#servers = [
-      new NodeRedisServer(
-        (args) => this.send(args),
+      new AdaptedServer(
+        (args) => this.ask(args, undefined),
         this.options,
         () => new SentinelMessages(this, () => this.#copy),
       ),

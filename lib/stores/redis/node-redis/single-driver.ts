@@ -1,9 +1,9 @@
 import { errorMonitor } from 'node:events';
+import { AdaptedServer } from '../connection/adapted-server.js';
 import type { DriverOptions, Server } from '../connection/driver.js';
 import { PLAINLY, type SingleClient } from './client-types.js';
-import { NodeRedisDriver } from './node-redis-driver.js';
+import { likeIoredis, NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
-import { NodeRedisServer } from './node-redis-server.js';
 
 /** The driver for a client from `createClient` of node-redis. */
 export class SingleDriver extends NodeRedisDriver {
@@ -18,8 +18,8 @@ export class SingleDriver extends NodeRedisDriver {
     const { path, host, port, db } = this.options;
     this.address = path ?? `${host}:${port}${db ? `/${db}` : ''}`;
     this.#servers = [
-      new NodeRedisServer(
-        (args) => client.sendCommand(args, PLAINLY),
+      new AdaptedServer(
+        (args) => likeIoredis(client.sendCommand(args, PLAINLY)),
         this.options,
         (at) => new NodeRedisMessages(() => Promise.resolve(client), at),
       ),
