@@ -17,6 +17,8 @@ const REDIS_SERVERS = [
     base: 'bookworm',
   },
   { name: 'valkey@trixie', program: 'valkey-server', suite: 'trixie' },
+  { name: 'redis@sid', program: 'redis-server', suite: 'sid' },
+  { name: 'valkey@sid', program: 'valkey-server', suite: 'sid' },
 ];
 
 /** Servers of other stores: the package, the path of the program in it, and the name of our script that starts it. */

@@ -5,7 +5,7 @@ import { delimiter, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { debianServer, SERVER_NAMES, versionIn } from './debian-servers.mjs';
 
-// `npm run test:servers [-- [--quick] [NAME...]]` runs the tests of Redis on each server, or on the named servers.
+// `npm run test:servers [-- [--quick | --contract] [NAME...]]` runs the tests of Redis on each server, or on the named servers.
 
 const ALL = [
   'contract/redis',
@@ -24,8 +24,14 @@ const QUICK = [
   'cli/doctor',
 ];
 
+/** The contracts of the store and of locks. */
+const CONTRACT = ['contract/redis-store-contract', 'contract/redis.test'];
+
 const { values, positionals } = parseArgs({
-  options: { quick: { type: 'boolean', default: false } },
+  options: {
+    quick: { type: 'boolean', default: false },
+    contract: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 const names = positionals.length > 0 ? positionals : SERVER_NAMES;
@@ -34,9 +40,10 @@ if (unknown.length > 0) {
   console.log(`there is no server "${unknown.join('", "')}"; there are: ${SERVER_NAMES.join(', ')}`);
   process.exit(1);
 }
-const paths = (values.quick ? QUICK : ALL).map((path) => `test/${path}`);
-// A quick run takes place beside other tests: see test/valkey.slow.test.ts.
-const which = values.quick ? ['-t', '^(?!the restart guard)', '--maxWorkers', '2'] : [];
+const chosen = values.contract ? CONTRACT : values.quick ? QUICK : ALL;
+const paths = chosen.map((path) => `test/${path}`);
+// These runs take place beside other tests: see test/valkey.slow.test.ts.
+const which = values.quick || values.contract ? ['-t', '^(?!the restart guard)', '--maxWorkers', '2'] : [];
 const folder = mkdtempSync(join(tmpdir(), 'test-servers-'));
 const summary = [];
 for (const name of names) {
