@@ -126,10 +126,11 @@ function checkObject(node: object): void {
   if (Array.isArray(node)) refuse('an array in the array');
   if ('href' in node) refuse('a URL object; give its text, `url.href`');
   if ('then' in node) refuse('a Promise; await it, or use `forRootAsync`');
-  if ('connect' in node && typeof node.connect === 'function') {
+  if (['connect', 'customCommand'].some((name) => typeof Reflect.get(node, name) === 'function')) {
     refuse(
-      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, the result of ' +
-        '`createClient` of node-redis 5 or 6, or the result of `createCluster` or `createSentinel` of node-redis 6',
+      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, a `GlideClient` or ' +
+        '`GlideClusterClient` of Valkey GLIDE 2, or the result of `createClient` of node-redis (with version 6 also of ' +
+        '`createCluster` and `createSentinel`)',
     );
   }
   const [unknown, remedy] = UNKNOWN_TO_IOREDIS.find(([name]) => name in node) ?? [];

@@ -29,8 +29,8 @@ import {
 
 /**
  * One Redis, or another store. A Redis is given as a URL, as ioredis options, or as your own client, which the module
- * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`,
- * `createCluster` or `createSentinel` of node-redis. Another store is the result of a factory, such as `postgres(...)`
+ * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, the result of `createClient`,
+ * `createCluster` or `createSentinel` of node-redis, or a `GlideClient` or `GlideClusterClient` of Valkey GLIDE. Another store is the result of a factory, such as `postgres(...)`
  * of `nestjs-redlock/postgres`, `mysql(...)` of `nestjs-redlock/mysql`, `etcd(...)` of `nestjs-redlock/etcd` or
  * `zookeeper(...)` of `nestjs-redlock/zookeeper`, or your own object with the methods of a store. The module closes a store of either kind at shutdown.
  */

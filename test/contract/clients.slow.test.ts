@@ -11,5 +11,7 @@ for (const [name, make] of Object.entries(CLIENTS)) {
   lockContract(`one Redis over ${name}`, () => redisBackend(1, 0, make), EXCLUSIVE, { quick });
 }
 
-const three = () => redisBackend(3, 0, CLIENTS['node-redis 6']);
-lockContract('three Redis over node-redis 6', three, EXCLUSIVE, { quick: true });
+for (const name of ['node-redis 6', 'Valkey GLIDE'] as const) {
+  const three = () => redisBackend(3, 0, CLIENTS[name]);
+  lockContract(`three Redis over ${name}`, three, EXCLUSIVE, { quick: true });
+}

@@ -33,7 +33,9 @@ async function connectedNodes(
 ): Promise<RedisStore[]> {
   const urls = servers.map(({ url }) => url);
   const context = newFleet(false, urls.length > 1);
-  const nodes = passedIn ? urls.map((url) => storeOver(passedIn(url), context)) : nodesTo(urls, context);
+  const nodes = passedIn
+    ? await Promise.all(urls.map(async (url) => storeOver(await passedIn(url), context)))
+    : nodesTo(urls, context);
   await Promise.all(
     nodes.map((node, index) =>
       node.connect().catch((error: unknown) => {

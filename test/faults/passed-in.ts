@@ -13,7 +13,7 @@ export type Target =
   /** The Sentinels that know the master by this name. */
   | { readonly kind: 'sentinel'; readonly name: string; readonly sentinels: readonly Address[] };
 
-export type Library = 'ioredis' | 'node-redis';
+export type Library = 'ioredis' | 'node-redis' | 'Valkey GLIDE';
 
 export interface PassedIn {
   readonly client: object;
@@ -23,6 +23,20 @@ export interface PassedIn {
 type Maker<Kind extends Target['kind']> = (target: Extract<Target, { kind: Kind }>) => Promise<PassedIn>;
 
 const MAKERS: Readonly<Record<Library, { readonly [Kind in Target['kind']]: Maker<Kind> }>> = {
+  'Valkey GLIDE': {
+    server: async ({ url }) => {
+      const { hostname, port } = new URL(url);
+      const { GlideClient } = await glide();
+      return closable(
+        await GlideClient.createClient({ addresses: [{ host: hostname, port: Number(port) }] }),
+      );
+    },
+    cluster: async ({ servers }) => {
+      const { GlideClusterClient } = await glide();
+      return closable(await GlideClusterClient.createClient({ addresses: [...servers] }));
+    },
+    sentinel: () => Promise.reject(new Error('GLIDE knows no Sentinels')),
+  },
   ioredis: {
     server: async ({ url }) => {
       const { Redis } = await import('ioredis');
@@ -56,6 +70,17 @@ const MAKERS: Readonly<Record<Library, { readonly [Kind in Target['kind']]: Make
 /** Opens a client of the library; resolves when the client is connected. */
 export function openPassedIn(library: Library, target: Target): Promise<PassedIn> {
   return (MAKERS[library][target.kind] as Maker<Target['kind']>)(target);
+}
+
+/** Loads GLIDE, which writes each error of a server to the console. */
+async function glide(): Promise<typeof import('@valkey/valkey-glide')> {
+  const loaded = await import('@valkey/valkey-glide');
+  loaded.Logger.setLoggerConfig('off');
+  return loaded;
+}
+
+function closable(client: { close(): void }): PassedIn {
+  return { client, close: () => client.close() };
 }
 
 async function ioredis(client: NodeJS.EventEmitter & { disconnect(): void }): Promise<PassedIn> {

@@ -1,6 +1,6 @@
 import { clients } from './scenarios/clients.js';
 import { network } from './scenarios/network.js';
-import { nodeRedis } from './scenarios/node-redis.js';
+import { nodeRedis, valkeyGlide } from './scenarios/passed-in-clients.js';
 import { stalls } from './scenarios/stalls.js';
 import { playFurther } from './suite.js';
 
@@ -9,4 +9,5 @@ playFurther([
   ['network', network],
   ['clients', clients],
   ['clients of node-redis passed in by the application', nodeRedis],
+  ['clients of Valkey GLIDE passed in by the application', valkeyGlide],
 ]);

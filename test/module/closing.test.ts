@@ -200,11 +200,12 @@ describe('the limit of app.close()', () => {
   test.each([
     ['ioredis 5', ioredis],
     ['node-redis 6', CLIENTS['node-redis 6']],
+    ['Valkey GLIDE', CLIENTS['Valkey GLIDE']],
     ['none, so the package opens one', undefined],
   ])(
     'app.close() settles when Redis hangs while a call waits in the queue (client: %s)',
     async (_name, makeClient) => {
-      const client = makeClient?.(hung.url);
+      const client = await makeClient?.(hung.url);
       await start({ nodes: client ?? hung.url });
       await holder.get(LockService).acquire('queued', { ttl: 300_000 });
       const waiting = app

@@ -18,7 +18,7 @@ import {
 import { History } from '../../lib/board/live/history.js';
 import { LiveLocks } from '../../lib/board/live/live-locks.js';
 import { postgres } from '../../lib/postgres/index.js';
-import { nodeRedis } from '../support/clients.js';
+import { CLIENTS, nodeRedis } from '../support/clients.js';
 import { collectGarbage } from '../support/collect-garbage.js';
 import { hasEtcd, startEtcd } from '../support/etcd-server.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
@@ -72,6 +72,7 @@ describe('a request that has ended', () => {
       },
     ],
     ['a client of node-redis', async () => nodeRedis(redis.url)],
+    ['a client of Valkey GLIDE', async () => CLIENTS['Valkey GLIDE'](redis.url)],
     [
       'PostgreSQL',
       async () => {

@@ -43,7 +43,7 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
     // The library puts names of errors, and Nest puts names of classes, into messages.
     keepNames: true,
     // The library loads `pg` and `mysql2` only when locks are kept in a database.
-    external: [...OPTIONAL, 'pg', 'mysql2'],
+    external: [...OPTIONAL, 'pg', 'mysql2', '@valkey/valkey-glide'],
     // CommonJS packages call `require`, which an ES module does not have.
     banner: {
       js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",

@@ -1,3 +1,4 @@
+import { GlideClient, GlideClusterClient, Logger } from '@valkey/valkey-glide';
 import { Redis as Redis6 } from 'ioredis-6';
 import { Redis as Valkey } from 'iovalkey';
 import { createClient, createCluster, createSentinel } from 'redis';
@@ -13,26 +14,55 @@ import { cleanUpAfterTests } from './leftovers.js';
 /** A client keeps the process alive until its next attempt to connect, so the delay between attempts is short. */
 const QUICKLY = { socket: { reconnectStrategy: 100 } } as const;
 
-export type ClientMaker = (url: string) => RedisClient;
+// GLIDE writes each error of a server to the console.
+Logger.setLoggerConfig('off');
 
-export const CLIENTS: Readonly<
-  Record<'ioredis 6' | 'iovalkey' | 'node-redis 5' | 'node-redis 6', ClientMaker>
-> = {
-  'ioredis 6': (url) => {
+export type ClientMaker = (url: string) => RedisClient | Promise<RedisClient>;
+
+export const CLIENTS = {
+  'ioredis 6': (url: string) => {
     const client = new Redis6(url);
     client.on('error', () => undefined);
     cleanUpAfterTests(async () => client.disconnect());
     return client;
   },
-  iovalkey: (url) => {
+  iovalkey: (url: string) => {
     const client = new Valkey(url);
     client.on('error', () => undefined);
     cleanUpAfterTests(async () => client.disconnect());
     return client;
   },
-  'node-redis 5': (url) => begun(createClient5({ url, ...QUICKLY })),
-  'node-redis 6': (url) => begun(createClient({ url, ...QUICKLY })),
-};
+  'node-redis 5': (url: string) => begun(createClient5({ url, ...QUICKLY })),
+  'node-redis 6': (url: string) => begun(createClient({ url, ...QUICKLY })),
+  'Valkey GLIDE': (url: string) => glide(addressIn(url)),
+} satisfies Readonly<Record<string, ClientMaker>>;
+
+type GlideAddress = { readonly host: string; readonly port: number };
+
+/** Connects a client of GLIDE to one server. */
+export async function glide(
+  { host, port }: GlideAddress,
+  options: Partial<Parameters<typeof GlideClient.createClient>[0]> = {},
+): Promise<GlideClient> {
+  return closedAfterTests(await GlideClient.createClient({ ...options, addresses: [{ host, port }] }));
+}
+
+/** Connects a client of GLIDE to a Cluster. */
+export async function glideCluster(addresses: readonly GlideAddress[]): Promise<GlideClusterClient> {
+  return closedAfterTests(
+    await GlideClusterClient.createClient({ addresses: addresses.map(({ host, port }) => ({ host, port })) }),
+  );
+}
+
+function closedAfterTests<Client extends { close(): void }>(client: Client): Client {
+  cleanUpAfterTests(async () => client.close());
+  return client;
+}
+
+function addressIn(url: string): GlideAddress {
+  const { hostname, port } = new URL(url);
+  return { host: hostname, port: Number(port) };
+}
 
 export type NodeRedis = ReturnType<typeof nodeRedis>;
 

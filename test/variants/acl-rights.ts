@@ -5,7 +5,7 @@ import { redisVersion } from '../support/redis-server.js';
 const page = readFileSync(join(import.meta.dirname, '../../docs/choosing-nodes.md'), 'utf8');
 
 /** Further rights for Redis 7.2 and later; an older server does not know them. */
-export const NEWER_RIGHTS = rightsAfter('```\n(?=\\+client)');
+export const NEWER_RIGHTS = rightsAfter('```\n(?=\\+client\\|setinfo)');
 
 /** The rights in docs/choosing-nodes.md that every user needs. */
 export const RIGHTS = [
@@ -18,6 +18,9 @@ export const CLUSTER_RIGHTS = rightsAfter('```\n(?=\\+cluster)');
 
 /** Further rights with a client of node-redis. */
 export const NODE_REDIS_RIGHTS = rightsAfter('```\n(?=\\+ping)');
+
+/** Further rights with a client of Valkey GLIDE. */
+export const GLIDE_RIGHTS = rightsAfter('```\n(?=\\+client\\|info)');
 
 function rightsAfter(pattern: string): string[] {
   const rights = new RegExp(`${pattern}(.*)`).exec(page)?.[1];

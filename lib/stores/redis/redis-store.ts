@@ -44,6 +44,7 @@ import { channelBase, markerKey, probeKey, wakeChannel, whyNotInCluster } from '
 import { LockReader } from './lock-reader.js';
 import { OneAfterAnother } from './one-after-another.js';
 import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
+import { type Messages, NO_MESSAGES } from './pubsub/messages.js';
 import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
 import { waiterName } from './record.js';
 import type { RedisNode } from './redis-node.js';
@@ -59,7 +60,7 @@ import type { StoreContext } from './store-context.js';
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
- * A store in one Redis, through a client of ioredis, iovalkey or node-redis.
+ * A store in one Redis, through a client of ioredis, iovalkey, node-redis or Valkey GLIDE.
  *
  * Each request takes one command and one round trip. If the server does not know the script, for example after a
  * `SCRIPT FLUSH`, a second command sends the text of the script.
@@ -91,7 +92,7 @@ export class RedisStore
   #whenReady: (() => void) | undefined;
   #whenClosed: ((error: Error) => void) | undefined;
   #isClosed = false;
-  #subscriber: Subscriber | ClusterSubscriber | undefined;
+  #subscriber: Messages | undefined;
   readonly #waiters = new RecentKeys();
   readonly #moving = new RecentKeys();
   readonly #aboutWaiters = new OneAfterAnother();
@@ -391,8 +392,9 @@ export class RedisStore
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
   }
 
-  #newSubscriber(): Subscriber | ClusterSubscriber {
+  #newSubscriber(): Messages {
     const { client } = this;
+    if (client.hasMessages === false) return NO_MESSAGES;
     const [channels, commands] = client.isCluster
       ? [`${this.#channelPrefix}*`, '+ssubscribe +sunsubscribe +spublish']
       : [`${this.#channelBase}*`, '+subscribe +publish'];

@@ -25,8 +25,12 @@ const IOREDIS: readonly Kind[] = [
   { name: 'Redis of ioredis with Sentinels', library: 'ioredis', each: 'sentinel' },
 ];
 
+const GLIDE: Kind = { name: 'GlideClusterClient', library: 'Valkey GLIDE', each: 'cluster' };
+
 export const replicated: readonly Scenario[] = [
   ...NODE_REDIS.flatMap(scenariosOf),
+  // The other scenarios wait for a connection for messages, which a Cluster of GLIDE has not.
+  ...scenariosOf(GLIDE).filter(({ name }) => name.endsWith('connections cut in flight')),
   ...IOREDIS.flatMap(scenariosOf).map((scenario) => ({ ...scenario, onlyLong: true })),
 ];
 

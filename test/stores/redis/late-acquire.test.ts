@@ -10,7 +10,13 @@ import { openClient } from '../../../lib/stores/redis/connection/connection.js';
 import type { RedisClient } from '../../../lib/stores/redis/driver-for.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { acquireOn, type AcquireTerms, releaseOn } from '../../support/ask-store.js';
-import { CLIENTS, nodeRedisCluster, nodeRedisSentinel, storeOver } from '../../support/clients.js';
+import {
+  CLIENTS,
+  glideCluster,
+  nodeRedisCluster,
+  nodeRedisSentinel,
+  storeOver,
+} from '../../support/clients.js';
 import { heldKeys, newFleet } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { startMasters } from '../../support/redis-cluster.js';
@@ -174,6 +180,10 @@ describe('a lock does not stay stored by an acquire that arrives after its confi
         over(({ url }) => CLIENTS['node-redis 6'](url)),
         EXCLUSIVE,
       ),
+      'Valkey GLIDE': late(
+        over(({ url }) => CLIENTS['Valkey GLIDE'](url)),
+        EXCLUSIVE,
+      ),
       'ioredis that resends nothing': late(
         over(({ url }) =>
           quiet(new Redis(url, { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 })),
@@ -293,7 +303,7 @@ describe('a lock does not stay stored by an acquire that arrives after its confi
 describe('a lock of a Cluster does not stay stored by an acquire that arrives after its confirmed release', () => {
   /** Starts a Cluster whose first master is reached through a proxy, and finds a key of that master. */
   async function cluster(
-    connect: (addresses: { host: string; port: number }[]) => RedisClient,
+    connect: (addresses: { host: string; port: number }[]) => RedisClient | Promise<RedisClient>,
   ): Promise<object> {
     const servers = await startMasters([], [], []);
     const [server, ...others] = servers as [RedisServer, ...RedisServer[]];
@@ -316,6 +326,7 @@ describe('a lock of a Cluster does not stay stored by an acquire that arrives af
       iovalkey: () => cluster((nodes) => quiet(new ValkeyCluster(nodes) as unknown as Cluster)),
       'node-redis': () =>
         cluster((nodes) => nodeRedisCluster({ rootNodes: nodes.map((socket) => ({ socket })) })),
+      'Valkey GLIDE': () => cluster(glideCluster),
     });
     expect(failures).toEqual({});
   });

@@ -7,7 +7,7 @@ import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import { driverFor, type RedisClient } from '../../../lib/stores/redis/driver-for.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
-import { nodeRedisCluster } from '../../support/clients.js';
+import { glideCluster, nodeRedisCluster } from '../../support/clients.js';
 import { countLocks, newFleet, redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
@@ -50,7 +50,7 @@ const endMove = (key: string): Promise<void> => endSlotMove(from, to, recordOf(k
 const moveRecord = (key: string): Promise<unknown> =>
   source.call('MIGRATE', to.host, to.port, recordOf(key), 0, 5_000);
 
-type ClientOf = (server: RedisServer) => RedisClient;
+type ClientOf = (server: RedisServer) => RedisClient | Promise<RedisClient>;
 
 /** The client itself would repeat a command after TRYAGAIN, the first time after this delay. */
 const NEVER_AGAIN = { retryDelayOnTryAgain: 600_000 } as const;
@@ -68,10 +68,11 @@ const CLIENTS: Readonly<Record<string, ClientOf>> = {
     closedLater(new Cluster([server], { ...NEVER_AGAIN, enableAutoPipelining: true })),
   iovalkey: (server) => closedLater(new ValkeyCluster([server], NEVER_AGAIN)),
   'node-redis': ({ url }) => nodeRedisCluster({ rootNodes: [{ url }] }),
+  'Valkey GLIDE': (server) => glideCluster([server]),
 };
 
 async function locksOver(clientOf: ClientOf = CLIENTS['ioredis 5'] as ClientOf): Promise<Redlock> {
-  const node = new RedisStore(driverFor(clientOf(from)), false, newFleet());
+  const node = new RedisStore(driverFor(await clientOf(from)), false, newFleet());
   await node.connect();
   return redlockOver([node], PATIENT);
 }

@@ -44,7 +44,7 @@ export interface Server {
 
 /**
  * The methods of a client that a store needs. A client of ioredis or iovalkey already has these methods, so an adapter
- * would only cost time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and
+ * would only cost time. Other clients need an adapter, see `driverFor`. Drivers emit `connect`, `ready` and
  * `close` for a connection, and `refresh` when the list of a Cluster's masters may have changed.
  */
 export interface Driver extends Emitter {
@@ -61,6 +61,8 @@ export interface Driver extends Emitter {
 
   /** Lists the masters. Only a driver that is not itself a {@link Server} has this method. */
   nodes?(role: 'master'): readonly Server[];
+  /** `false` if the client receives no messages, so that waiters poll. */
+  readonly hasMessages?: boolean;
   /** The address in logs and errors, if it differs from the address in the options. */
   readonly address?: string;
   /** The reason why the client is not connected, if the client shows it to the library. */
