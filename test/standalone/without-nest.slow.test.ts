@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { assertBuilt, loadedBy } from '../consumers/packed-package.js';
 import { runCommand } from '../consumers/run-command.js';
+import { otherRuntime, type OtherRuntime } from '../support/other-runtimes.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -52,6 +53,54 @@ test.each([
       unknown
     >;
     expect({ refused, aborted }).toEqual({ refused: true, aborted: true });
+  },
+);
+
+/** Acquires, renews, waits, loses and releases. The ttl allows for a machine that stands still for some seconds. */
+const LIFE_OF_A_LOCK = `
+  import { Redis } from 'ioredis';
+  import { createLocks, LockHeldError, LockLostError } from 'nestjs-redlock/standalone';
+
+  const nodes = process.env.REDIS;
+  const [ours, theirs] = [0, 1].map(() => createLocks({ nodes, restartGuard: false }));
+  const looker = new Redis(nodes);
+  const told = {};
+  const lock = await ours.acquire('one', { ttl: 10_000 });
+  told.refused = await theirs.acquire('one', { retry: false }).catch((error) => error instanceof LockHeldError);
+  const waits = theirs.acquire('one', { retry: { timeout: 60_000, delay: 30_000 } });
+  for (let least = Infinity; !told.renewed && lock.isHeld(); ) {
+    const left = await looker.pttl('lock:{one}');
+    told.renewed = left > least;
+    least = Math.min(least, left);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  await lock.release();
+  const next = await waits;
+  told.waited = next.fencingToken > lock.fencingToken;
+  const lost = new Promise((resolve) => next.signal.addEventListener('abort', resolve));
+  await looker.del('lock:{one}');
+  await lost;
+  told.lost = next.signal.reason instanceof LockLostError;
+  await next.release();
+  told.free = !(await ours.inspect('one')).held;
+  looker.disconnect();
+  await Promise.all([ours.close(), theirs.close()]);
+  console.log(JSON.stringify(told));
+`;
+
+test.each<[OtherRuntime, readonly string[]]>([
+  ['Bun', []],
+  ['Deno', ['run', '--allow-all']],
+])(
+  'a program acquires, renews, waits for, loses and releases locks on %s, if it can be downloaded',
+  async (name, args) => {
+    const program = await otherRuntime(name);
+    if (program === undefined) return;
+    const file = `${name}.mjs`;
+    await writeFile(join(folder, file), LIFE_OF_A_LOCK);
+    const options = { cwd: folder, env: { REDIS: redis.url }, timeout: 90_000 };
+    const told = JSON.parse(await runCommand(program, [...args, file], options)) as object;
+    expect(told).toEqual({ refused: true, renewed: true, waited: true, lost: true, free: true });
   },
 );
 
