@@ -173,7 +173,7 @@ function withLatest(holders: readonly HolderRow[], row: LockRow): readonly Holde
 }
 
 function Holder({ holder, release }: { holder: HolderRow; release: (() => void) | undefined }) {
-  const { owner, id, since, renewals, token, slot, own } = holder;
+  const { owner, id, since, renewals, token, slot, detached, own } = holder;
   return (
     <dl class="holder">
       <dt>Owner</dt>
@@ -181,6 +181,12 @@ function Holder({ holder, release }: { holder: HolderRow; release: (() => void) 
         <Text of={owner} />
         {own && <span class="badge">this process</span>}
       </dd>
+      {detached && (
+        <>
+          <dt>Detached</dt>
+          <dd>waits for the process that attaches it</dd>
+        </>
+      )}
       {slot !== undefined && (
         <>
           <dt>Slot</dt>

@@ -239,7 +239,7 @@ function rowOf(
 
 /** @param shown - returns the part of an owner that is shown */
 function holderRow(
-  { id, owner, since, fencingToken, slot }: LockHolder,
+  { id, owner, since, fencingToken, slot, detached }: LockHolder,
   { ends, renewals, ttl }: Readonly<Holding> = { ends: Infinity, renewals: 0, ttl: Infinity },
   isOwn: boolean,
   shown: (owner: string) => string,
@@ -253,6 +253,7 @@ function holderRow(
     renewals,
     token: fencingToken,
     ...(slot !== undefined && { slot }),
+    ...(detached && { detached }),
     ...(isOwn && { own: true }),
   };
 }

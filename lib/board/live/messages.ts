@@ -19,6 +19,8 @@ export interface HolderRow {
   readonly renewals: number;
   readonly token: number | undefined;
   readonly slot?: number;
+  /** `true` if the lock was detached, and waits for the process that attaches it. */
+  readonly detached?: true;
   /** `true` if the process of the board holds the lock. */
   readonly own?: true;
 }

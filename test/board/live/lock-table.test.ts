@@ -76,6 +76,12 @@ describe('LockTable.update', () => {
     expect(ended).toMatchObject([{ holder: { id: 'a' }, ends: 10_000 }]);
   });
 
+  test('LockTable.update() returns a row that says whether a lock is detached', () => {
+    const info = mapOf(heldBy('k', { detached: true }), heldBy('other', {}));
+    const { rows } = new LockTable().update(info, NOBODY, 0);
+    expect(rows.map(({ holders: [holder] }) => holder?.detached)).toEqual([true, undefined]);
+  });
+
   test('LockTable.update() gives a key the same row number when the key is locked again', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
