@@ -1,6 +1,7 @@
 import { preparePostgres, takesConnections } from '../sample-app/demo/embedded-postgres.js';
 import { isHealthy, prepareEtcd } from '../sample-app/demo/path-etcd.js';
 import { acceptsConnections, prepareMariadb } from '../sample-app/demo/path-mariadb.js';
+import { isServing, prepareZooKeeper } from '../sample-app/demo/path-zookeeper.js';
 import type { ServerProcess } from '../sample-app/demo/server-process.js';
 import type { StopList } from '../sample-app/demo/stop-list.js';
 import type { LockServer } from './lock-server.js';
@@ -13,7 +14,7 @@ interface Program {
   readonly crash: NodeJS.Signals;
 }
 
-/** A PostgreSQL, MariaDB or etcd server that keeps only locks. Its data is on disk, so it still has its locks after a crash. */
+/** A PostgreSQL, MariaDB, etcd or ZooKeeper server that keeps only locks. Its data is on disk, so it still has its locks after a crash. */
 export class DurableServer implements LockServer {
   readonly host = '127.0.0.1';
   readonly forgets = false;
@@ -38,6 +39,14 @@ export class DurableServer implements LockServer {
 
   static async startEtcd(name: string, stops: StopList): Promise<DurableServer> {
     return this.open(name, { ...(await prepareEtcd(stops)), isReady: isHealthy, crash: 'SIGKILL' }, stops);
+  }
+
+  static async startZooKeeper(name: string, stops: StopList): Promise<DurableServer> {
+    return this.open(
+      name,
+      { ...(await prepareZooKeeper(stops)), isReady: isServing, crash: 'SIGKILL' },
+      stops,
+    );
   }
 
   private static async open(name: string, program: Program, stops: StopList): Promise<DurableServer> {

@@ -17,6 +17,7 @@ export function namesOfServers({ store, nodes }: LockPlan): string[] {
   if (store === 'postgres') return ['PostgreSQL'];
   if (store === 'mysql') return ['MariaDB'];
   if (store === 'etcd') return ['etcd'];
+  if (store === 'zookeeper') return ['ZooKeeper'];
   if (nodes === 'replicated') return ['master', 'replica'];
   return Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
 }
@@ -34,6 +35,8 @@ export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList):
           return DurableServer.startMariadb(name, stops);
         case 'etcd':
           return DurableServer.startEtcd(name, stops);
+        case 'zookeeper':
+          return DurableServer.startZooKeeper(name, stops);
       }
     }),
   );
@@ -50,6 +53,9 @@ export function lockEnvironment(store: LockStore, urls: readonly string[]): Reco
     postgres: 'LOCK_DATABASE_URL',
     mysql: 'MYSQL_URL',
     etcd: 'ETCD_URLS',
+    zookeeper: 'ZOOKEEPER_SERVERS',
   }[store];
-  return { LOCK_STORE: store, [variable]: urls.join(',') };
+  // ZooKeeper has addresses without a scheme.
+  const values = store === 'zookeeper' ? urls.map((url) => new URL(url).host) : urls;
+  return { LOCK_STORE: store, [variable]: values.join(',') };
 }

@@ -2,6 +2,7 @@ import type { LockStore } from '../sample-app/config/environment.js';
 import { locateBinaries } from '../sample-app/demo/embedded-postgres.js';
 import { etcdOnPath, HOW_TO_GET_ETCD } from '../sample-app/demo/path-etcd.js';
 import { HOW_TO_GET_MARIADB, mariadbOnPath } from '../sample-app/demo/path-mariadb.js';
+import { hasZooKeeper, HOW_TO_GET_ZOOKEEPER } from '../sample-app/demo/path-zookeeper.js';
 import type { LockPlan } from './lock-plan.js';
 
 /** A store of locks for the playground. */
@@ -55,6 +56,12 @@ const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
     note: `${REMEMBERS} A ttl is whole seconds, at least ${ETCD_TTL.least / 1_000}.`,
     plan: { store: 'etcd', nodes: 1, ttl: ETCD_TTL.least },
   },
+  {
+    name: 'zookeeper',
+    title: 'ZooKeeper',
+    note: `A ZooKeeper for the locks alone. ${REMEMBERS}`,
+    plan: { store: 'zookeeper', nodes: 1 },
+  },
 ];
 
 /**
@@ -72,6 +79,7 @@ export async function findStores(preferred: LockStore = 'redis'): Promise<StoreC
     ),
     mysql: (await mariadbOnPath()) === undefined ? HOW_TO_GET_MARIADB : undefined,
     etcd: (await etcdOnPath()) === undefined ? HOW_TO_GET_ETCD : undefined,
+    zookeeper: (await hasZooKeeper()) ? undefined : HOW_TO_GET_ZOOKEEPER,
   };
   const preselected = CHOICES.find(({ plan }) => plan.store === preferred);
   if (missing[preferred] !== undefined) throw new Error(`${missing[preferred]}.`);

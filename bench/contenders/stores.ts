@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { etcd } from '../../lib/etcd/index.js';
 import { mysql } from '../../lib/mysql/index.js';
 import { postgres } from '../../lib/postgres/index.js';
+import { zookeeper } from '../../lib/zookeeper/index.js';
 import type { RedlockModuleOptions } from '../../lib/index.js';
 import { importPeer } from '../peers.js';
 import type { Release, Session } from './contender.js';
@@ -57,6 +58,16 @@ export const oursInEtcd: StoreWay = {
   holdsMany: true,
   open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), ETCD_TIMEOUT),
 };
+
+/** The locks of this package in a ZooKeeper. */
+export function oursInZooKeeper(connectionString: string): StoreWay {
+  return {
+    name: 'ours in ZooKeeper',
+    isShared: true,
+    holdsMany: true,
+    open: () => ours(zookeeper({ connectionString })),
+  };
+}
 
 /** The exports of the package `advisory-lock`, which is CommonJS. */
 interface AdvisoryLock {

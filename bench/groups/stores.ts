@@ -3,10 +3,12 @@ import { debianMysql } from '../../test/support/debian-mysql.js';
 import { hasEtcd, startEtcd } from '../../test/support/etcd-server.js';
 import { mysqlPrograms, startMysqlServer } from '../../test/support/mysql-server.js';
 import { startPostgresServer } from '../../test/support/postgres-server.js';
+import { hasZooKeeper, startZooKeeper } from '../../test/support/zookeeper-server.js';
 import {
   advisoryLock,
   oursInEtcd,
   oursInMysql,
+  oursInZooKeeper,
   OUR_STORES,
   type StoreUrls,
   type StoreWay,
@@ -32,12 +34,14 @@ const IN_LINE = 30;
 export const stores: Group = {
   name: 'stores',
   about:
-    'ours in memory, in Redis, in PostgreSQL, in MariaDB, in MySQL and in etcd, and advisory-lock: latency, throughput, hand-over, locks held',
+    'ours in memory, in Redis, in PostgreSQL, in MariaDB, in MySQL, in etcd and in ZooKeeper, and advisory-lock: latency, ' +
+    'throughput, hand-over, locks held',
   async run(plan) {
     const servers = await Servers.start(1);
     const database = await startPostgresServer();
     // This is the default timing of etcd.
     const cluster = hasEtcd() ? await startEtcd({ timing: { heartbeat: 100, election: 1_000 } }) : undefined;
+    const ensemble = hasZooKeeper() ? await startZooKeeper({ isOnDisk: true }) : undefined;
     // A trial downloads no server.
     const programs = [...mysqlPrograms(), ...(plan.effort < 1 ? [] : debianMysql())];
     const mysqlServers = await Promise.all(programs.map((program) => startMysqlServer({ program })));
@@ -51,6 +55,7 @@ export const stores: Group = {
         ...OUR_STORES,
         ...inMysql,
         ...(cluster ? [oursInEtcd] : []),
+        ...(ensemble ? [oursInZooKeeper(ensemble.address)] : []),
         ...(hasOthers ? [advisoryLock] : []),
       ];
       for (const way of ways) {
@@ -84,6 +89,7 @@ export const stores: Group = {
       await database.stop();
       await Promise.all(mysqlServers.map((each) => each.stop()));
       await cluster?.stop();
+      await ensemble?.stop();
     }
   },
 };

@@ -24,7 +24,7 @@ const mysqlUrl = z.url({
 });
 
 /** Stores for locks. */
-export const LOCK_STORES = ['redis', 'postgres', 'mysql', 'etcd'] as const;
+export const LOCK_STORES = ['redis', 'postgres', 'mysql', 'etcd', 'zookeeper'] as const;
 export type LockStore = (typeof LOCK_STORES)[number];
 
 export function isLockStore(name: string): name is LockStore {
@@ -46,6 +46,9 @@ const environmentSchema = z.object({
 
   /** MySQL or MariaDB for locks. */
   MYSQL_URL: mysqlUrl.default('mysql://root@127.0.0.1:3306/locks'),
+
+  /** Servers of the ZooKeeper for locks, separated by commas, with or without a path behind the last one. */
+  ZOOKEEPER_SERVERS: z.string().min(1).default('127.0.0.1:2181'),
 
   /** Store of the locks. The queue is always in Redis. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),

@@ -2,6 +2,7 @@ import type { RedlockModuleOptions } from 'nestjs-redlock';
 import { etcd } from 'nestjs-redlock/etcd';
 import { mysql } from 'nestjs-redlock/mysql';
 import { postgres } from 'nestjs-redlock/postgres';
+import { zookeeper } from 'nestjs-redlock/zookeeper';
 import type { Environment } from './environment.js';
 
 /** Returns the `nodes` of the module for the store of the locks. All differences between stores are in this function. */
@@ -15,6 +16,7 @@ export function lockNodes(environment: Environment): RedlockModuleOptions['nodes
     LOCK_REDIS_URLS,
     ETCD_URLS,
     MYSQL_URL,
+    ZOOKEEPER_SERVERS,
   } = environment;
   switch (LOCK_STORE) {
     case 'redis':
@@ -25,5 +27,7 @@ export function lockNodes(environment: Environment): RedlockModuleOptions['nodes
       return mysql({ uri: MYSQL_URL });
     case 'etcd':
       return etcd({ endpoints: ETCD_URLS });
+    case 'zookeeper':
+      return zookeeper({ connectionString: ZOOKEEPER_SERVERS });
   }
 }

@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { Redis } from 'ioredis';
 import { createConnection } from 'mysql2/promise';
 import { Client } from 'pg';
@@ -6,13 +7,14 @@ import type { Environment } from './environment.js';
 const ANSWER_TIMEOUT_MS = 10_000;
 
 /**
- * Checks that the databases, Redis and etcd answer before the application starts. Without this check the clients would
+ * Checks that the databases, Redis, etcd and ZooKeeper answer before the application starts. Without this check the clients would
  * retry without output, or with a stack trace each time; the user gets one sentence instead.
  *
  * @throws Error that says which server does not answer, why, and which variable to change
  */
 export async function checkServices(environment: Environment): Promise<void> {
-  const { DATABASE_URL, LOCK_DATABASE_URL, REDIS_URLS, ETCD_URLS, MYSQL_URL, LOCK_STORE } = environment;
+  const { DATABASE_URL, LOCK_DATABASE_URL, REDIS_URLS, ETCD_URLS, MYSQL_URL, ZOOKEEPER_SERVERS, LOCK_STORE } =
+    environment;
   const { LOCK_REDIS_URLS = REDIS_URLS } = environment;
   const lockUrls = LOCK_STORE === 'redis' ? LOCK_REDIS_URLS : [];
   await checkDatabase(DATABASE_URL, 'DATABASE_URL');
@@ -20,6 +22,7 @@ export async function checkServices(environment: Environment): Promise<void> {
     await checkDatabase(LOCK_DATABASE_URL, 'LOCK_DATABASE_URL');
   if (LOCK_STORE === 'mysql') await checkMysql(MYSQL_URL);
   if (LOCK_STORE === 'etcd') await checkEtcd(ETCD_URLS);
+  if (LOCK_STORE === 'zookeeper') await checkZooKeeper(ZOOKEEPER_SERVERS);
   const [queueUrl] = REDIS_URLS;
   const [queueProblem, ...problems] = await Promise.all([queueUrl, ...lockUrls].map(problemOfRedis));
   if (queueProblem !== undefined) {
@@ -82,6 +85,33 @@ async function checkEtcd(urls: readonly string[]): Promise<void> {
       { cause: error },
     );
   }
+}
+
+async function checkZooKeeper(servers: string): Promise<void> {
+  const [list = ''] = servers.split('/');
+  try {
+    await Promise.any(list.split(',').map((server) => reach(new URL(`zookeeper://${server.trim()}`))));
+  } catch (error) {
+    const [first] = (error as AggregateError).errors as [Error];
+    throw new Error(
+      `Cannot reach ZooKeeper at ${list} (${reasonOf(first)}). Start it, or set ZOOKEEPER_SERVERS.`,
+      { cause: error },
+    );
+  }
+}
+
+/** Connects, and closes the connection. */
+function reach({ hostname, port }: URL): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const host = hostname.replaceAll(/[[\]]/g, '');
+    const socket = connect({ host, port: Number(port || 2_181), timeout: ANSWER_TIMEOUT_MS });
+    socket.once('error', reject);
+    socket.once('timeout', () => socket.destroy(new Error('no answer')));
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve();
+    });
+  });
 }
 
 async function problemOfRedis(url: string): Promise<string | undefined> {

@@ -34,6 +34,7 @@ export interface BatchRunOptions {
   readonly redisUrls: readonly [string, ...string[]];
   readonly etcdUrls: readonly string[];
   readonly mysqlUrl: string;
+  readonly zooKeeperServers: string;
   readonly instances: number;
   readonly tasks: readonly NewTask[];
   /** True to kill one instance with SIGKILL half-way, if possible during its dispatch. */
@@ -71,7 +72,8 @@ export async function runBatch(options: BatchRunOptions, stops: StopList): Promi
 }
 
 async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
-  const { main, dispatcher, store, tasks, redisUrls, etcdUrls, mysqlUrl, killOne, log } = options;
+  const { main, dispatcher, store, tasks, redisUrls, etcdUrls, mysqlUrl, zooKeeperServers, killOne, log } =
+    options;
   const runName = `batch_demo_${dispatcher}_${randomBytes(4).toString('hex')}`;
   const databaseUrl = await createScratchSchema(options.databaseUrl, runName, stops);
   const observer = new PushObserver(redisUrls[0], runName);
@@ -90,6 +92,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           LOCK_STORE: store,
           ETCD_URLS: etcdUrls.join(','),
           MYSQL_URL: mysqlUrl,
+          ZOOKEEPER_SERVERS: zooKeeperServers,
           // In PostgreSQL the schema of the locks is removed with the tables of the run.
           LOCK_SCHEMA: runName,
           // A small value, so that one run of the demo needs several runs of the dispatcher.

@@ -7,6 +7,7 @@ import { startPostgres } from './embedded-postgres.js';
 import { startRedis } from './embedded-redis.js';
 import { startEtcd } from './path-etcd.js';
 import { startMariadb } from './path-mariadb.js';
+import { startZooKeeper } from './path-zookeeper.js';
 import { judge } from './judge.js';
 import { resultTable, whySlower } from './result-table.js';
 import { StopList } from './stop-list.js';
@@ -29,8 +30,9 @@ async function demo(stops: StopList): Promise<boolean> {
     REDIS_URLS: redisUrls,
     ETCD_URLS: etcdUrls,
     MYSQL_URL: mysqlUrl,
+    ZOOKEEPER_SERVERS: zooKeeperServers,
   } = await services(store, stops);
-  const servers = { databaseUrl, redisUrls, etcdUrls, mysqlUrl };
+  const servers = { databaseUrl, redisUrls, etcdUrls, mysqlUrl, zooKeeperServers };
   const common = { main: MAIN, ...servers, instances: INSTANCES, tasks, store, log: indented };
   console.log(`Locks:      ${PLACES[store]}`);
 
@@ -56,10 +58,11 @@ async function demo(stops: StopList): Promise<boolean> {
 
 /** Description of the store of the locks. */
 const PLACES: Readonly<Record<LockStore, string>> = {
-  redis: 'in that Redis (--store postgres, mysql or etcd keeps them there)',
+  redis: 'in that Redis (--store postgres, mysql, etcd or zookeeper keeps them there)',
   postgres: 'in that PostgreSQL; the queue is in Redis',
   mysql: 'in that database; the queue is in Redis',
   etcd: 'in that etcd; the queue is in Redis',
+  zookeeper: 'in that ZooKeeper; the queue is in Redis',
 };
 
 /** Returns the servers that the environment variables name, and starts all other servers of the demo. */
@@ -69,6 +72,10 @@ async function services(store: LockStore, stops: StopList): Promise<Environment>
   const ETCD_URLS = store === 'etcd' ? await urlOf('etcd', 'ETCD_URLS', () => startEtcd(stops)) : undefined;
   const MYSQL_URL =
     store === 'mysql' ? await urlOf('MariaDB', 'MYSQL_URL', () => startMariadb(stops)) : undefined;
+  const ZOOKEEPER_SERVERS =
+    store === 'zookeeper'
+      ? await urlOf('ZooKeeper', 'ZOOKEEPER_SERVERS', () => startZooKeeper(stops))
+      : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');
   } else {
@@ -82,7 +89,10 @@ async function services(store: LockStore, stops: StopList): Promise<Environment>
     DATABASE_URL = await startPostgres(stops);
     console.log('PostgreSQL: embedded-postgres (set DATABASE_URL to use another)');
   }
-  const environment = readEnvironment({ DATABASE_URL, REDIS_URLS, ETCD_URLS, MYSQL_URL, LOCK_STORE: store });
+  const environment = readEnvironment({
+    ...{ DATABASE_URL, REDIS_URLS, ETCD_URLS, MYSQL_URL, ZOOKEEPER_SERVERS },
+    LOCK_STORE: store,
+  });
   await checkServices(environment);
   return environment;
 }

@@ -37,6 +37,6 @@ test('the lab refuses `--store` without `--open`, and refuses an unknown store',
   expect(readArguments(['--open']).store).toBeUndefined();
   expect(() => readArguments(['--store', 'postgres'])).toThrow(/--store is for the playground.*add --open/);
   expect(() => readArguments(['--open', '--store', 'oracle'])).toThrow(
-    /--store must be one of redis, postgres, mysql, etcd, not "oracle"/,
+    /--store must be one of redis, postgres, mysql, etcd, zookeeper, not "oracle"/,
   );
 });

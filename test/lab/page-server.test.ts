@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 test.each([
   [{ scenario: 8, store: 'postgres' }, /^The scenarios run on Redis/],
-  [{ scenario: 0, store: 'zookeeper' }, /^There is no store "zookeeper"; there are redis-5, .*etcd/],
+  [{ scenario: 0, store: 'oracle' }, /^There is no store "oracle"; there are redis-5, .*etcd/],
   [{ scenario: 0, store: 'etcd' }, /^There is none: install one$/],
   [{ scenario: 0, store: 'etcd-2', ttl: 1_500 }, /^Expected ttl to be .* for etcd, got 1500/],
 ])('the page server refuses %j, and says why', async (command, message) => {

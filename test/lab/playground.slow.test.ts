@@ -5,6 +5,7 @@ import type { LockServer } from '../../lab/lock-server.js';
 import type { LabInstance, LabServices, Stage, StagePlan } from '../../lab/stage.js';
 import { hasEtcd } from '../support/etcd-server.js';
 import { hasMysql } from '../support/mysql-server.js';
+import { hasZooKeeper } from '../support/zookeeper-server.js';
 import { startPostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 import { START_TIMEOUT, stopList } from '../sample-app/services.js';
@@ -70,6 +71,7 @@ const LONG = process.env['FAULTS'] === 'long';
 const INSTALLED = [
   ...(hasMysql() ? [['MariaDB', 'mysql'] as const] : []),
   ...(hasEtcd() ? [['etcd', 'etcd'] as const] : []),
+  ...(hasZooKeeper() ? [['ZooKeeper', 'zookeeper'] as const] : []),
 ];
 const STORES = [['PostgreSQL', 'postgres'] as const, ...(LONG ? INSTALLED : [])];
 

@@ -25,8 +25,10 @@ test('findStores lists etcd with installation advice when etcd is not on the PAT
     'postgres',
     'mysql',
     'etcd',
+    'zookeeper',
   ]);
   expect(stores.find(({ name }) => name === 'etcd')?.missing).toMatch(/^There is no etcd .*apt-get install/);
+  expect(stores.find(({ name }) => name === 'zookeeper')?.missing).toMatch(/no java .*apt-get install/);
   // Debian's MariaDB is in /usr/sbin, which is searched besides the PATH.
   const others = stores.filter(({ name }) => name !== 'mysql');
   expect(others.filter(({ missing }) => missing === undefined)).toHaveLength(4);

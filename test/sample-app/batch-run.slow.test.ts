@@ -31,6 +31,7 @@ describe('several instances in separate processes', () => {
       {
         etcdUrls: ['http://127.0.0.1:2379'],
         mysqlUrl: 'mysql://127.0.0.1:3306/locks',
+        zooKeeperServers: '127.0.0.1:2181',
         main: MAIN,
         store: 'redis',
         databaseUrl,

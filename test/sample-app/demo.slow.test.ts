@@ -168,8 +168,11 @@ describe('the arguments of the demo', () => {
   });
 
   test.each([
-    [['--store', 'oracle'], '--store must be one of redis, postgres, mysql, etcd; not "oracle"'],
-    [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|mysql\|etcd\]/],
+    [['--store', 'oracle'], '--store must be one of redis, postgres, mysql, etcd, zookeeper; not "oracle"'],
+    [
+      ['--store'],
+      /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|mysql\|etcd\|zookeeper\]/,
+    ],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
   ])('readArguments refuses %j with the reason', (args, message) => {
@@ -181,19 +184,28 @@ describe('the arguments of the demo', () => {
     await until(() => demo.code !== undefined, TIMEOUT);
     expect([demo.code, demo.output]).toEqual([
       1,
-      '--store must be one of redis, postgres, mysql, etcd; not "oracle"\n',
+      '--store must be one of redis, postgres, mysql, etcd, zookeeper; not "oracle"\n',
     ]);
   });
 
-  test('the demo ends with installation advice when its arguments name etcd and the PATH has no etcd', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'demo-'));
-    const demo = new Demo(folder, { PATH: await pathWithoutRedis(), ETCD_URLS: '' }, ['--store', 'etcd']);
-    await until(() => demo.code !== undefined, TIMEOUT);
-    expect([demo.code, demo.output]).toEqual([
-      1,
+  test.each([
+    [
+      'etcd',
       'There is no etcd on the PATH: install one (Debian, Ubuntu: apt-get install etcd-server; ' +
         'others: https://github.com/etcd-io/etcd/releases), or set ETCD_URLS.\n',
-    ]);
+    ],
+    [
+      'zookeeper',
+      'There is no ZooKeeper in /usr/share/java, or no java on the PATH: install both (Debian, Ubuntu: ' +
+        'apt-get install libzookeeper-java default-jre-headless; others: ' +
+        'https://zookeeper.apache.org/releases.html), or start another one and set ZOOKEEPER_SERVERS.\n',
+    ],
+  ])('the demo ends with installation advice when the machine has no %s', async (store, advice) => {
+    const folder = await mkdtemp(join(tmpdir(), 'demo-'));
+    const env = { PATH: await pathWithoutRedis(), ETCD_URLS: '', ZOOKEEPER_SERVERS: '' };
+    const demo = new Demo(folder, env, ['--store', store]);
+    await until(() => demo.code !== undefined, TIMEOUT);
+    expect([demo.code, demo.output]).toEqual([1, advice]);
     await expect(readdir(folder)).resolves.toEqual([]);
   });
 });
