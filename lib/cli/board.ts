@@ -1,6 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { userInfo } from 'node:os';
 import { asError } from '../core/errors.js';
 import { BoardServer, refuse } from '../board/live/board-server.js';
 import { History } from '../board/live/history.js';
@@ -12,6 +11,7 @@ import { quoted } from '../core/printable.js';
 import type { Session } from './session.js';
 import { print, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
+import { userName } from './user-name.js';
 
 /** The ids of the locks that this process holds: none. */
 const NOTHING: ReadonlySet<string> = new Set();
@@ -86,15 +86,6 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
     return refuse(response, 405, 'The board does not accept this request.');
   const body = await jsonOf(request);
   await pages.release({ request, response }, body, async () => userName());
-}
-
-/** The name of the user; `undefined` for a user id without a name, which is usual in containers. */
-function userName(): string | undefined {
-  try {
-    return userInfo().username;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Parsed body; `undefined` when it is too long or not JSON. */

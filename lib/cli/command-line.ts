@@ -4,27 +4,17 @@ import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
 import { isRole, isTablePrefix } from '../stores/mysql/schema.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
+import {
+  HOLD_OPTIONS,
+  holdOf,
+  type HoldRequest,
+  RUN_OPTIONS,
+  runOf,
+  type RunRequest,
+} from './lock-request.js';
+import { wholeNumber } from './number-option.js';
+import { MYSQL_SCHEME, type Target } from './target.js';
 import { UsageError } from './usage-error.js';
-
-/** The nodes of a command, and the prefix of the keys on these nodes. */
-export interface Target {
-  /** URLs; they may hold passwords. */
-  readonly nodes: readonly string[];
-  /** Source of the URLs, for messages. */
-  readonly source: '--node' | 'REDLOCK_NODES';
-  readonly keyPrefix: string;
-  readonly ca?: string | undefined;
-  readonly cert?: string | undefined;
-  readonly key?: string | undefined;
-  readonly insecure: boolean;
-  /** Schema of the tables in PostgreSQL. */
-  readonly schema?: string | undefined;
-  /** Beginning of the names of the tables in MySQL. */
-  readonly tablePrefix?: string | undefined;
-}
-
-/** Schemes of the URLs of a MySQL or MariaDB. */
-export const MYSQL_SCHEME = /^(mysql|mariadb):\/\//;
 
 interface Common {
   readonly target: Target;
@@ -63,9 +53,11 @@ export type Request =
       /** TCP port; 0 for any free port. */
       readonly port: number;
       readonly allowRelease: boolean;
-    });
+    })
+  | RunRequest
+  | HoldRequest;
 
-/** A parsed command that asks the nodes. */
+/** A parsed command that looks at the locks of the nodes. */
 export type NodeRequest = Extract<Request, Common>;
 
 /** The parsed form of one command. */
@@ -90,6 +82,16 @@ const OPTIONS = {
   yes: { type: 'boolean', short: 'y' },
   port: { type: 'string' },
   'allow-release': { type: 'boolean' },
+  ttl: { type: 'string' },
+  wait: { type: 'string' },
+  skip: { type: 'boolean' },
+  quiet: { type: 'boolean', short: 'q' },
+  permits: { type: 'string' },
+  shared: { type: 'boolean' },
+  'min-hold': { type: 'string' },
+  'kill-after': { type: 'string' },
+  for: { type: 'string' },
+  reason: { type: 'string' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean' },
 } as const;
@@ -106,7 +108,10 @@ const SCHEMA = 'schema';
  * optional.
  */
 const COMMANDS: Readonly<
-  Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
+  Record<
+    Exclude<NodeRequest['command'], 'list-declared'> | 'run' | 'hold',
+    { options: readonly string[]; operand?: string }
+  >
 > = {
   list: { options: ['limit', 'declared', 'locks'], operand: '[PREFIX]' },
   leaders: { options: [] },
@@ -116,12 +121,14 @@ const COMMANDS: Readonly<
   doctor: { options: [] },
   board: { options: ['port', 'allow-release'] },
   describe: { options: ['locks'], operand: 'NAME' },
+  run: { options: RUN_OPTIONS, operand: 'KEY' },
+  hold: { options: HOLD_OPTIONS, operand: 'KEY' },
 };
 
 /** Shortest `--interval`, so that polls do not slow down the nodes. */
 const SHORTEST_INTERVAL_MS = 100;
 
-export const HELP = `Shows the locks of nestjs-redlock, and releases locks by force.
+export const HELP = `Shows the locks of nestjs-redlock, and runs commands under them.
 
 Usage: nestjs-redlock <command> --node URL [--node URL ...] [options]
 
@@ -135,6 +142,10 @@ Commands:
   inspect KEY       show who holds a lock, and the answer of each node
   watch [PREFIX]    show the held locks and their changes, until Ctrl-C
   release KEY       release a lock of any holder by force; asks for confirmation
+  run KEY [options] -- COMMAND
+                    run a command while this process holds the lock; the command's exit code passes through
+  hold KEY --for DURATION --reason TEXT
+                    hold the lock so that nobody else gets it, until the end or Ctrl-C
   doctor            check whether the nodes are fit for locks, and say what to change
   board             serve a page about the locks and nodes, only for this machine, until Ctrl-C
   schema            print the SQL that makes the tables and functions for locks in the database of --node, a
@@ -173,13 +184,26 @@ Options:
   -y, --yes         release: do not ask for confirmation
   --port N          board: the TCP port; default any free port
   --allow-release   board: allow the page to release locks by force; the page asks for confirmation
+  --wait DURATION   run, hold: wait at most this long, such as 30s, 5m or 2h; default as long as others hold the lock
+  --skip            run, hold: do not wait
+  --ttl DURATION    run, hold: how long the lock outlives a crash of this process; default 10s. It is renewed meanwhile
+  -q, --quiet       run, hold: write nothing about a lock that others hold
+  --permits N       run: N commands at a time
+  --shared          run: together with others that are shared
+  --min-hold DURATION
+                    run: keep the lock at least this long, even if the command ends sooner
+  --kill-after DURATION
+                    run: time from SIGTERM to SIGKILL after the lock is lost; default 5s
+  --for DURATION    hold: end after this time, counted from now
+  --reason TEXT     hold: the reason, for everybody who finds the lock held
   --role NAME       schema, postgres-migration: give this role the rights that an application needs; in MySQL a user
                     such as app or app@10.0.0.%
   -h, --help        print this text
   --version         print the version
 
 Exit codes: 0 done; 1 not held, or doctor found a problem; 2 wrong command line; 3 too few nodes answered, also for doctor;
-4 other errors.
+4 other errors. run has the command's exit code; its own, as of hold: 69 too few nodes answered; 70 other errors; 71 no
+process for the command; 74 the lock was lost; 75 others hold the lock; 126 the command cannot be run; 127 it is not there.
 `;
 
 /**
@@ -188,7 +212,7 @@ Exit codes: 0 done; 1 not held, or doctor found a problem; 2 wrong command line;
  * @throws UsageError
  */
 export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv): Request {
-  const { values, positionals } = parse(args);
+  const { values, positionals, words } = parse(args);
   if (values.help) return { command: 'help' };
   if (values.version) return { command: 'version' };
   const [name, ...operands] = positionals;
@@ -207,13 +231,19 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   const stray = Object.keys(values).find((option) => ![...COMMON, ...options].includes(option));
   if (stray !== undefined) throw new UsageError(`${name} does not take --${stray}`);
   const usage = ['nestjs-redlock', name, ...(operand === undefined ? [] : [operand])].join(' ');
-  if (operands.length > (operand === undefined ? 0 : 1))
-    throw new UsageError(`Too many arguments after ${name}. Write ${usage}`);
+  if (operands.length > (operand === undefined ? 0 : 1)) {
+    const hint = name === 'run' ? ' -- COMMAND: the command comes after --' : '';
+    throw new UsageError(`Too many arguments after ${name}. Write ${usage}${hint}`);
+  }
   const [text = ''] = operands;
   if (operand === 'KEY') checkKey(text, usage);
 
   const common: Common = { target: targetOf(values, env), json: values.json ?? false };
   switch (name) {
+    case 'run':
+    case 'hold':
+      if (common.json) throw new UsageError(`${name} does not take --json: it has no result to print`);
+      return name === 'run' ? runOf(common.target, text, values, words) : holdOf(common.target, text, values);
     case 'list':
       if (values.declared) return listDeclaredOf(common, values, text);
       if (values.locks !== undefined)
@@ -317,14 +347,21 @@ function checkKey(key: string, usage: string): void {
 
 type Values = ReturnType<typeof parse>['values'];
 
+/** @returns also the words after `--`, which only `run` does not take as operands */
 function parse(args: readonly string[]) {
   try {
-    return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+    const parsed = parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true, tokens: true });
+    const end = parsed.tokens.find(({ kind }) => kind === 'option-terminator')?.index;
+    if (parsed.positionals[0] !== 'run' || end === undefined) return { ...parsed, words: undefined };
+    const words = args.slice(end + 1);
+    const { positionals } = parsed;
+    return { ...parsed, words, positionals: positionals.slice(0, positionals.length - words.length) };
   } catch (error) {
     // Drop the text after the first sentence. It is advice about operands that begin with a dash, and no command has
     // such operands.
-    const [reason] = (error as Error).message.split(/\. |\n/);
-    throw new UsageError(reason ?? 'Bad command line');
+    const [reason = 'Bad command line'] = (error as Error).message.split(/\. |\n/);
+    const isUnseparated = args.includes('run') && !args.includes('--');
+    throw new UsageError(reason + (isUnseparated ? '. Write -- before the command of run' : ''));
   }
 }
 
@@ -369,13 +406,4 @@ function portOf(text: string | undefined): number {
   const port = wholeNumber('--port', text, 0) ?? 0;
   if (port > 65_535) throw new UsageError(`Expected --port to be at most 65535, got "${port}"`);
   return port;
-}
-
-function wholeNumber(option: string, text: string | undefined, least: number): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (!/^\d+$/.test(text) || value < least || !Number.isSafeInteger(value)) {
-    throw new UsageError(`Expected ${option} to be a whole number, at least ${least}, got "${text}"`);
-  }
-  return value;
 }

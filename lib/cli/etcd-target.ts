@@ -1,7 +1,7 @@
-import type { Store } from '../core/ports.js';
-import type { Target } from './command-line.js';
-import { lookingTerms } from './looking-terms.js';
+import type { StoreFactory } from '../core/store-factory.js';
+import type { Target } from './target.js';
 import { decode, tlsOf } from './node-url.js';
+import { quietFactory } from './quiet-factory.js';
 import { UsageError } from './usage-error.js';
 
 const SCHEME = /^https?:\/\//;
@@ -12,11 +12,11 @@ export function isEtcd({ nodes }: Target): boolean {
 }
 
 /**
- * Makes the store of a target, without connecting it.
+ * Returns the store of a target, before it is opened.
  *
- * @throws UsageError that does not name the URL, because it may hold a password
+ * @throws UsageError that does not name the URL, because it may hold a password; also when it is opened
  */
-export async function openEtcd(target: Target): Promise<Store> {
+export async function etcdOf(target: Target): Promise<StoreFactory> {
   const { nodes, source } = target;
   const refusal = `Expected ${source} to be URLs of the members of one etcd, such as http://user:password@10.0.0.1:2379`;
   if (!nodes.every((url) => SCHEME.test(url) && URL.canParse(url))) throw new UsageError(refusal);
@@ -27,13 +27,11 @@ export async function openEtcd(target: Target): Promise<Store> {
   const isSecure = urls.some(({ protocol }) => protocol === 'https:');
   // Loaded on demand: a command for Redis needs no code of etcd.
   const { etcd } = await import('../etcd/index.js');
-  try {
-    return etcd({
+  const make = (): StoreFactory =>
+    etcd({
       endpoints: urls.map(({ origin }) => origin),
       ...(username ? { username, password: password ?? '' } : {}),
       ...(isSecure ? { tls: tlsOf(target) } : {}),
-    }).openStore(lookingTerms(target));
-  } catch {
-    throw new UsageError(refusal);
-  }
+    });
+  return quietFactory(make, refusal);
 }

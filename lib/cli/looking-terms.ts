@@ -1,5 +1,5 @@
 import type { StoreTerms } from '../core/store-factory.js';
-import type { Target } from './command-line.js';
+import type { Target } from './target.js';
 
 /** The settings of a store that only looks at locks. */
 export function lookingTerms({ keyPrefix }: Target): StoreTerms {

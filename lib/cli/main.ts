@@ -7,6 +7,7 @@ import { describe, listDeclared } from './declared.js';
 import { doctor } from './doctor.js';
 import { ExitCode } from './exit-code.js';
 import { printableText } from '../core/printable.js';
+import { hold } from './hold.js';
 import { inspect } from './inspect.js';
 import { leaders } from './leaders.js';
 import { list } from './list.js';
@@ -15,11 +16,14 @@ import { checkNodes } from './check-nodes.js';
 import { isEtcd } from './etcd-target.js';
 import { isMysql } from './mysql-target.js';
 import { isPostgres } from './postgres-target.js';
+import { run } from './run.js';
 import { openSession } from './session.js';
+import { endBy } from './signals.js';
 import type { Terminal } from './terminal.js';
 import { isZooKeeper } from './zookeeper-target.js';
 import { SchemaNames, schemaScript } from '../stores/mysql/schema.js';
 import { DEFAULT_SCHEMA, schemaSql } from '../stores/postgres/schema.js';
+import { codeOf } from './under-lock.js';
 import { UsageError } from './usage-error.js';
 import { watch } from './watch.js';
 
@@ -47,11 +51,16 @@ async function main(): Promise<number> {
       process.stdout.write(schemaScript(new SchemaNames(request.tablePrefix), request.role));
       return ExitCode.Ok;
     }
+    if (request.command === 'run' || request.command === 'hold') {
+      const end = await (request.command === 'run' ? run(request) : hold(request, terminal));
+      if (end.signal !== undefined) endBy(end.signal);
+      return codeOf(end);
+    }
     if (!('target' in request)) {
       process.stdout.write(request.command === 'help' ? HELP : `${await versionOfPackage()}\n`);
       return ExitCode.Ok;
     }
-    return await run(request);
+    return await look(request);
   } catch (error) {
     // Print only the message: an error of ioredis also carries its command, and the command AUTH contains the password.
     const { message } = error as Error;
@@ -66,7 +75,7 @@ async function main(): Promise<number> {
   }
 }
 
-async function run(request: NodeRequest): Promise<number> {
+async function look(request: NodeRequest): Promise<number> {
   const { target } = request;
   const isRedis = ![isPostgres, isMysql, isEtcd, isZooKeeper].some((isOther) => isOther(target));
   if (request.command === 'doctor' && isRedis) return doctor(request, terminal);

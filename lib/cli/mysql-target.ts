@@ -1,7 +1,7 @@
-import type { Store } from '../core/ports.js';
-import { MYSQL_SCHEME, type Target } from './command-line.js';
-import { lookingTerms } from './looking-terms.js';
+import type { StoreFactory } from '../core/store-factory.js';
+import { MYSQL_SCHEME, type Target } from './target.js';
 import { tlsOf } from './node-url.js';
+import { quietFactory } from './quiet-factory.js';
 import { UsageError } from './usage-error.js';
 
 /** `true` if the target is a MySQL or MariaDB. */
@@ -10,11 +10,11 @@ export function isMysql({ nodes }: Target): boolean {
 }
 
 /**
- * Makes the store of a target, without connecting it.
+ * Returns the store of a target, before it is opened.
  *
- * @throws UsageError that does not name the URL, because it may hold a password
+ * @throws UsageError that does not name the URL, because it may hold a password; also when it is opened
  */
-export async function openMysql(target: Target): Promise<Store> {
+export async function mysqlOf(target: Target): Promise<StoreFactory> {
   const { nodes, source, tablePrefix, ca, cert, insecure } = target;
   const [uri = '', second] = nodes;
   if (second !== undefined)
@@ -22,13 +22,14 @@ export async function openMysql(target: Target): Promise<Store> {
   // Loaded on demand: a command for Redis does not need mysql2, which may not be installed.
   const { mysql } = await import('../mysql/index.js');
   const isSecure = ca !== undefined || cert !== undefined || insecure;
-  try {
-    return mysql({
+  const make = (): StoreFactory =>
+    mysql({
       uri,
       ...(tablePrefix === undefined ? {} : { tablePrefix }),
       ...(isSecure ? { ssl: tlsOf(target) ?? true } : {}),
-    }).openStore(lookingTerms(target));
-  } catch {
-    throw new UsageError(`Expected ${source} to be a URL such as mysql://user:password@host:3306/database`);
-  }
+    });
+  return quietFactory(
+    make,
+    `Expected ${source} to be a URL such as mysql://user:password@host:3306/database`,
+  );
 }

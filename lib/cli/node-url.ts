@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Cluster, type RedisOptions } from 'ioredis';
 import { type Client, KEEP_ALIVE_MS, openClient } from '../stores/redis/connection/connection.js';
-import type { Target } from './command-line.js';
+import type { Target } from './target.js';
 import { UsageError } from './usage-error.js';
 
 const FORMS =

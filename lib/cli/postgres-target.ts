@@ -1,6 +1,6 @@
-import type { Store } from '../core/ports.js';
-import type { Target } from './command-line.js';
-import { lookingTerms } from './looking-terms.js';
+import type { StoreFactory } from '../core/store-factory.js';
+import type { Target } from './target.js';
+import { quietFactory } from './quiet-factory.js';
 import { UsageError } from './usage-error.js';
 
 const SCHEME = /^postgres(ql)?:\/\//;
@@ -11,24 +11,19 @@ export function isPostgres({ nodes }: Target): boolean {
 }
 
 /**
- * Makes the store of a target, without connecting it.
+ * Returns the store of a target, before it is opened.
  *
- * @throws UsageError that does not name the URL, because it may hold a password
+ * @throws UsageError that does not name the URL, because it may hold a password; also when it is opened
  */
-export async function openPostgres(target: Target): Promise<Store> {
+export async function postgresOf(target: Target): Promise<StoreFactory> {
   const { nodes, source, schema } = target;
   const [connectionString = '', second] = nodes;
   if (second !== undefined)
     throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL must be the only node`);
   // Loaded on demand: a command for Redis does not need pg, which may not be installed.
   const { postgres } = await import('../postgres/index.js');
-  try {
-    return postgres({ connectionString, ...(schema === undefined ? {} : { schema }) }).openStore(
-      lookingTerms(target),
-    );
-  } catch {
-    throw new UsageError(
-      `Expected ${source} to be a URL such as postgres://user:password@host:5432/database`,
-    );
-  }
+  return quietFactory(
+    () => postgres({ connectionString, ...(schema === undefined ? {} : { schema }) }),
+    `Expected ${source} to be a URL such as postgres://user:password@host:5432/database`,
+  );
 }

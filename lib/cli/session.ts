@@ -3,12 +3,10 @@ import { RedisStore } from '../stores/redis/redis-store.js';
 import { fanOut } from '../redlock/fan-out.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Store } from '../core/ports.js';
-import type { Target } from './command-line.js';
-import { isEtcd, openEtcd } from './etcd-target.js';
-import { isMysql, openMysql } from './mysql-target.js';
+import type { Target } from './target.js';
+import { lookingTerms } from './looking-terms.js';
 import { openNodes } from './node-url.js';
-import { isPostgres, openPostgres } from './postgres-target.js';
-import { isZooKeeper, openZooKeeper } from './zookeeper-target.js';
+import { factoryOf } from './targets.js';
 
 /** Time limit for a node to connect, and then to answer, in milliseconds. */
 export const NODE_LIMIT_MS = 2_000;
@@ -44,10 +42,8 @@ export async function openSession(target: Target): Promise<Session> {
 }
 
 async function openStores(target: Target): Promise<readonly Store[]> {
-  if (isPostgres(target)) return [await openPostgres(target)];
-  if (isMysql(target)) return [await openMysql(target)];
-  if (isZooKeeper(target)) return [await openZooKeeper(target)];
-  return isEtcd(target) ? [await openEtcd(target)] : openRedis(target);
+  const factory = await factoryOf(target);
+  return factory ? [factory.openStore(lookingTerms(target))] : openRedis(target);
 }
 
 function openRedis(target: Target): readonly Store[] {

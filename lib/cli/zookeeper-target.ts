@@ -1,7 +1,7 @@
-import type { Store } from '../core/ports.js';
-import type { Target } from './command-line.js';
-import { lookingTerms } from './looking-terms.js';
+import type { StoreFactory } from '../core/store-factory.js';
+import type { Target } from './target.js';
 import { decode, tlsOf } from './node-url.js';
+import { quietFactory } from './quiet-factory.js';
 import { UsageError } from './usage-error.js';
 
 /** The parts of a URL: scheme, text before the last `@`, and servers with their path. */
@@ -13,11 +13,11 @@ export function isZooKeeper({ nodes }: Target): boolean {
 }
 
 /**
- * Makes the store of a target, without connecting it.
+ * Returns the store of a target, before it is opened.
  *
- * @throws UsageError that does not name the URL, because it may hold a password
+ * @throws UsageError that does not name the URL, because it may hold a password; also when it is opened
  */
-export async function openZooKeeper(target: Target): Promise<Store> {
+export async function zookeeperOf(target: Target): Promise<StoreFactory> {
   const { nodes, source } = target;
   const refusal =
     `Expected ${source} to be one URL with all servers of a ZooKeeper, such as ` +
@@ -30,13 +30,11 @@ export async function openZooKeeper(target: Target): Promise<Store> {
   const auth = { username: decode(username, source), password: decode(rest.join(':'), source) };
   // Loaded on demand: a command for Redis needs no code of ZooKeeper.
   const { zookeeper } = await import('../zookeeper/index.js');
-  try {
-    return zookeeper({
+  const make = (): StoreFactory =>
+    zookeeper({
       connectionString,
       ...(username ? { auth } : {}),
       ...(secure ? { tls: tlsOf(target) } : {}),
-    }).openStore(lookingTerms(target));
-  } catch {
-    throw new UsageError(refusal);
-  }
+    });
+  return quietFactory(make, refusal);
 }

@@ -238,7 +238,9 @@ export class GuardedNodeError extends Error {
   }
 }
 
-const WAIT_AT_START = ' Set `waitForQuorum` to make the start of the application wait until a quorum votes.';
+/** The remedy for an application when nodes do not vote yet. */
+export const WAIT_AT_START =
+  ' Set `waitForQuorum` to make the start of the application wait until a quorum votes.';
 
 /** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown whether the lock is free. */
 export class LockUnavailableError extends RedlockError {

@@ -4,7 +4,7 @@ import { type Log, quiet, STDERR_LOG } from '../core/log.js';
 import { quoted } from '../core/printable.js';
 import { Leaders } from '../service/leader/leaders.js';
 import { LockService } from '../service/lock.service.js';
-import { makeRuntime } from '../setup/open-runtime.js';
+import { makeRuntime, type RuntimeParts } from '../setup/open-runtime.js';
 import type { RedlockModuleOptions } from '../setup/redlock.options.js';
 
 /** A logger, such as `console`, or one of pino or winston. */
@@ -30,9 +30,9 @@ export class Locks extends LockService {
   #closing: Promise<void> | undefined;
 
   /** @internal {@link createLocks} makes the object. */
-  constructor({ logger, ...options }: LocksOptions) {
+  constructor({ logger, ...options }: LocksOptions, parts: Pick<RuntimeParts, 'nodesOf'> = {}) {
     const log = logger ? quiet(toLog(logger)) : STDERR_LOG;
-    const runtime = makeRuntime(options, { log });
+    const runtime = makeRuntime(options, { ...parts, log });
     super(runtime, new Leaders(runtime, undefined, log));
     this.#log = log;
   }

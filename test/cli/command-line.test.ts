@@ -1,7 +1,12 @@
 import { describe, expect, test } from '@jest/globals';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Cluster, Redis } from 'ioredis';
-import { type Request, readCommandLine, type Target } from '../../lib/cli/command-line.js';
+import { type Request, readCommandLine } from '../../lib/cli/command-line.js';
+import type { Target } from '../../lib/cli/target.js';
+import { lookingTerms } from '../../lib/cli/looking-terms.js';
 import { openNodes } from '../../lib/cli/node-url.js';
+import { factoryOf } from '../../lib/cli/targets.js';
 
 const NODE = 'redis://localhost:6379';
 
@@ -32,6 +37,20 @@ describe('the command line', () => {
     ['doctor', { command: 'doctor' }],
     ['board', { command: 'board', port: 0, allowRelease: false }],
     ['board --port 8080 --allow-release', { command: 'board', port: 8080, allowRelease: true }],
+    [
+      'run k -- ls -l --json -- x',
+      { command: 'run', key: 'k', words: ['ls', '-l', '--json', '--', 'x'], kind: {}, killAfter: 5_000 },
+    ],
+    ['run --skip k --ttl 30s -q -- run', { key: 'k', words: ['run'], wait: 0, ttl: 30_000, quiet: true }],
+    ['run k --wait 1m30s --permits 3 -- a', { wait: 90_000, kind: { permits: 3 }, ttl: undefined }],
+    ['run k --shared --kill-after 0s -- a', { kind: { mode: 'shared' }, killAfter: 0, wait: undefined }],
+    ['run k --min-hold 0.5s -- a', { minHold: 500 }],
+    [
+      'hold k --for 2h --reason why',
+      { command: 'hold', duration: 7_200_000, reason: 'why', wait: 7_200_000 },
+    ],
+    ['hold k --for 1d --reason why --wait 5min', { duration: 86_400_000, wait: 300_000 }],
+    ['hold k --for 1h --reason why --skip', { wait: 0 }],
     ['--help', { command: 'help' }],
     ['list -h', { command: 'help' }],
     ['--version', { command: 'version' }],
@@ -52,6 +71,30 @@ describe('the command line', () => {
     ['board --port 65536', 'Expected --port to be at most 65535, got "65536"'],
     ['list --allow-release', 'list does not take --allow-release'],
     ['list --frob', "Unknown option '--frob'"],
+    ['run k', 'No command to run. Write it after --, as in nestjs-redlock run k -- node report.js'],
+    ['run k --', 'No command to run'],
+    ['run -- ls', 'No key. Write nestjs-redlock run KEY'],
+    ['run k ls', 'Too many arguments after run. Write nestjs-redlock run KEY -- COMMAND'],
+    ['run k ls -l', "Unknown option '-l'. Write -- before the command of run"],
+    ['run k --json -- ls', 'run does not take --json'],
+    ['run k --for 2h -- ls', 'run does not take --for'],
+    ['run k --wait 30 -- ls', 'Expected --wait to be a duration with its unit, such as 500ms, 30s'],
+    ['run k --wait 0s -- ls', 'Expected --wait to be at least 1ms, got "0s"'],
+    ['run k --ttl 999ms -- ls', 'Expected --ttl to be at least 1s, got "999ms"'],
+    ['run k --ttl 25d -- ls', 'Expected --ttl to be at most 24d, got "25d"'],
+    ['run k --skip --wait 1s -- ls', '--skip does not wait: leave out --skip or --wait'],
+    ['run k --shared --permits 2 -- ls', '--shared and --permits are two kinds of lock'],
+    ['run k --shared --min-hold 1s -- ls', '--min-hold needs an exclusive lock or --permits'],
+    ['run k --permits 1001 -- ls', 'Expected --permits to be at most 1000, got "1001"'],
+    [
+      'hold k --reason why',
+      'No end of the hold. Write nestjs-redlock hold k --for 2h --reason "migration 42"',
+    ],
+    ['hold k --for 1h', 'No reason, which all who ask for the lock are told'],
+    [
+      `hold k --for 1h --reason ${'a'.repeat(121)}`,
+      'Expected --reason to have at most 120 characters, got 121',
+    ],
     ['list --limit 0', 'Expected --limit to be a whole number, at least 1, got "0"'],
     ['list --limit 1e3', 'Expected --limit to be a whole number, at least 1, got "1e3"'],
     ['watch --interval 10', 'Expected --interval to be a whole number, at least 100, got "10"'],
@@ -206,4 +249,31 @@ describe('openNodes', () => {
       'Expected --key to be a file that can be read: got the content of a file',
     );
   });
+});
+
+test.each(['https://127.0.0.1:1', 'mysql://127.0.0.1/app', 'zookeepers://127.0.0.1:1/app'])(
+  'the refusal of a --ca that cannot be read names the file for %s',
+  async (url) => {
+    const target = targetOf(`list --node ${url} --ca nowhere.pem`);
+    const factory = await factoryOf(target);
+    expect(() => factory?.openStore(lookingTerms(target))).toThrow(
+      'Expected --ca to be a file that can be read',
+    );
+  },
+);
+
+test('the commands that the pages print for `run` and `hold` are valid', () => {
+  const folder = join(import.meta.dirname, '../../docs');
+  const lines = ['run.md', 'recipes.md', 'cli.md'].flatMap((page) =>
+    readFileSync(join(folder, page), 'utf8').split('\n'),
+  );
+  const printed = lines.flatMap(
+    (line) => /nestjs-redlock ((?:run|hold) .*?)(?: *(?:#|\|\||\\$|\]$).*)?$/.exec(line)?.[1] ?? [],
+  );
+  const commands = printed.filter((line) => / -- \w| --for /.test(line) && !line.includes('`'));
+  expect(commands.length).toBeGreaterThan(3);
+  for (const command of commands) {
+    const words = [...command.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
+    expect(readCommandLine(words, { REDLOCK_NODES: NODE })).toHaveProperty('key');
+  }
 });

@@ -67,6 +67,14 @@ describe('the command on PostgreSQL with tables for locks', () => {
     expect(await cli('inspect', 'order:1')).toMatchObject({ code: 1 });
   });
 
+  test('`run` runs a command under a lock in PostgreSQL, and releases the lock', async () => {
+    const script = ['sh', '-c', 'echo "token $REDLOCK_TOKEN"'];
+    const { code, stdout, stderr } = await cli('run', 'order:3', '--ttl', '60s', '--', ...script);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(/^token \d+\n$/);
+    await expect(locks.inspect('order:3')).resolves.toMatchObject({ held: false });
+  });
+
   test('`doctor` reports that the PostgreSQL server votes', async () => {
     expect(await cli('doctor')).toMatchObject({
       code: 0,

@@ -18,6 +18,8 @@ export interface Ended {
 export class CliProcess {
   stdout = '';
   stderr = '';
+  /** The signal that ended the command, if one did. */
+  endedBy: NodeJS.Signals | null = null;
   readonly ended: Promise<Ended>;
   readonly #child: ChildProcess;
   #over = false;
@@ -37,8 +39,9 @@ export class CliProcess {
     });
     this.ended = new Promise((done, failed) => {
       this.#child.once('error', failed);
-      this.#child.once('close', (code) => {
+      this.#child.once('close', (code, signal) => {
         this.#over = true;
+        this.endedBy = signal;
         forget();
         done({ code, stdout: this.stdout, stderr: this.stderr });
       });
@@ -46,10 +49,19 @@ export class CliProcess {
   }
 
   /** Resolves when the standard output contains the text; rejects when the command has ended without it. */
-  async says(text: string | RegExp): Promise<void> {
+  says(text: string | RegExp): Promise<void> {
+    return this.#contains(text, () => this.stdout);
+  }
+
+  /** Resolves when the standard error output contains the text; rejects when the command has ended without it. */
+  warns(text: string | RegExp): Promise<void> {
+    return this.#contains(text, () => this.stderr);
+  }
+
+  async #contains(text: string | RegExp, output: () => string): Promise<void> {
     const pattern = new RegExp(text);
     await until(() => {
-      const said = pattern.test(this.stdout);
+      const said = pattern.test(output());
       if (!said && this.#over)
         throw new Error(`the command has ended without ${pattern}:\n${this.stdout}${this.stderr}`);
       return said;
@@ -63,6 +75,11 @@ export class CliProcess {
   /** Closes the pipe of the standard output, like a reader that has ended. */
   closeOutput(): void {
     this.#child.stdout?.destroy();
+  }
+
+  /** Closes the pipe of the standard error output. */
+  closeErrors(): void {
+    this.#child.stderr?.destroy();
   }
 }
 
