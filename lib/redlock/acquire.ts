@@ -334,7 +334,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #mayStartOver(): boolean {
     return (
       this.#slots?.hasAsked === true &&
-      this.beginnings < MOST_BEGINNINGS &&
+      // Callers that split the vote again and again disturb each other: they begin again less often.
+      this.beginnings + 1 <= MOST_BEGINNINGS / 2 ** this.plan.splits &&
       elapsedSince(this.sent) < Math.min(this.plan.left, this.#nodeLimit)
     );
   }

@@ -78,7 +78,10 @@ export class LocalQueue {
    * say nothing about the other nodes: each such attempt would cause the next one, as fast as the node answers.
    */
   #isOutvoted = false;
-  /** The number of attempts that split the vote since the last other outcome. */
+  /**
+   * The number of attempts without progress, one after the other: they split the vote, or only other nodes than the queue
+   * node refused.
+   */
   #splits = 0;
 
   constructor(
@@ -206,11 +209,11 @@ export class LocalQueue {
   /** Records the result of an attempt. */
   note({ queueNode, position, splits }: AttemptPlan, result: AttemptResult): void {
     const { outcome, atQueueNode, nextIsFirst, split } = result;
-    this.#splits = split ? splits + 1 : 0;
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);
     this.#isOutvoted = !acquired && atQueueNode === 'granted';
+    this.#splits = split || this.#isOutvoted ? splits + 1 : 0;
     const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
     this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };

@@ -459,6 +459,32 @@ describe('on several nodes', () => {
     },
   );
 
+  test('waiters for permits ask more and more rarely while the nodes have no free permit in common (S8)', async () => {
+    const nodes = scriptedNodes(3);
+    const permits = (terms: AcquireTerms): AcquireTerms => ({
+      ...terms,
+      kind: { mode: 'permits', permits: 5 },
+    });
+    const freeSlots = [[1, 3], [], [4]];
+    const locks = [];
+    for (const [index, node] of nodes.entries()) {
+      const carol = redlockOver([node], { owner: 'carol' });
+      for (let each = 0; each < 5; each++) locks.push(await carol.acquire(['k'], permits(once)));
+      for (const lock of locks.slice(-5)) if (freeSlots[index]!.includes(lock.slot!)) await lock.release();
+    }
+    const { alice, bob } = processes(nodes);
+    const waits = [alice, bob].map((process) => process.acquire(['k'], permits(waiting)));
+    await pass(1_000);
+    forget(nodes);
+    await pass(2_000);
+    // Two processes: the usual pause is 200 to 300 ms, and the release of a failed attempt tells the other process.
+    expect(asked(nodes)[0]).toBeLessThanOrEqual(60);
+    expect(asked(nodes)[0]).toBeGreaterThanOrEqual(8);
+    for (const lock of locks) await lock.release();
+    await pass(500);
+    for (const wait of waits) await expect(wait).resolves.toBeInstanceOf(HeldLock);
+  });
+
   test('an attempt asks nodes again while a release is still on its way to them', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
