@@ -429,7 +429,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'J3',
     expected: ['token'],
     budget: 200,
-    seed: 14,
+    seed: 30,
     patches: [patch(ACQUIRE, 'if (!tally.isAgreed) return this.#agree();', '')],
   },
   {

@@ -67,8 +67,9 @@ function simplerWorlds({ mix, ttls, longTtl }: Plan): Partial<Plan>[] {
     ...(longTtl > 0 ? [{ workers: 0 }] : []),
     ...[1, 2].map((workers) => ({ workers })),
     ...[1, 2].map((processes) => ({ processes })),
-    { nodes: 1 },
-    { nodes: 3 },
+    { lists: undefined },
+    { nodes: 1, lists: undefined },
+    { nodes: 3, lists: undefined },
   ];
 }
 

@@ -159,6 +159,8 @@ export class Simulation implements Scene {
   ): void {
     const app = this.apps.find((each) => each.process === process);
     if (!isLong || !app || app.isClosing || excuse !== undefined || jumped) return;
+    // The last disturbance may be more recent than the last look.
+    if (!this.disturbances.majorityAnswers(app.links, this.world.time)) return;
     this.judge.find(
       'long-lost',
       `${process.name} lost ${lock.keys}, although a majority answered at all times: ${reason}`,

@@ -31,6 +31,8 @@ export interface Call {
   readonly key: string | undefined;
   /** The mode of the requested lock. */
   readonly mode: LockMode;
+  /** The keys of a call for several keys. */
+  severalKeys?: readonly string[];
   isSettled: boolean;
   isReported: boolean;
 }
@@ -180,9 +182,14 @@ export class Judge {
     for (const call of this.#calls) if (call.key === key) yield call;
   }
 
+  /** `true` if a call waits for this key and others. */
+  waitsForSeveral(key: string): boolean {
+    return [...this.#calls].some((call) => call.severalKeys?.includes(key));
+  }
+
   /** A process runs a tick. */
-  runs(tick: number, { lock, process }: Holding): void {
-    if (!lock.isHeld()) return;
+  runs(tick: number, { lock, process, excuse }: Holding): void {
+    if (!lock.isHeld() || excuse !== undefined) return;
     const before = this.#ticks.get(tick);
     if (before !== undefined) this.find('tick-twice', `${before} and ${process.name} ran the tick ${tick}`);
     this.#ticks.set(tick, process.name);

@@ -24,6 +24,8 @@ export class OrderWatch {
     const { key, process } = call;
     if (key === undefined) return;
     const { judge, plan } = this.scene;
+    // Readers that asked at the moment of a release may pass; after the next writer others may do so.
+    if (mode === 'exclusive') for (const waiting of judge.waitingFor(key)) this.#passed.delete(waiting);
     for (const waiting of judge.waitingFor(key)) {
       if (waiting === call || waiting.from > call.from - HEAD_START_MS) continue;
       const isReader = mode === 'shared' && waiting.mode === 'exclusive';

@@ -5,6 +5,12 @@ import { described, type FaultEvent } from './faults.js';
 /** Milliseconds for which the library does not notice a forgotten connection at most: until the next renewal, and its silence. */
 const UNNOTICED_MS = 20_000;
 
+/** Milliseconds after which a process has looked at its clocks: a wall clock that was set back hides no later suspend. */
+const UNSEEN_MS = 1_000;
+
+/** A suspend is not seen if the wall clock is set back meanwhile, or just before (docs/safety.md). */
+const SET_BACK = 'the wall clock was set back, which hides a suspend';
+
 /** Makes a fault happen, and tells the judge what it disturbs. */
 export function apply(scene: Scene, event: FaultEvent): void {
   const { world, plan, judge, disturbances, servers, apps } = scene;
@@ -76,14 +82,16 @@ export function apply(scene: Scene, event: FaultEvent): void {
     case 'freeze': {
       if (!app) return;
       const how = { pause: 'blocked', suspend: 'suspended', freeze: 'frozen' } as const;
+      const isHidden = event.kind === 'suspend' && time - app.process.setBackAt < UNSEEN_MS;
       // Nothing shows a process without replies that both its clocks stood still.
-      judge.jumped(app.process, event.kind === 'freeze' ? 'both clocks stood still' : undefined);
+      const unseen = event.kind === 'freeze' ? 'both clocks stood still' : isHidden ? SET_BACK : undefined;
+      judge.jumped(app.process, unseen);
       for (const link of app.links) disturbances.happened(link, time, event.duration);
       return app.process.pause(how[event.kind], event.duration);
     }
     case 'step':
       if (!app) return;
-      judge.jumped(app.process);
+      judge.jumped(app.process, event.by < 0 && app.process.isStopped ? SET_BACK : undefined);
       return app.process.step(event.by);
     case 'kill':
     case 'restart': {

@@ -57,6 +57,8 @@ export type Pause = 'blocked' | 'suspended' | 'frozen';
 export class SimulatedProcess implements Host {
   readonly random: Random;
   readonly stalls: Stall[] = [];
+  /** The time at which the wall clock was last set back. */
+  setBackAt = -Infinity;
   isDead = false;
   /** Errors that nothing handled. */
   readonly errors: unknown[] = [];
@@ -142,6 +144,12 @@ export class SimulatedProcess implements Host {
   /** Sets the wall clock. */
   step(by: number): void {
     this.#wallAhead += by;
+    if (by < 0) this.setBackAt = this.world.time;
+  }
+
+  /** `true` while the process is suspended, or frozen. */
+  get isStopped(): boolean {
+    return this.#frozen !== undefined;
   }
 
   /**
