@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { KeyWaiter, StarvationGuard, Store } from '../../core/ports.js';
 import {
-  IN_TURN,
+  inTurn,
   inTime,
   MARKED,
   type Contract,
@@ -16,7 +16,8 @@ import {
 } from './store-asker.js';
 
 /** The contract of the queue, for a store that has one. */
-export function queueContract({ test, open, modes }: Contract): void {
+export function queueContract({ test: contractTest, open, modes }: Contract): void {
+  const test = inTurn(contractTest);
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
   /** Makes a waiter that was refused and is in the queue. */
@@ -94,26 +95,23 @@ export function queueContract({ test, open, modes }: Contract): void {
     test(`lets no later caller pass waiters in the mode '${mode}'`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
-      await inTime(IN_TURN, async (begins) => {
-        const key = freshKey();
-        const early = await ask.waiter(mode, key);
-        const holder = leaseOf(kind, key);
-        await ask.granted(holder, { ordered: true });
-        const first = await inQueue(ask, mode, key, 1);
-        const late = await ask.waiter(mode, key);
-        begins();
-        await ask.release(holder);
-        const { holder: inTheWay } = await ask.refused(leaseOf(kind, key), { ordered: true });
-        assert.equal(inTheWay.owner, first.id.owner);
-        assert.ok(inTheWay.remaining > 0);
-        await ask.refused(leaseOf(kind, key), late.terms);
-        // `early` came first, but was not refused and so is not in the queue. It still comes before the waiters there.
-        const lease = leaseOf(kind, key);
-        await ask.granted(lease, early.terms);
-        await ask.release(lease);
-        await ask.granted(leaseOf(kind, key), first.terms);
-        for (const waiter of [early, first, late]) await waiter.leave();
-      });
+      const key = freshKey();
+      const early = await ask.waiter(mode, key);
+      const holder = leaseOf(kind, key);
+      await ask.granted(holder, { ordered: true });
+      const first = await inQueue(ask, mode, key, 1);
+      const late = await ask.waiter(mode, key);
+      await ask.release(holder);
+      const { holder: inTheWay } = await ask.refused(leaseOf(kind, key), { ordered: true });
+      assert.equal(inTheWay.owner, first.id.owner);
+      assert.ok(inTheWay.remaining > 0);
+      await ask.refused(leaseOf(kind, key), late.terms);
+      // `early` came first, but was not refused and so is not in the queue. It still comes before the waiters there.
+      const lease = leaseOf(kind, key);
+      await ask.granted(lease, early.terms);
+      await ask.release(lease);
+      await ask.granted(leaseOf(kind, key), first.terms);
+      for (const waiter of [early, first, late]) await waiter.leave();
     });
 
     test(`passes the turn to the next waiter when a waiter in the mode '${mode}' leaves or does not take the lock`, async () => {
@@ -152,32 +150,29 @@ export function queueContract({ test, open, modes }: Contract): void {
     test('lets no later reader pass a waiting writer, even while readers hold the lock', async () => {
       const ask = open();
       if (!ask.store.listen) return;
-      await inTime(IN_TURN, async (begins) => {
-        const key = freshKey();
-        const reader = leaseOf(SHARED, key);
-        const early = await ask.waiter('shared', key);
-        await ask.granted(reader, { ordered: true });
-        const writer = await inQueue(ask, 'exclusive', key);
-        await ask.store.holdBack?.(writer.id, writer.waited);
-        await ask.refused(leaseOf(SHARED, key), { ordered: true });
-        const late = await inQueue(ask, 'shared', key);
-        // A reader that came before the writer joins the present readers.
-        const joining = leaseOf(SHARED, key);
-        await ask.granted(joining, early.terms);
-        await ask.release(reader);
-        assert.deepEqual(writer.told, []);
-        begins();
-        await ask.release(joining);
-        await writer.toldAtOnce();
-        await ask.refused(leaseOf(SHARED, key), late.terms);
-        const writing = leaseOf(EXCLUSIVE, key);
-        await ask.granted(writing, writer.terms);
-        await ask.store.letPass?.(writer.id);
-        await ask.release(writing);
-        await late.toldAtOnce();
-        await ask.granted(leaseOf(SHARED, key), late.terms);
-        for (const waiter of [early, writer, late]) await waiter.leave();
-      });
+      const key = freshKey();
+      const reader = leaseOf(SHARED, key);
+      const early = await ask.waiter('shared', key);
+      await ask.granted(reader, { ordered: true });
+      const writer = await inQueue(ask, 'exclusive', key);
+      await ask.store.holdBack?.(writer.id, writer.waited);
+      await ask.refused(leaseOf(SHARED, key), { ordered: true });
+      const late = await inQueue(ask, 'shared', key);
+      // A reader that came before the writer joins the present readers.
+      const joining = leaseOf(SHARED, key);
+      await ask.granted(joining, early.terms);
+      await ask.release(reader);
+      assert.deepEqual(writer.told, []);
+      await ask.release(joining);
+      await writer.toldAtOnce();
+      await ask.refused(leaseOf(SHARED, key), late.terms);
+      const writing = leaseOf(EXCLUSIVE, key);
+      await ask.granted(writing, writer.terms);
+      await ask.store.letPass?.(writer.id);
+      await ask.release(writing);
+      await late.toldAtOnce();
+      await ask.granted(leaseOf(SHARED, key), late.terms);
+      for (const waiter of [early, writer, late]) await waiter.leave();
     });
 
     test('holds readers back only from those keys of a waiting writer that were held, and then until the wait ends', async () => {
@@ -369,23 +364,20 @@ export function queueContract({ test, open, modes }: Contract): void {
     test('lets a later caller pass waiters for permits only while there are more free permits than waiters', async () => {
       const ask = open();
       if (!ask.store.listen) return;
-      await inTime(IN_TURN, async (begins) => {
-        const key = freshKey();
-        const kind = kindOf('permits', 3);
-        const holders = [1, 2, 3].map(() => leaseOf(kind, key));
-        for (const holder of holders) await ask.granted(holder, { ordered: true });
-        const first = await inQueue(ask, 'permits', key);
-        begins();
-        await ask.release(holders[0]!);
-        await first.toldAtOnce();
-        // One permit is free, and one caller waits for it.
-        await ask.refused(leaseOf(kind, key), { ordered: true });
-        await ask.release(holders[1]!);
-        await ask.granted(leaseOf(kind, key), { ordered: true });
-        await ask.refused(leaseOf(kind, key), { ordered: true });
-        await ask.granted(leaseOf(kind, key), first.terms);
-        await first.leave();
-      });
+      const key = freshKey();
+      const kind = kindOf('permits', 3);
+      const holders = [1, 2, 3].map(() => leaseOf(kind, key));
+      for (const holder of holders) await ask.granted(holder, { ordered: true });
+      const first = await inQueue(ask, 'permits', key);
+      await ask.release(holders[0]!);
+      await first.toldAtOnce();
+      // One permit is free, and one caller waits for it.
+      await ask.refused(leaseOf(kind, key), { ordered: true });
+      await ask.release(holders[1]!);
+      await ask.granted(leaseOf(kind, key), { ordered: true });
+      await ask.refused(leaseOf(kind, key), { ordered: true });
+      await ask.granted(leaseOf(kind, key), first.terms);
+      await first.leave();
     });
 
     if (!has('exclusive')) return;

@@ -1,15 +1,6 @@
 import { strict as assert } from 'node:assert';
 import type { Lease } from '../../core/lease.js';
-import {
-  type Contract,
-  freshKey,
-  IN_TURN,
-  inTime,
-  kindOf,
-  leaseOf,
-  TTL,
-  type QueuedCaller,
-} from './store-asker.js';
+import { type Contract, freshKey, inTurn, kindOf, leaseOf, TTL, type QueuedCaller } from './store-asker.js';
 
 /** Milliseconds for which a released lock stays held, or its waiters wait, in these tests. */
 const PAUSE = 1_500;
@@ -21,7 +12,9 @@ const ROUNDING = 20;
 const MANY = 12;
 
 /** The contract of the turns: which waiter a store tells, and when, after each way in which a key becomes free. */
-export function turnsContract({ test, open, modes }: Contract): void {
+export function turnsContract({ test: contractTest, open, modes }: Contract): void {
+  const test = inTurn(contractTest);
+
   for (const mode of modes) {
     const blocking = kindOf(mode === 'shared' && modes.includes('exclusive') ? 'exclusive' : mode, 1);
     const kind = kindOf(mode, 1);
@@ -137,36 +130,33 @@ export function turnsContract({ test, open, modes }: Contract): void {
       test(`lets the next waiter of the granted process take over the position, ${order} a waiter in the mode '${mode}' of another process`, async () => {
         const ask = open();
         if (!ask.store.listen) return;
-        await inTime(IN_TURN, async (begins) => {
-          const key = freshKey();
-          const holder = leaseOf(kind, key);
-          await ask.granted(holder, { ordered: true });
-          const granted = await ask.queued(kind, key);
-          // `next` is the wait of the second call in the process of `granted`. This waiter stands for that call.
-          const next = isBefore ? await ask.waiter(mode, key) : undefined;
-          const other = await ask.queued(kind, key);
-          const second = next ?? (await ask.waiter(mode, key));
-          await ask.release(holder);
-          await granted.toldAtOnce();
-          const lease = leaseOf(kind, key);
-          const { nextIsFirst = false } = await ask.granted(lease, granted.termsWith(second.waited));
-          assert.ok(isBefore || !nextIsFirst, '`nextIsFirst` is true, but another waiter is the first');
-          for (const waiter of [granted, other]) waiter.forget();
-          const [front, back] = isBefore ? [granted, other] : [other, granted];
-          begins();
-          await ask.release(lease);
-          if (!nextIsFirst) await front.toldAtOnce();
-          const own = { ...second.terms, position: { ...second.terms.position!, waiter: granted.id } };
-          const termsOf = (waiter: QueuedCaller): typeof own =>
-            waiter === granted ? own : (other.terms as typeof own);
-          await ask.refused(leaseOf(kind, key), termsOf(back));
-          const taken = leaseOf(kind, key);
-          await ask.granted(taken, termsOf(front));
-          await ask.release(taken);
-          await back.toldAtOnce();
-          await ask.granted(leaseOf(kind, key), termsOf(back));
-          for (const waiter of [granted, second, other]) await waiter.leave();
-        });
+        const key = freshKey();
+        const holder = leaseOf(kind, key);
+        await ask.granted(holder, { ordered: true });
+        const granted = await ask.queued(kind, key);
+        // `next` is the wait of the second call in the process of `granted`. This waiter stands for that call.
+        const next = isBefore ? await ask.waiter(mode, key) : undefined;
+        const other = await ask.queued(kind, key);
+        const second = next ?? (await ask.waiter(mode, key));
+        await ask.release(holder);
+        await granted.toldAtOnce();
+        const lease = leaseOf(kind, key);
+        const { nextIsFirst = false } = await ask.granted(lease, granted.termsWith(second.waited));
+        assert.ok(isBefore || !nextIsFirst, '`nextIsFirst` is true, but another waiter is the first');
+        for (const waiter of [granted, other]) waiter.forget();
+        const [front, back] = isBefore ? [granted, other] : [other, granted];
+        await ask.release(lease);
+        if (!nextIsFirst) await front.toldAtOnce();
+        const own = { ...second.terms, position: { ...second.terms.position!, waiter: granted.id } };
+        const termsOf = (waiter: QueuedCaller): typeof own =>
+          waiter === granted ? own : (other.terms as typeof own);
+        await ask.refused(leaseOf(kind, key), termsOf(back));
+        const taken = leaseOf(kind, key);
+        await ask.granted(taken, termsOf(front));
+        await ask.release(taken);
+        await back.toldAtOnce();
+        await ask.granted(leaseOf(kind, key), termsOf(back));
+        for (const waiter of [granted, second, other]) await waiter.leave();
       });
     }
 
@@ -174,33 +164,30 @@ export function turnsContract({ test, open, modes }: Contract): void {
       const ask = open();
       const { store } = ask;
       if (!store.listen) return;
-      await inTime(IN_TURN, async (begins) => {
-        const keys = [freshKey(), freshKey()];
-        const entries = async (): Promise<number | undefined> => (await store.waiting?.(keys))?.flat().length;
-        const holders = keys.map((key) => leaseOf(kind, key));
-        for (const holder of holders) await ask.granted(holder, { ordered: true });
-        const waiter = await ask.queued(kind, ...keys);
-        if (store.waiting) assert.equal(await entries(), 1);
-        begins();
-        await ask.release(holders[0]!);
-        await ask.refused(leaseOf(kind, keys), waiter.terms);
-        // The waiter now waits for the second key, so it keeps nobody from the first.
-        const passing = leaseOf(kind, keys[0]!);
-        await ask.granted(passing, { ordered: true });
-        await ask.release(passing);
-        if (store.waiting) assert.equal(await entries(), 1);
-        await ask.release(holders[1]!);
-        const both = leaseOf(kind, keys);
-        await ask.granted(both, waiter.terms);
-        if (store.waiting) assert.equal(await entries(), 0);
-        await ask.release(both);
-        for (const key of keys) {
-          const later = leaseOf(kind, key);
-          await ask.granted(later, { ordered: true });
-          await ask.release(later);
-        }
-        await waiter.leave();
-      });
+      const keys = [freshKey(), freshKey()];
+      const entries = async (): Promise<number | undefined> => (await store.waiting?.(keys))?.flat().length;
+      const holders = keys.map((key) => leaseOf(kind, key));
+      for (const holder of holders) await ask.granted(holder, { ordered: true });
+      const waiter = await ask.queued(kind, ...keys);
+      if (store.waiting) assert.equal(await entries(), 1);
+      await ask.release(holders[0]!);
+      await ask.refused(leaseOf(kind, keys), waiter.terms);
+      // The waiter now waits for the second key, so it keeps nobody from the first.
+      const passing = leaseOf(kind, keys[0]!);
+      await ask.granted(passing, { ordered: true });
+      await ask.release(passing);
+      if (store.waiting) assert.equal(await entries(), 1);
+      await ask.release(holders[1]!);
+      const both = leaseOf(kind, keys);
+      await ask.granted(both, waiter.terms);
+      if (store.waiting) assert.equal(await entries(), 0);
+      await ask.release(both);
+      for (const key of keys) {
+        const later = leaseOf(kind, key);
+        await ask.granted(later, { ordered: true });
+        await ask.release(later);
+      }
+      await waiter.leave();
     });
 
     test(`removes a waiter in the mode '${mode}' that leaves from the queues of all its keys`, async () => {
