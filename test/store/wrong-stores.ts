@@ -3,6 +3,7 @@ import { Lease } from '../../lib/core/lease.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   HeldKey,
   ReleaseRequest,
   Store,
@@ -592,6 +593,37 @@ const WRONG_QUEUES: readonly WrongStore[] = [
 ];
 
 /** Stores that differ from a right store in one rule each. */
+const WRONG_EXCHANGES: readonly WrongStore[] = [
+  {
+    mistake: 'sees in one step who holds the key, and gives the place away in another',
+    rejectedBy: 'gives the place of a lease to one of 20 simultaneous requests',
+    make: memory((right) => ({
+      exchange: async (request) => {
+        const isThere = (await holdersOf(right, request)).some((id) => request.replaces.includes(id));
+        await nextTurn();
+        return isThere && right.exchange({ ...request, replaces: await holdersOf(right, request) });
+      },
+    })),
+  },
+  {
+    mistake: 'gives the place away key by key',
+    rejectedBy: 'puts no lease in the place of one that does not hold all its keys',
+    make: memory((right) => ({
+      exchange: async (request) => {
+        const keys = request.lease.keys.map((key) =>
+          right.exchange({ ...request, lease: withKeys(request.lease, [key]) }),
+        );
+        return (await Promise.all(keys)).every(Boolean);
+      },
+    })),
+  },
+  {
+    mistake: 'gives a place away after the time limit of the request',
+    rejectedBy: 'gives no place away when the time limit of the request has passed',
+    make: memory((right) => ({ exchange: (request) => right.exchange({ ...request, limit: 10_000 }) })),
+  },
+];
+
 export const WRONG_STORES: readonly WrongStore[] = [
   ...WRONG_EXCLUSION,
   ...WRONG_HEALING,
@@ -599,6 +631,7 @@ export const WRONG_STORES: readonly WrongStore[] = [
   ...WRONG_TICKS,
   ...WRONG_ANSWERS,
   ...WRONG_QUEUES,
+  ...WRONG_EXCHANGES,
 ];
 
 /** Makes a store in memory with other methods in place of some. */
@@ -713,6 +746,12 @@ async function removeHolders(
 
 function holds({ id, ends, released }: Row, by: string, now: number): boolean {
   return id === by && ends > now && !released;
+}
+
+/** The ids of the holders of the first key. */
+async function holdersOf(right: MemoryStore, { lease }: ExchangeRequest): Promise<string[]> {
+  const [state] = (await right.read(lease.keys)) as readonly (HeldKey | undefined)[];
+  return (state?.holders ?? []).map(({ id }) => id);
 }
 
 /** A table in memory whose new rows have a token ahead of the clock. */

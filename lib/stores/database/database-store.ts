@@ -1,11 +1,15 @@
+import { elapsedSince, now } from '../../core/clock.js';
+import { NoTimeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   KeyState,
   KeyWaiter,
+  LeaseExchange,
   LockDirectory,
   LockStore,
   QueueDirectory,
@@ -24,7 +28,7 @@ import type { DatabaseClient, DatabaseDriver } from './database-client.js';
 import type { BatchAnswer, BatchRequest } from './request.js';
 import { SideConnection } from './side-connection.js';
 import { Sweeper, type SweeperTerms } from './sweeper.js';
-import { storedKey } from './text.js';
+import { storedKey, storedOwner } from './text.js';
 import { Batches } from './batches.js';
 
 /** The number of keys that one statement of a scan examines, held or not. */
@@ -57,6 +61,14 @@ export interface ScanPage {
   readonly next: string | null;
 }
 
+/** The answer to an exchange; MySQL has 1 and 0 in place of true and false. */
+export interface ExchangeAnswer {
+  /** The server's time, in milliseconds since 1970. */
+  readonly at: number;
+  readonly late: boolean | number;
+  readonly done: boolean | number;
+}
+
 /** The verdict on a server. */
 export interface ServerCheck {
   /** The reason why the server must not be used for locks. */
@@ -71,7 +83,7 @@ export interface ServerCheck {
  * The store opens a connection for requests, and another one while the process lists locks or removes old rows.
  */
 export abstract class DatabaseStore<Client extends DatabaseClient>
-  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, StoreHealth
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, LeaseExchange, StoreHealth
 {
   abstract readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
@@ -180,6 +192,20 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
     ids: readonly string[],
   ): Promise<readonly string[]>;
 
+  /**
+   * Puts a lease in the place of another, in one statement, which may be sent again.
+   *
+   * @param known - the id of the lease, and then the ids of those that it replaces
+   * @param deadline - in milliseconds since 1970 on the server's clock
+   */
+  protected abstract runExchange(
+    keys: readonly string[],
+    known: readonly string[],
+    owner: string,
+    since: number,
+    deadline: number,
+  ): Promise<ExchangeAnswer>;
+
   protected abstract describe(): Promise<ServerCheck>;
 
   /** Writes a row and undoes that. */
@@ -226,6 +252,30 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     this.#batches.release(requests, tell);
+  }
+
+  async exchange({ lease, replaces, since, limit }: ExchangeRequest): Promise<boolean> {
+    const { clock } = this.#batches;
+    const asked = now();
+    for (let isAgain = false; ; isAgain = true) {
+      const left = limit - elapsedSince(asked);
+      if (lease.ended) throw new Error('the attempt ended before the request was sent');
+      if (left <= 0) throw new NoTimeError('no time was left to send the request');
+      const known = [lease.id, ...replaces];
+      const deadline = (clock.now() ?? 0) + left;
+      const keys = this.stored(lease.keys);
+      const { at, late, done } = await this.runExchange(
+        keys,
+        known,
+        storedOwner(lease.owner),
+        since,
+        deadline,
+      );
+      clock.learn(at);
+      if (!late) return Boolean(done);
+      // The estimate of the server's clock may have been behind. This answer has corrected it.
+      if (isAgain) throw new NoTimeError('got the request too late, and did nothing');
+    }
   }
 
   listen(waiter: WaiterId, onMessage: OnMessage): Subscription {

@@ -1,7 +1,13 @@
 import type { KeyState, KeyWaiter } from '../../core/ports.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import { DatabaseStore, type Runs, type ScanPage, type ServerCheck } from '../database/database-store.js';
+import {
+  DatabaseStore,
+  type ExchangeAnswer,
+  type Runs,
+  type ScanPage,
+  type ServerCheck,
+} from '../database/database-store.js';
 import { type BatchAnswer, type BatchRequest, waiterName } from '../database/request.js';
 import { SideConnection } from '../database/side-connection.js';
 import { storedOwner } from '../database/text.js';
@@ -168,6 +174,18 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
   ): Promise<readonly string[]> {
     const gone = (await this.#call('force_release', [Buffer.from(key), ids.join(',')], connection)) ?? '';
     return gone === '' ? [] : gone.split(',');
+  }
+
+  protected async runExchange(
+    keys: readonly string[],
+    known: readonly string[],
+    owner: string,
+    since: number,
+    deadline: number,
+  ): Promise<ExchangeAnswer> {
+    const [id] = known;
+    const values = [textOf(sorted(keys)), id, known.join(','), cut(owner), since, micros(deadline)];
+    return JSON.parse((await this.#call('exchange', values)) ?? '') as ExchangeAnswer;
   }
 
   protected async describe(): Promise<ServerCheck> {

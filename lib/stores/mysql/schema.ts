@@ -1,4 +1,5 @@
 import { ACQUIRE, ACQUIRE_PARTS } from './sql/acquire.js';
+import { EXCHANGE } from './sql/exchange.js';
 import { EXTEND } from './sql/extend.js';
 import { FORCE_RELEASE } from './sql/force-release.js';
 import type { Procedure } from './sql/procedure.js';
@@ -19,7 +20,7 @@ import { WAITING_PROCEDURES } from './sql/waiting.js';
  * then also need one that adds the column to a table without it, before the procedures. docs/mysql.md says how to remove
  * the procedures of earlier versions.
  */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 
 /** The default beginning of the names of tables and procedures. */
 export const DEFAULT_TABLE_PREFIX = 'redlock_';
@@ -47,6 +48,7 @@ const PROCEDURES: readonly Procedure[] = [
   ...TURNS,
   ...WAITING_PROCEDURES,
   FORCE_RELEASE,
+  EXCHANGE,
   ...SWEEPS,
 ];
 

@@ -2,7 +2,13 @@ import type { ClientConfig } from 'pg';
 import type { KeyState, KeyWaiter } from '../../core/ports.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import { DatabaseStore, type Runs, type ScanPage, type ServerCheck } from '../database/database-store.js';
+import {
+  DatabaseStore,
+  type ExchangeAnswer,
+  type Runs,
+  type ScanPage,
+  type ServerCheck,
+} from '../database/database-store.js';
 import {
   type Found,
   type FoundWaiter,
@@ -128,6 +134,11 @@ export class PostgresStore extends DatabaseStore<OwnClient> {
   ): Promise<readonly string[]> {
     const values = [key, [...ids]];
     return (await this.#call<readonly string[]>('force_release($1, $2)', values, connection)) ?? [];
+  }
+
+  protected async runExchange(...values: readonly unknown[]): Promise<ExchangeAnswer> {
+    const answer = await this.#call<ExchangeAnswer>('exchange($1, $2, $3, $4, $5)', values);
+    return answer!;
   }
 
   protected async describe(): Promise<ServerCheck> {

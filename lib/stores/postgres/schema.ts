@@ -1,4 +1,5 @@
 import { ACQUIRE, ACQUIRE_PARTS } from './sql/acquire.js';
+import { EXCHANGE } from './sql/exchange.js';
 import { EXTEND } from './sql/extend.js';
 import { TRY_TO_WRITE } from './sql/fitness.js';
 import { FORCE_RELEASE } from './sql/force-release.js';
@@ -17,7 +18,7 @@ import { TURN } from './sql/turn.js';
  * Version of the schema. It increases with every change of the result of {@link schemaSql}. A schema with a larger
  * version works with all earlier versions of this package.
  */
-export const SCHEMA_VERSION = 9;
+export const SCHEMA_VERSION = 10;
 
 /** The default schema. */
 export const DEFAULT_SCHEMA = 'redlock';
@@ -33,6 +34,7 @@ const ENTRY_POINTS: readonly EntryPoint[] = [
   SCAN_PAGE,
   WAITING,
   FORCE_RELEASE,
+  EXCHANGE,
   ...SWEEPS,
   TRY_TO_WRITE,
 ];
