@@ -133,6 +133,8 @@ export default [
       ...maps,
       format: 'cjs',
       exports: 'named',
+      // A test runner that loads CommonJS, such as Jest, refuses `import()`.
+      dynamicImportInCjs: false,
       generatedCode: { constBindings: true },
     }),
   },

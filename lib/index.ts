@@ -31,7 +31,13 @@ export type { CurrentLeader, LeaderTerm } from './service/leader/leader-term.js'
 export type { Leadership } from './service/leader/leadership.js';
 export { LEADER_CHANNEL, type LeaderEvent, type TermEnd } from './telemetry/leader-event.js';
 export type { LockDeclaration } from './service/declarations.js';
-export { type DeclaredAcquireOptions, LockService, type TryAcquireOptions } from './service/lock.service.js';
+export {
+  type DeclaredAcquireOptions,
+  type DeclaredOncePerTickOptions,
+  LockService,
+  type OncePerTickOptions,
+  type TryAcquireOptions,
+} from './service/lock.service.js';
 export { RedlockModule } from './module/redlock.module.js';
 export type { RedlockModuleExtras } from './module/redlock.module-definition.js';
 export type { RedlockModuleOptions, RedlockNodeOption } from './setup/redlock.options.js';

@@ -25,6 +25,7 @@ import {
 } from '../lib/index.js';
 import { RedlockBoardModule } from '../lib/board/index.js';
 import { etcd } from '../lib/etcd/index.js';
+import { createLocks } from '../lib/standalone/index.js';
 import { whyNotLoopback } from '../lib/board/live/own-page.js';
 import { selfSigned } from './support/certificate.js';
 import { freePort } from './support/free-port.js';
@@ -646,6 +647,17 @@ describe('docs/errors.md quotes each log line', () => {
       await app.close();
       await ended;
       return log.of('warn').join();
+    },
+    'Closed while tasks were running under locks on ...': async () => {
+      const lines: string[] = [];
+      const say = (line: string): void => void lines.push(line);
+      const logger = { debug: say, info: say, warn: say, error: say };
+      const locks = createLocks({ ...memory, shutdownTimeout: 10, logger });
+      const { running, ended } = untilLost(locks);
+      await running;
+      await locks.close();
+      await ended;
+      return lines.join();
     },
     'is called under a lock of ..., and waits until that lock ends': async () => {
       const log = new LogLines();

@@ -14,6 +14,7 @@ import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 import { Ticks } from '../../lib/decorator/schedule/ticks.js';
 import { Lease } from '../../lib/core/lease.js';
+import { STDERR_LOG } from '../../lib/core/log.js';
 import { alone } from '../measure/rounds.js';
 import { type Group, times } from './group.js';
 
@@ -60,8 +61,9 @@ export const overhead: Group = {
       {},
       1_000,
       nothing,
+      STDERR_LOG,
     );
-    const leaders = new Leaders(runtime, undefined);
+    const leaders = new Leaders(runtime, undefined, STDERR_LOG);
     const locks = new LockService(runtime, leaders);
     const tasks = new Tasks();
     const parts = new LateParts();

@@ -48,7 +48,7 @@ export async function offer({ urls, key, permits, hold, every, within }: Offer):
         openStores(options, context, nodeLog).map((store) => counted(store, leases, mended, raised)),
     },
   );
-  const locks = new LockService(runtime, new Leaders(runtime, undefined));
+  const locks = new LockService(runtime, new Leaders(runtime, undefined, runtime.log));
   await runtime.open();
   const ended: Promise<string | undefined>[] = [];
   let held = 0;

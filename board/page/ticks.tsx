@@ -32,7 +32,7 @@ export function Ticks() {
   if (ticks.length === 0)
     return (
       <p>
-        This process has not yet run or skipped a tick of a method with <code>oncePerTick</code>.
+        This process has not yet run or skipped a tick of a method or job with <code>oncePerTick</code>.
       </p>
     );
   return (

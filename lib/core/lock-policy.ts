@@ -83,6 +83,14 @@ export function checkLockPolicy(policy: LockPolicy): void {
   }
 }
 
+/** The options of a call: one that is skipped when the lock is held makes one attempt, unless it has its own `retry`. */
+export function optionsFor<Options extends LockOptions>(
+  onBusy: LockPolicy['onBusy'],
+  options: Options,
+): Options {
+  return onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options;
+}
+
 /** Computes the mode of a lock from `mode` and `permits`. */
 export function modeOf({ mode = 'exclusive', permits }: LockKindOptions): LockMode {
   return permits === undefined ? mode : 'permits';

@@ -1,4 +1,4 @@
-/** The place where a module writes the lines of its log; the `Logger` of Nest is one. A method that throws must do no harm. */
+/** The place where a module writes the lines of its log; the `Logger` of Nest is one. Wrap a log of the application in {@link quiet}. */
 export interface Log {
   debug(message: string): void;
   log(message: string): void;

@@ -5,18 +5,17 @@ import { heldUntilEnd } from './results/held-results.js';
 import type { Begun, LockScope } from '../service/lock-scope.js';
 import { iterablePromise } from './results/iterable-promise.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
+import { insteadOf } from '../service/skipped-call.js';
 import { nobodyLeads } from '../service/leader/leadership.js';
 import type { LateParts } from './late-parts.js';
-import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
-import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
 import { detached } from '../core/neutral.js';
 import { keysOf, type LockKey } from '../core/keys.js';
-import { printable, quoted } from '../core/printable.js';
+import { quoted } from '../core/printable.js';
 import { hideFields } from '../core/shown-as.js';
 import type { ScheduledTask } from './schedule/schedule-metadata.js';
 import type { Ticks } from './schedule/ticks.js';
 import type { DeclaredLock } from '../core/declared-lock.js';
-import type { LockPolicy } from '../core/lock-policy.js';
+import { type LockPolicy, optionsFor } from '../core/lock-policy.js';
 
 /** Kind of result of a method, which decides when the lock is acquired; `'unknown'` until the method has run. */
 export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
@@ -151,50 +150,18 @@ export class LockInterceptor {
     const { declarations } = runtime;
     const options = declared ? declarations.optionsOf(declared, own) : own;
     const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = options;
-    const resolved = runtime.resolve(
-      onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options,
-    );
+    const resolved = runtime.resolve(optionsFor(onBusy, options));
     const keys = keysOf(key(), `the key of @WithLock on ${origin.method}`);
     if (declared) declarations.note(declared, keys);
     else if (declarations.strict) declarations.refuse(keys);
     const tick = oncePerTick ? this.ticks.of(task()) : undefined;
+    const call = { keys, options: resolved, origin, signal, tick };
     try {
-      const lock = await runtime.acquire({ keys, options: resolved, origin, signal, tick });
+      const lock = await runtime.acquire(call);
       if (tick) runtime.telemetry.tickRan({ method: origin.method, keys, tick: tick.at });
       return { scope: runtime.begin(lock, resolved) };
     } catch (error) {
-      const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;
-      if (skip) {
-        this.#tellSkip({ ...origin, keys, mode: resolved.kind.mode, ...skip });
-        return { scope: undefined, instead: [] };
-      }
-      if (!(error instanceof LockHeldError) || typeof onBusy === 'string') throw error;
-      return { scope: undefined, instead: [await onBusy(error)] };
+      return { scope: undefined, instead: await insteadOf(error, call, onBusy, runtime, this.#logger) };
     }
-  }
-
-  /** The reason to skip a call instead of throwing `error`; `undefined` when the error must be thrown. */
-  #whySkip(error: unknown): Omit<LockSkippedEvent, 'method' | 'label' | 'keys' | 'mode'> | undefined {
-    if (error instanceof LockHeldError) {
-      const { owner, retryAfter, ranTick } = error;
-      if (ranTick === undefined) return { reason: 'held', owner, retryAfter };
-      return { reason: 'tick-ran', owner, tick: ranTick };
-    }
-    // Skip the call without an error: a shutdown ends schedules and locks at the same time, and the last ticks would be
-    // logged as errors.
-    if (error instanceof LockUnavailableError && this.isClosed) return { reason: 'shutdown' };
-    return undefined;
-  }
-
-  #tellSkip(event: LockSkippedEvent): void {
-    const { method, keys, reason, owner, retryAfter = 0, tick = 0 } = event;
-    const by = printable(owner ?? '');
-    const why = {
-      held: `${quoted(keys)} is held by ${by} for ${Math.ceil(retryAfter)} ms more`,
-      'tick-ran': `${by} has already run ${nameOfTick(tick)}`,
-      shutdown: 'the application is shutting down',
-    };
-    this.#logger.debug(`${method} skipped: ${why[reason]}`);
-    this.parts.present?.runtime.telemetry.skipped(event);
   }
 }

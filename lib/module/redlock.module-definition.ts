@@ -12,6 +12,7 @@ import { makeRuntime } from '../setup/open-runtime.js';
 import { Ticks } from '../decorator/schedule/ticks.js';
 import type { RedlockModuleOptions } from '../setup/redlock.options.js';
 import { badOption, checkBoolean } from '../core/checks.js';
+import { quiet } from '../core/log.js';
 
 /** Options of `forRoot` and `forRootAsync` that concern the module and not its locks. */
 export interface RedlockModuleExtras {
@@ -84,7 +85,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
       };
       const leaders: FactoryProvider = {
         provide: LEADERS,
-        useFactory: (made: LockRuntime) => new Leaders(made, name, new Logger('Leader')),
+        useFactory: (made: LockRuntime) => new Leaders(made, name, quiet(new Logger('Leader'))),
         inject: [RUNTIME],
       };
       const interceptor: FactoryProvider = {

@@ -13,7 +13,7 @@ import {
   RETRY_OPTION_NAMES,
   whereItBelongs,
 } from '../core/lock-options.js';
-import { LOCK_POLICY_NAMES } from '../core/lock-policy.js';
+import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy, optionsFor } from '../core/lock-policy.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { AttachCall, LockCall } from './lock-call.js';
 import type { LockRuntime } from './lock-runtime.js';
@@ -30,6 +30,8 @@ const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAME
 /** The options of each method with a key. */
 const OPTION_NAMES = {
   withLock: NAMES,
+  // `mode` and `permits` are refused later, with the reason.
+  oncePerTick: [...NAMES, 'onBusy', 'timeZone'],
   acquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release'),
   tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release' && name !== 'retry'),
 };
@@ -42,6 +44,7 @@ const ATTACH_NAMES: readonly string[] = ['renew', 'maxBlocked', 'retry', 'signal
 /** The options of each method with a declared lock. */
 const DECLARED_OPTION_NAMES = {
   withLock: ['retry', 'reentrant', 'onLost', 'signal'],
+  oncePerTick: ['retry', 'reentrant', 'onLost', 'onBusy', 'signal', 'timeZone'],
   acquire: ['retry', 'reentrant', 'signal'],
   tryAcquire: ['reentrant', 'signal'],
 };
@@ -54,8 +57,20 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['onLost', 'It is for `withLock`; here the `signal` of the lock reports the loss'],
   ['release', 'It is for `withLock`; here call `release()` yourself, after the commit'],
   ['retry', '`tryAcquire` makes one attempt; to wait, use `acquire`'],
-  ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
+  ['onBusy', 'It is for `@WithLock` and `oncePerTick`; here catch the `LockHeldError`, or use `tryAcquire`'],
+  ['oncePerTick', 'It is for `@WithLock`; here call `oncePerTick(key, schedule, task)` at each firing'],
+  ['timeZone', 'It is for `oncePerTick`'],
+  ['utcOffset', "Give an offset as the `timeZone` of `oncePerTick`, such as 'UTC+2'"],
 ]);
+
+/** The options of a call of `oncePerTick`. */
+type TickOptions = Pick<AcquireOptions, 'label' | 'signal'> & LockPolicy;
+
+/** A call of `oncePerTick` without its tick. */
+export interface TickCall {
+  readonly call: LockCall;
+  readonly onBusy: NonNullable<LockPolicy['onBusy']>;
+}
 
 function remedyFor(method: Method, name: string): string | undefined {
   if (method === 'tryAcquire' && RETRY_OPTION_NAMES.includes(name)) return REMEDIES.get('retry');
@@ -90,16 +105,7 @@ export class LockArguments {
     const [options = NO_OPTIONS] = (isDeclaredLock(key) ? [] : rest) as [
       Pick<AcquireOptions, 'retry' | 'reentrant' | 'onLost' | 'signal'>?,
     ];
-    checkOptionNames(
-      method,
-      options,
-      DECLARED_OPTION_NAMES[method],
-      (name) =>
-        remedyFor(method, name) ??
-        (DECLARATION_NAMES.includes(name)
-          ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
-          : undefined),
-    );
+    checkDeclaredNames(method, options);
     checkLockOptions(options);
     checkSignal(options.signal);
     const { declarations } = this.runtime;
@@ -126,6 +132,29 @@ export class LockArguments {
     return { options: resolved, origin: originOf({ label: label ?? declared }), signal };
   }
 
+  /** Reads the arguments of `oncePerTick`. A refused call is skipped by default, as with the option of `@WithLock`. */
+  ofTick(key: AnyKey, options: TickOptions = NO_OPTIONS): TickCall {
+    const { declarations } = this.runtime;
+    const declared = isDeclared(key) ? keyedOf(key, []) : undefined;
+    if (declared) checkDeclaredNames('oncePerTick', options);
+    else
+      checkOptionNames('oncePerTick', options, OPTION_NAMES.oncePerTick, (name) =>
+        remedyFor('oncePerTick', name),
+      );
+    const policy = declared ? declarations.optionsOf(declared.lock, options) : options;
+    checkLockPolicy({ ...policy, oncePerTick: true });
+    const { label, signal } = options;
+    if (label !== undefined) checkLabel(label);
+    checkSignal(signal);
+    const keys = declared?.keys ?? keysOf(key as LockKey);
+    if (declared) declarations.note(declared.lock, keys);
+    else if (declarations.strict) declarations.refuse(keys);
+    const { onBusy = 'skip' } = policy;
+    const resolved = this.runtime.resolve(optionsFor(onBusy, policy));
+    const origin = declared ? { label: declared.lock.name } : originOf(options);
+    return { call: { keys, options: resolved, origin, signal }, onBusy };
+  }
+
   #resolve(method: Method, options: AcquireOptions): ResolvedLockOptions {
     if (options === NO_OPTIONS) return forCaller(method, this.runtime.resolve(options));
     checkOptionNames(method, options, OPTION_NAMES[method], (name) => remedyFor(method, name));
@@ -142,6 +171,19 @@ export class LockArguments {
 function forCaller(method: Method, resolved: ResolvedLockOptions): ResolvedLockOptions {
   if (method === 'withLock' || resolved.release === 'afterMethod') return resolved;
   return { ...resolved, release: 'afterMethod' };
+}
+
+function checkDeclaredNames(method: Method, options: object): void {
+  checkOptionNames(
+    method,
+    options,
+    DECLARED_OPTION_NAMES[method],
+    (name) =>
+      remedyFor(method, name) ??
+      (DECLARATION_NAMES.includes(name)
+        ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
+        : undefined),
+  );
 }
 
 function originOf({ label }: { readonly label?: string | undefined }): LockOrigin {

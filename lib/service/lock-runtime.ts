@@ -5,7 +5,7 @@ import { JoinedLock } from './joined-lock.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockHandle } from '../core/lock-handle.js';
-import { STDERR_LOG } from '../core/log.js';
+import type { Log } from '../core/log.js';
 import { missingValueIn } from '../core/keys.js';
 import type { AttachCall, LockCall } from './lock-call.js';
 import { LockScope, type RunnableLock } from './lock-scope.js';
@@ -58,7 +58,7 @@ export class LockRuntime {
     defaults: LockOptions,
     private readonly shutdownTimeout: number,
     private readonly connect: () => Promise<void>,
-    log = STDERR_LOG,
+    readonly log: Log,
     readonly declarations = new Declarations({}, log),
     private readonly transactions?: Transactions,
   ) {

@@ -8,12 +8,14 @@ import type { LockRuntime } from './lock-runtime.js';
 import { badOption } from '../core/checks.js';
 import { type DeclaredLock, isDeclaredLock, type KeyedLock } from '../core/declared-lock.js';
 import { LockHeldError } from '../core/errors.js';
+import { insteadOf } from './skipped-call.js';
+import { type GivenSchedule, tickOf } from './schedule/given-schedule.js';
 import {
   checkForceReleaseOptions,
   type ForceReleaseOptions,
   type ListOptions,
 } from '../redlock/inspect/lock-inspector.js';
-import { type AcquireOptions, type AttachOptions, NO_RETRY } from '../core/lock-options.js';
+import { type AcquireOptions, type AttachOptions, type LockOptions, NO_RETRY } from '../core/lock-options.js';
 import { readPass } from '../core/pass.js';
 import { detached } from '../core/neutral.js';
 import type { LockKey } from '../core/keys.js';
@@ -34,6 +36,34 @@ export type DeclaredAcquireOptions = Pick<AcquireOptions, 'retry' | 'reentrant' 
 
 /** Options of {@link LockService.withLock} for a declared lock. */
 export type DeclaredWithLockOptions = DeclaredAcquireOptions & Pick<AcquireOptions, 'onLost'>;
+
+/** Options of {@link LockService.oncePerTick}. */
+export interface OncePerTickOptions<Instead = undefined>
+  extends LockOptions, DeclaredOncePerTickOptions<Instead> {
+  /**
+   * The name of the lock in events, traces and metrics. Use a fixed text without ids, because metrics have one series
+   * for each name.
+   * @defaultValue 'other'
+   */
+  readonly label?: string;
+}
+
+/** Options of {@link LockService.oncePerTick} for a declared lock. The declaration has all other options. */
+export interface DeclaredOncePerTickOptions<Instead = undefined> extends DeclaredWithLockOptions {
+  /**
+   * The time zone of the cron expression, such as `'Europe/Berlin'` or `'UTC+2'`: give the same as to the job. Not with
+   * an interval.
+   * @defaultValue the time zone of the process
+   */
+  readonly timeZone?: string;
+
+  /**
+   * The result of a call whose tick has run, or whose lock is held. `'skip'`: `undefined`, after one attempt, unless the
+   * options have a `retry`. `'throw'`: the `LockHeldError`. A function: the result of the function.
+   * @defaultValue that of the declaration, else 'skip'
+   */
+  readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => Instead);
+}
 
 /**
  * Acquires and inspects locks, for code that needs more control than `@WithLock` gives.
@@ -240,6 +270,73 @@ export class LockService {
     const call = this.#arguments.of('withLock', key, rest);
     const lock = await this.runtime.acquire(call);
     return this.runtime.begin(lock, call.options).run(() => task(lock));
+  }
+
+  /**
+   * Runs each tick of a schedule on only one instance, although the job fires on all instances: the promise of the option
+   * `oncePerTick` of `@WithLock`, for a job that code adds at run time. Call it at each firing of the job.
+   *
+   * Preconditions: all instances give the same schedule and time zone, their clocks differ by less than a minute,
+   * the nodes keep the record of the last run, and no run crashes or loses its lock. A call that comes late, for a tick that
+   * has run, is skipped, too.
+   *
+   * @param key - the key of the lock, and the name of the job: jobs with one key would skip each other's ticks
+   * @param schedule - the cron expression of the job, which the package `cron` reads, or an interval in milliseconds. Two
+   * runs of an interval begin at least the interval apart, less 10 % or one second, whichever is smaller
+   * @returns the result of `task`; `undefined` for a skipped call
+   * @throws the errors of {@link withLock}, but no LockHeldError with `onBusy: 'skip'`; TypeError or RangeError for an
+   * invalid schedule, time zone or option; Error when the package `cron` is needed and cannot be loaded
+   * @example
+   * ```ts
+   * import { CronJob } from 'cron';
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * declare function send(): Promise<void>;
+   * const [cronTime, timeZone] = ['0 9 * * 1-5', 'Europe/Berlin'];
+   * const onTick = () => void locks.oncePerTick('reports', cronTime, { timeZone, ttl: 30_000 }, send);
+   * CronJob.from({ cronTime, timeZone, onTick, start: true });
+   * ```
+   * @see docs/cron.md
+   */
+  oncePerTick<T>(
+    key: LockKey | KeyedLock | DeclaredLock<[]>,
+    schedule: string | number,
+    task: (lock: LockHandle) => Promise<T> | T,
+  ): Promise<T | undefined>;
+  oncePerTick<T, Instead = undefined>(
+    key: KeyedLock | DeclaredLock<[]>,
+    schedule: string | number,
+    options: DeclaredOncePerTickOptions<Instead> | undefined,
+    task: (lock: LockHandle) => Promise<T> | T,
+  ): Promise<T | Awaited<Instead>>;
+  oncePerTick<T, Instead = undefined>(
+    key: LockKey,
+    schedule: string | number,
+    options: OncePerTickOptions<Instead> | undefined,
+    task: (lock: LockHandle) => Promise<T> | T,
+  ): Promise<T | Awaited<Instead>>;
+  oncePerTick(key: AnyKey, schedule: GivenSchedule, ...rest: unknown[]): Promise<unknown> {
+    return detached(() => this.#oncePerTick(key, schedule, rest));
+  }
+
+  async #oncePerTick(key: AnyKey, schedule: GivenSchedule, rest: unknown[]): Promise<unknown> {
+    const task = rest.pop() as (lock: LockHandle) => unknown;
+    if (typeof task !== 'function') throw badOption('task', 'a function, the last argument', task);
+    const { runtime } = this;
+    const [options] = rest as [OncePerTickOptions<unknown>?];
+    const { call: asked, onBusy } = this.#arguments.ofTick(key, options);
+    const tick = await tickOf(schedule, options?.timeZone);
+    const call = { ...asked, tick };
+    let lock;
+    try {
+      lock = await runtime.acquire(call);
+    } catch (error) {
+      const [instead] = await insteadOf(error, call, onBusy, runtime, runtime.log);
+      return instead;
+    }
+    if (tick) runtime.telemetry.tickRan({ keys: call.keys, tick: tick.at });
+    return runtime.begin(lock, call.options).run(() => task(lock));
   }
 
   /**

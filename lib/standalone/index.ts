@@ -1,7 +1,13 @@
 export { createLocks, Locks, type LocksLogger, type LocksOptions } from './locks.js';
 export { currentLock } from '../service/lock-context.js';
 export { outside } from '../service/lock-scope.js';
-export { type DeclaredAcquireOptions, LockService, type TryAcquireOptions } from '../service/lock.service.js';
+export {
+  type DeclaredAcquireOptions,
+  type DeclaredOncePerTickOptions,
+  LockService,
+  type OncePerTickOptions,
+  type TryAcquireOptions,
+} from '../service/lock.service.js';
 export type { LockDeclaration } from '../service/declarations.js';
 export type { RedlockModuleOptions, RedlockNodeOption } from '../setup/redlock.options.js';
 export {

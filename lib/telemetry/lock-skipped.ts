@@ -3,8 +3,8 @@ import type { LockMode } from '../core/lock-mode.js';
 
 /** Event on the channel {@link LOCK_SKIPPED_CHANNEL} for a skipped call (`onBusy: 'skip'`). */
 export interface LockSkippedEvent {
-  /** The names of the class and of the method. */
-  readonly method: string;
+  /** The names of the class and of the method; absent for a call of `LockService.oncePerTick`. */
+  readonly method?: string;
   /**
    * Name of the lock in metrics, which use it in place of the keys: there are too many different keys. See the option
    * `label`.
@@ -25,7 +25,7 @@ export interface LockSkippedEvent {
   readonly owner?: string;
   /** Milliseconds until the lock ends if its holder does not renew it; only with `'held'`. */
   readonly retryAfter?: number;
-  /** The tick, in milliseconds since 1970, or 0 for an `@Interval`; only with `'tick-ran'`. */
+  /** The tick, in milliseconds since 1970, or 0 for an interval; only with `'tick-ran'`. */
   readonly tick?: number;
 }
 

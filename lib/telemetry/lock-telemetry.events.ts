@@ -37,7 +37,7 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   readonly permits?: number;
   /** Ttl of the lock, in milliseconds. */
   readonly ttl: number;
-  /** The tick, in milliseconds since 1970, or 0 for an `@Interval`; only with `oncePerTick`. */
+  /** The tick, in milliseconds since 1970, or 0 for an interval; only with `oncePerTick`. */
   readonly tick?: number;
   /** Milliseconds that the acquisition took, including the wait. Set from `asyncStart` on. */
   waited?: number;

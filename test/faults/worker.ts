@@ -99,7 +99,7 @@ const runtime: LockRuntime = await openRuntime({
   ...options.module,
   ...(passesIn && { nodes: passedIn.map(({ client }) => client) as RedlockModuleOptions['nodes'] }),
 });
-const locks = new LockService(runtime, new Leaders(runtime, undefined));
+const locks = new LockService(runtime, new Leaders(runtime, undefined, runtime.log));
 /** The attempts that hold the lock. */
 const relying = new Set<number>();
 let attempts = 0;

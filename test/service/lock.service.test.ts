@@ -401,7 +401,10 @@ describe('LockService, without a request to the store,', () => {
     [{ wait: 3 }, /^Unknown option `wait` in `\w+`\. The options are `ttl`,.* `signal`$/],
     [{ delay: 3 }, /^Unknown option `delay` in `\w+`\. It belongs in `retry`: `retry: \{ delay: \.{3} \}`$/],
     [{ nodes: [] }, /^Unknown option `nodes` in `\w+`\. It is an option of `RedlockModule\.forRoot`$/],
-    [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
+    [
+      { onBusy: 'skip' },
+      /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock` and `oncePerTick`; here catch/,
+    ],
     [null, /^Expected the options of `\w+` to be an object, got null$/],
   ])('`acquire` and `withLock` refuse the options %j', async (options, message) => {
     await expect(call('acquire', 'key', options)).rejects.toThrow(message);

@@ -21,6 +21,14 @@ const CALLS = `
   console.log(JSON.stringify({ refused, aborted: lock.signal.aborted }));
 `;
 
+const TICKS = `
+  const locks = STANDALONE.createLocks({ nodes: 'memory' });
+  const cron = await locks.oncePerTick('job', '0 9 * * *', () => 'ran').catch((error) => error);
+  const interval = await locks.oncePerTick('job', 60_000, () => 'ran');
+  await locks.close();
+  console.log(JSON.stringify({ cron: cron.message, cause: cron.cause.code, interval }));
+`;
+
 let folder: string;
 let redis: RedisServer;
 
@@ -101,6 +109,25 @@ test.each<[OtherRuntime, readonly string[]]>([
     const options = { cwd: folder, env: { REDIS: redis.url }, timeout: 90_000 };
     const told = JSON.parse(await runCommand(program, [...args, file], options)) as object;
     expect(told).toEqual({ refused: true, renewed: true, waited: true, lost: true, free: true });
+  },
+);
+
+test.each([
+  ['ticks.mjs', `import * as STANDALONE from 'nestjs-redlock/standalone';${TICKS}`],
+  ['ticks.cjs', `const STANDALONE = require('nestjs-redlock/standalone');(async () => {${TICKS}})();`],
+])(
+  '`oncePerTick` names the package `cron` where it is missing; an interval needs none: %s',
+  async (file, text) => {
+    await writeFile(join(folder, file), text);
+    const output = await runCommand('node', [file], { cwd: folder, env: {}, timeout: 30_000 });
+    expect(JSON.parse(output)).toEqual({
+      cron:
+        '`oncePerTick` with a cron expression needs the package `cron`, which cannot be loaded. Install it ' +
+        '(`npm install cron`), or give an interval in milliseconds, which needs no package',
+      // The newer versions of Node load the ES module also with `require`.
+      cause: expect.stringMatching(/^(ERR_)?MODULE_NOT_FOUND$/),
+      interval: 'ran',
+    });
   },
 );
 

@@ -36,7 +36,7 @@ export type Report =
 const options = JSON.parse(process.argv[2]!) as ContenderOptions;
 Logger.overrideLogger(false);
 const runtime = await openRuntime(options.module);
-const locks = new LockService(runtime, new Leaders(runtime, undefined));
+const locks = new LockService(runtime, new Leaders(runtime, undefined, runtime.log));
 const served: Served[] = [];
 const errors: string[] = [];
 const state = { stopped: false };

@@ -86,8 +86,9 @@ export interface NodesRow {
   readonly nodes: readonly NodeRow[];
 }
 
-/** The ticks (scheduled runs) of one method with `oncePerTick`, as this process saw them. */
+/** The ticks (scheduled runs) of one method or job with `oncePerTick`, as this process saw them. */
 export interface TickRow {
+  /** The names of the class and of the method, or the call of `LockService` with the first key. */
   readonly method: string;
   readonly key: string;
   readonly ran: number;

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { RedlockError } from '../../core/errors.js';
+import { quoted } from '../../core/printable.js';
 import { LOCK_STATE_CHANNEL, type LockStateEvent } from '../../core/lock-events.js';
 import { FORCE_RELEASE_CHANNEL, type ForceReleaseEvent } from '../../telemetry/force-release.js';
 import { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from '../../telemetry/lock-skipped.js';
@@ -19,7 +20,7 @@ const SHORTEST_WAIT_MS = 20;
 /** Milliseconds for which events are still recorded after the last viewer has left: the length of a timeline. */
 const RECORDED_FOR_MS = 10 * 60_000;
 
-/** Largest number of methods with `oncePerTick` that are recorded; a usual application has a few. */
+/** Largest number of methods and jobs with `oncePerTick` that are recorded; a usual application has a few. */
 const MOST_TICKS = 500;
 
 type Held = Extract<HistoryEntry, { kind: 'held' }>;
@@ -195,7 +196,13 @@ export class ProcessEvents {
     this.#ticked(method, keys, ({ ran }) => ({ ran: ran + 1, lastRun: { tick, at: Date.now() } }));
   }
 
-  #ticked(method: string, [key = '']: readonly string[], change: (row: TickRow) => Partial<TickRow>): void {
+  /** @param of - the method; absent for a job that calls `LockService.oncePerTick` */
+  #ticked(
+    of: string | undefined,
+    [key = '']: readonly string[],
+    change: (row: TickRow) => Partial<TickRow>,
+  ): void {
+    const method = of ?? `oncePerTick(${quoted([key])})`;
     const row = this.#ticks.get(method) ?? { method, key, ran: 0, skipped: 0 };
     if (!this.#ticks.has(method) && this.#ticks.size >= MOST_TICKS) return;
     this.#ticks.set(method, { ...row, ...change(row) });

@@ -1,7 +1,8 @@
 import { MetadataScanner } from '@nestjs/core';
 import { keysOf, type LockKey } from '../../core/keys.js';
+import { nameOfSchedule } from '../../service/schedule/tick-of.js';
 import { scheduleOf } from './schedule-metadata.js';
-import { checkTicks, nameOfSchedule } from './ticks.js';
+import { checkTicks } from './ticks.js';
 
 const ONCE_PER_TICK = 'nestjs-redlock:once-per-tick';
 
@@ -52,7 +53,7 @@ export class OncePerTickCheck {
       const task = { name: `${object.constructor.name}.${name}`, schedule: scheduleOf(method) };
       checkTicks(task.name, task.schedule);
       this.#refuseNamesake(
-        nameOfSchedule(task.name, task.schedule),
+        nameOfSchedule(task.name, task.schedule.kind),
         { type: object.constructor, ...mark },
         name,
       );

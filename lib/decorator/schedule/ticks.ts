@@ -1,6 +1,7 @@
 import type { ModulesContainer } from '@nestjs/core';
-import { type CronTime, latestTick } from './cron-tick.js';
 import type { Tick } from '../../core/tick.js';
+import type { CronTime } from '../../service/schedule/cron-tick.js';
+import { cronTickOf, intervalTickOf } from '../../service/schedule/tick-of.js';
 import type { CronOptions, Schedule, ScheduledTask } from './schedule-metadata.js';
 
 /** A registered job of @nestjs/schedule. */
@@ -14,15 +15,6 @@ interface SchedulerRegistry {
 }
 
 type CronTimeClass = new (source: unknown, timeZone: string | null, utcOffset: number | null) => CronTime;
-
-const MINUTE = 60_000;
-
-/** The longest time for which nodes remember a tick, in milliseconds: 400 days, more than a yearly schedule needs. */
-const LONGEST_GAP = 400 * 86_400_000;
-
-/** Share of the interval by which a run may begin early, because timers and messages are not exact. */
-const SOONER_SHARE = 0.1;
-const SOONEST_MS = 1_000;
 
 /** Finds the tick for which a method is called. */
 export class Ticks {
@@ -39,24 +31,9 @@ export class Ticks {
    */
   of({ name, schedule }: ScheduledTask): Tick | undefined {
     checkTicks(name, schedule);
-    if (schedule.kind === 'interval') {
-      const { milliseconds } = schedule;
-      return {
-        schedule: nameOfSchedule(name, schedule),
-        at: 0,
-        // Instances start their intervals at different times, so they have no common moments: only the time since the
-        // last run counts.
-        life: milliseconds - Math.min(milliseconds * SOONER_SHARE, SOONEST_MS),
-        from: 'acquisition',
-      };
-    }
+    if (schedule.kind === 'interval') return intervalTickOf(name, schedule.milliseconds);
     const cronTime = this.#cronTimeOf(schedule.options);
-    const tick = cronTime && latestTick(cronTime, Date.now());
-    if (!tick) return undefined;
-    // A late instance, such as one that was suspended, may fire for this tick until the next tick; the additional minute
-    // allows for clocks that differ. The upper limit is for a schedule that fires once, at a date.
-    const life = Math.min(tick.gap, LONGEST_GAP) + MINUTE;
-    return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
+    return cronTime && cronTickOf(name, cronTime, Date.now());
   }
 
   /**
@@ -92,11 +69,6 @@ export class Ticks {
   }
 }
 
-/** Name of a schedule, the same in every process. It distinguishes schedules that lock the same key. */
-export function nameOfSchedule(method: string, { kind }: Schedule): string {
-  return `${kind}:${method}`;
-}
-
 /** @throws TypeError unless the schedule has the same ticks in all instances */
 export function checkTicks(
   method: string,
@@ -104,10 +76,11 @@ export function checkTicks(
 ): asserts schedule is Exclude<Schedule, { kind: 'timeout' }> {
   if (schedule && schedule.kind !== 'timeout') return;
   const found = schedule
-    ? '@Timeout, whose delay begins at the start of each instance'
-    : 'neither of them (a job that is added to the SchedulerRegistry is not visible on the method)';
+    ? '@Timeout, whose delay begins at the start of each instance. Use `minHold` instead'
+    : 'neither of them. In a job that code adds to the SchedulerRegistry, call `LockService.oncePerTick` with its schedule; ' +
+      'elsewhere use `minHold`';
   throw new TypeError(
     `Expected \`oncePerTick\` in @WithLock on ${method} to be for a method with @Cron or @Interval of @nestjs/schedule, ` +
-      `got a method with ${found}. Use \`minHold\` instead, a little less than the time between two runs`,
+      `got a method with ${found}, a little less than the time between two runs`,
   );
 }

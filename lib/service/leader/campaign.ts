@@ -21,6 +21,7 @@ export interface LeaderTask {
   readonly ttl: number | undefined;
   /** The options of the renewal; by default the event loop of the process renews the lock. */
   readonly renew: LockOptions['renew'];
+  /** The `maxBlocked` of the term's lock in milliseconds; by default the module's. */
   readonly maxBlocked: number | undefined;
   /** Runs the method. The term lasts until the returned promise settles. */
   readonly lead: (term: LeaderTerm) => void | PromiseLike<unknown>;
@@ -276,13 +277,8 @@ export class Campaign {
     this.tell({ leader, method, isLeader: false, fencingToken, reason: how, ...failed });
   }
 
-  /** Logs a message. An error of the application's logger must not end the campaign. */
   #log(level: 'log' | 'warn' | 'error', message: string, error?: unknown): void {
-    try {
-      this.log[level](error === undefined ? message : `${message}: ${inspect(error)}`);
-    } catch {
-      // The logger has failed, so the error cannot be reported.
-    }
+    this.log[level](error === undefined ? message : `${message}: ${inspect(error)}`);
   }
 }
 

@@ -1,4 +1,4 @@
-import { STDERR_LOG } from '../../core/log.js';
+import type { Log } from '../../core/log.js';
 import { quoted } from '../../core/printable.js';
 import { type LeaderEvent, leaderEvents } from '../../telemetry/leader-event.js';
 import type { LockRuntime } from '../lock-runtime.js';
@@ -13,10 +13,11 @@ export class Leaders {
   /** Listeners that are called when this process begins or ceases to lead, and when the application shuts down. */
   readonly #listeners = new Set<() => void>();
 
+  /** @param log - never throws, because an error of the application's logger must not end a campaign */
   constructor(
     readonly runtime: LockRuntime,
     private readonly instance: string | undefined,
-    private readonly log = STDERR_LOG,
+    private readonly log: Log,
   ) {}
 
   /** The names for which this application leads or campaigns. */

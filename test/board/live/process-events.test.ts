@@ -91,6 +91,14 @@ describe('ProcessEvents', () => {
     ]);
   });
 
+  test('ProcessEvents counts the ticks of `LockService.oncePerTick` for each key', () => {
+    for (const key of ['one', 'other', 'one']) channel(TICK_RAN_CHANNEL).publish({ keys: [key], tick: 0 });
+    expect(events.ticks).toMatchObject([
+      { method: 'oncePerTick("one")', key: 'one', ran: 2 },
+      { method: 'oncePerTick("other")', key: 'other', ran: 1 },
+    ]);
+  });
+
   test('ProcessEvents records nothing after stop()', () => {
     events.record();
     events.stop();

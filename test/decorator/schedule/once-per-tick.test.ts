@@ -256,12 +256,14 @@ describe('the option `oncePerTick`', () => {
     await expect(refusal(Plain)).resolves.toEqual(
       new TypeError(
         'Expected `oncePerTick` in @WithLock on Plain.work to be for a method with @Cron or @Interval of ' +
-          '@nestjs/schedule, got a method with neither of them (a job that is added to the SchedulerRegistry is not ' +
-          'visible on the method). Use `minHold` instead, a little less than the time between two runs',
+          '@nestjs/schedule, got a method with neither of them. In a job that code adds to the SchedulerRegistry, call ' +
+          '`LockService.oncePerTick` with its schedule; elsewhere use `minHold`, a little less than the time between two runs',
       ),
     );
     await expect(refusal(Once)).resolves.toMatchObject({
-      message: expect.stringContaining('on Once.work to be for a method with @Cron or @Interval'),
+      message: expect.stringMatching(
+        /on Once.work to be .* with @Timeout, .* Use `minHold` instead, a little less/,
+      ),
     });
     await expect(refusal(PerRequest)).resolves.toBeInstanceOf(TypeError);
   });

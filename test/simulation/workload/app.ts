@@ -73,7 +73,7 @@ export class App implements Application {
           this.clients.map((client) => new library.RedisStore(client as never, !plan.passedIn, context)),
       },
     );
-    const leaders = new library.Leaders(runtime, undefined);
+    const leaders = new library.Leaders(runtime, undefined, runtime.log);
     if (plan.leader) {
       const [ttl] = plan.ttls;
       leaders.add({

@@ -1,7 +1,7 @@
 import { CronExpression } from '@nestjs/schedule';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { CronJob, CronTime } from 'cron';
-import { type CronTime as Schedule, latestTick } from '../../../lib/decorator/schedule/cron-tick.js';
+import { type CronTime as Schedule, latestTick } from '../../../lib/service/schedule/cron-tick.js';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
