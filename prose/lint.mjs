@@ -15,7 +15,7 @@ import { textsOf } from './texts.mjs';
 
 /** The files with prose, as patterns of Git. Git leaves out all that is built or installed. */
 const FILES = [
-  ...['CONTRIBUTING.md', 'README.md', 'SECURITY.md', ':(glob)docs/*.md'],
+  ...['CONTRIBUTING.md', 'README.md', 'SECURITY.md', 'bench/README.md', ':(glob)docs/*.md'],
   ...['*.ts', '*.tsx', '*.mjs', '*.css'],
 ];
 

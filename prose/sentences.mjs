@@ -10,12 +10,19 @@ const OPENINGS = [
 
 const DOUBLED = /\b([a-z]+) \1\b/i;
 
+/** A link, but no picture. */
+const LINK = /(?<!!)\[[^\]]*\]\([^)]*\)/g;
+
+/** A list of links, perhaps after its subject: `**Use it**: [decorator](...), [service](...)`. */
+const LIST_OF_LINKS = /^(\*\*[^*]+\*\*:\s*)?L([,;] L)*[,;.]?$/;
+
 /** A word and a placeholder in capitals, such as in `--role ROLE`. */
 const PLACEHOLDER = /^[a-z]+ [A-Z]+$/;
 
 /**
- * A textlint rule: a sentence is short, begins with its subject, and repeats no word; a cell of a table is short.
- * Questions may begin in any way. In a message a semicolon ends a sentence, because the remedy follows it.
+ * A textlint rule: a sentence is short, begins with its subject, and repeats no word; on a page it has at most one
+ * link, unless it is a list of links. A cell of a table is short, and has at most one link, too. Questions may begin in
+ * any way. In a message a semicolon ends a sentence, because the remedy follows it.
  *
  * The package that splits sentences does not split after a number, so this rule does.
  */
@@ -24,6 +31,8 @@ export function sentences(context, { kind, words, cell }) {
   return {
     [Syntax.Paragraph](paragraph) {
       for (const { node, text } of sentencesOf(paragraph)) {
+        const links = kind === 'page' ? linksIn(node.raw) : 0;
+        if (links > 1) report(node, new RuleError(`${links} links: at most one in a sentence`));
         const count = Math.max(
           ...text.split(kind === 'message' ? /; |\d\. / : /\d\. (?=[A-Z])/).map(wordsIn),
         );
@@ -37,6 +46,8 @@ export function sentences(context, { kind, words, cell }) {
       }
     },
     [Syntax.TableCell](node) {
+      const links = linksIn(getSource(node).replace(/^\||\|$/g, ''));
+      if (links > 1) report(node, new RuleError(`${links} links: at most one in a cell of a table`));
       const { length } = readable(getSource(node).replace(/^\||\|$/g, ''));
       if (length > cell)
         report(node, new RuleError(`${length} characters: at most ${cell} in a cell of a table`));
@@ -49,6 +60,13 @@ export function sentencesOf(paragraph) {
   return splitAST(paragraph)
     .children.filter(({ type }) => type === SentenceSplitterSyntax.Sentence)
     .map((node) => ({ node, text: readable(node.raw) }));
+}
+
+/** The number of links in a sentence; 0 for a list of links. */
+function linksIn(markdown) {
+  const links = markdown.match(LINK)?.length ?? 0;
+  const rest = markdown.replace(LINK, 'L').replace(/\s+/g, ' ').trim();
+  return LIST_OF_LINKS.test(rest) ? 0 : links;
 }
 
 function wordsIn(text) {

@@ -10,6 +10,7 @@ const pages = [
   ...readdirSync(root).filter((name) => name.endsWith('.md')),
   ...inDocs.map((name) => `docs/${name}`),
   ...readdirSync(join(root, 'examples')).map((name) => `examples/${name}/README.md`),
+  'bench/README.md',
 ].map((name) => join(root, name));
 
 const textOf = (page: string): string => readFileSync(page, 'utf8').replaceAll(/^```.*?^```$/gms, '');
@@ -178,6 +179,7 @@ test('docs/README.md lists the versions in package.json, and a test application 
   expect(table.get('@nestjs/terminus')).toBe(majors(peers?.['@nestjs/terminus']));
   expect(table.get('pg')).toBe(oldest(peers?.['pg']));
   expect(table.get('mysql2')).toBe(oldest(peers?.['mysql2']));
+  expect(table.get('cron')).toBe(majors(peers?.['cron']));
   expect(table.get('RxJS')).toBe(oldest(peers?.['rxjs']));
 
   const apps = await Promise.all(

@@ -58,6 +58,19 @@ test('the prose linter reports each problem of a page with its line number', asy
   ]);
 });
 
+test('the prose linter reports a sentence or a cell with several links, unless it is a list of links', async () => {
+  const page = [
+    'Read [one](a.md) before [another](b.md).',
+    '| page |\n| --- |\n| [one](a.md) or [another](b.md) |',
+    'Read [one](a.md). Then read [another](b.md), beside ![a picture](c.png).',
+    '- **Use it**: [one](a.md), [another](b.md),\n  [a third](c.md); [a fourth](d.md)',
+  ];
+  await expect(problemsIn('page.md', page.join('\n\n'))).resolves.toEqual([
+    '1: 2 links: at most one in a sentence',
+    '5: 2 links: at most one in a cell of a table',
+  ]);
+});
+
 test('the prose linter ignores questions, and the words and the length of code on a page', async () => {
   const page = [
     'What happens when Redis dies?',
