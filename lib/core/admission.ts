@@ -21,11 +21,13 @@ export interface Presence<H extends PresentHolder = PresentHolder, W extends Pre
 }
 
 /** The slot that a caller requests on a key with permits. */
-export interface SlotOf {
+export interface SlotWish {
   readonly slot: number;
+  /** `true` if no other slot will do. */
   readonly exactly: boolean;
 }
 
+/** The number of permits; 0 for another kind of lock. */
 export function permitsOf(kind: LockKind): number {
   return kind.mode === 'permits' ? kind.permits : 0;
 }
@@ -34,7 +36,7 @@ export function permitsOf(kind: LockKind): number {
 export function slotFor(
   { holders }: Pick<Presence, 'holders'>,
   kind: LockKind,
-  wish?: SlotOf,
+  wish?: SlotWish,
 ): number | undefined {
   if (kind.mode !== 'permits') return 0;
   const taken = new Set(holders.map(({ slot }) => slot));
@@ -54,7 +56,7 @@ export function slotFor(
 export function inTheWay<H extends PresentHolder>(
   presence: { readonly holders: readonly H[] },
   kind: LockKind,
-  wish?: SlotOf,
+  wish?: SlotWish,
 ): readonly H[] {
   const { holders } = presence;
   const apart = holders.filter(({ mode }) => !canHoldTogether(mode, kind.mode));

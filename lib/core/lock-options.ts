@@ -62,7 +62,8 @@ export interface LockOptions {
   /**
    * Milliseconds for which the thread of `renew: 'thread'` renews the lock although the event loop of its holder is
    * blocked; at least 1000. After that time the lock is not renewed until the event loop runs again, so an endless loop
-   * loses its lock after this time and its ttl at the latest.
+   * loses its lock after this time and its ttl at the latest. Only with `renew: 'thread'`, given here or in `defaults`;
+   * otherwise a TypeError.
    * @defaultValue 60000
    */
   readonly maxBlocked?: number;

@@ -46,8 +46,8 @@ function reasonOf({ method, self, instance, found }: UnlockedCall): string {
     'was called on an object that Nest did not create, ' +
     'so the method cannot lock. Provide the class and get the object from Nest: inject it, or use ' +
     '`app.get()` or `moduleRef.create()`. An object that a factory returns can lock only if its provider ' +
-    'is neither request-scoped nor transient, and only after the start or the load of its module. Call it not ' +
-    'in the factory of another provider, but in `onModuleInit` or later.'
+    'is neither request-scoped nor transient, and only after the start or the load of its module. ' +
+    'Do not call it in the factory of another provider: call it in `onModuleInit` or later.'
   );
 }
 

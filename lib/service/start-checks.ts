@@ -1,6 +1,5 @@
 import { withPlace } from '../core/declared-lock.js';
 import type { LockMode } from '../core/lock-mode.js';
-import type { GivenLockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import { modeOf } from '../core/lock-policy.js';
 import { quoted } from '../core/printable.js';
 import type { Redlock } from '../redlock/redlock.js';
@@ -35,14 +34,11 @@ export class StartChecks {
       const name = `The declared lock ${quoted([lock.name])}`;
       const policy = declarations.policyOf(lock);
       const { ttl, release } = policy;
-      // Check `release` only for locks in use: one file can declare the locks of several applications, and some of them
-      // have no database.
+      const { renew } = placed(name, () => this.options.of(policy));
+      // Check `renew` and `release` only for locks in use: one file can declare the locks of several applications, and
+      // some of them have no database.
       const isUsed = used.has(lock);
-      const { renew } = this.#resolvedOf(name, policy);
-      this.#foresee(name, {
-        ttl,
-        ...(isUsed && { renew, release }),
-      });
+      this.#foresee(name, isUsed ? { ttl, renew, release } : { ttl });
       // A call of `LockService` may use the lock. The thread should be connected by then.
       if (renew === 'thread' && !isUsed) this.redlock.foreseeThread(false);
       this.#checkKeys(name, lock.keys, modeOf(policy));
@@ -56,21 +52,8 @@ export class StartChecks {
     }
   }
 
-  #resolvedOf(what: string, options: GivenLockOptions): ResolvedLockOptions {
-    try {
-      return this.options.of(options);
-    } catch (error) {
-      throw withPlace(what, error);
-    }
-  }
-
   #checkKeys(what: string, keys: readonly string[] | undefined, mode: LockMode): void {
-    if (keys === undefined) return;
-    try {
-      this.redlock.checkKeys(keys, mode);
-    } catch (error) {
-      throw withPlace(what, error);
-    }
+    if (keys !== undefined) placed(what, () => this.redlock.checkKeys(keys, mode));
   }
 
   #foresee(
@@ -78,20 +61,16 @@ export class StartChecks {
     { ttl, renew, release }: Partial<Pick<LockSite, 'ttl' | 'renew' | 'release'>>,
   ): void {
     if (release === 'afterCommit' && !this.tellsOfCommit) throw noHookForCommit(`${what}: `);
-    if (renew === 'thread') this.#foreseeThread(what);
-    if (ttl === undefined) return;
-    try {
-      this.redlock.foresee(ttl);
-    } catch (error) {
-      throw new RangeError(`${what}: ${(error as Error).message}`);
-    }
+    if (renew === 'thread') placed(what, () => this.redlock.foreseeThread());
+    if (ttl !== undefined) placed(what, () => this.redlock.foresee(ttl));
   }
+}
 
-  #foreseeThread(what: string): void {
-    try {
-      this.redlock.foreseeThread();
-    } catch (error) {
-      throw withPlace(what, error);
-    }
+/** The result of `task`, whose errors get the name of the lock or the method that they are about. */
+function placed<T>(what: string, task: () => T): T {
+  try {
+    return task();
+  } catch (error) {
+    throw withPlace(what, error);
   }
 }

@@ -32,7 +32,8 @@ import {
  * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, the result of `createClient`,
  * `createCluster` or `createSentinel` of node-redis, or a `GlideClient` or `GlideClusterClient` of Valkey GLIDE. Another store is the result of a factory, such as `postgres(...)`
  * of `nestjs-redlock/postgres`, `mysql(...)` of `nestjs-redlock/mysql`, `etcd(...)` of `nestjs-redlock/etcd` or
- * `zookeeper(...)` of `nestjs-redlock/zookeeper`, or your own object with the methods of a store. The module closes a store of either kind at shutdown.
+ * `zookeeper(...)` of `nestjs-redlock/zookeeper`, or your own object with the methods of a store. The module closes a
+ * store of either kind at shutdown.
  */
 export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 

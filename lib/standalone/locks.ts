@@ -18,7 +18,7 @@ export interface LocksLogger {
 /** Options of {@link createLocks}: the options of `RedlockModule.forRoot`, and the logger. */
 export interface LocksOptions extends RedlockModuleOptions {
   /**
-   * Gets the lines that the module writes to Nest's log, such as a lost connection.
+   * Gets the lines of the log, such as a lost connection.
    * @defaultValue writes all lines to the standard error stream, except those of level debug
    */
   readonly logger?: LocksLogger;

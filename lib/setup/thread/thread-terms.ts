@@ -1,14 +1,15 @@
+import type { StoreContext } from '../../stores/redis/store-context.js';
 import type { NetworkDefaults } from './network-defaults.js';
 import type { OwnNodes } from './own-nodes.js';
 import type { SendableNode } from './sendable-nodes.js';
 
 /** The settings of the stores that the thread opens. */
-export interface ThreadTerms {
-  readonly keyPrefix: string;
-  readonly guarded: boolean;
-  readonly mayForget: boolean;
-  readonly several: boolean;
+export interface ThreadTerms extends Required<
+  Pick<StoreContext, 'keyPrefix' | 'guarded' | 'mayForget' | 'several'>
+> {
+  /** The allowance for clock rates, as a share of the ttl. */
   readonly driftFactor: number;
+  /** Milliseconds that a node may take to answer; `undefined` for the default. */
   readonly nodeTimeout: number | undefined;
   /** Milliseconds of the restart guard; `undefined` for the largest ttl in use. */
   readonly guard: number | undefined;

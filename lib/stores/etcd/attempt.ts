@@ -1,4 +1,4 @@
-import { permitsOf, type SlotOf } from '../../core/admission.js';
+import { permitsOf, type SlotWish } from '../../core/admission.js';
 import { elapsedSince, type Instant } from '../../core/clock.js';
 import { NoTimeError } from '../../core/errors.js';
 import type { AcquireRequest } from '../../core/ports.js';
@@ -113,7 +113,7 @@ export function permitsSeen({ keys }: Asked, { names }: Round, reply: TxnReply):
   return Math.max(...holders.map(({ permits }) => permits));
 }
 
-export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | undefined {
+export function slotAt(wish: AcquireRequest['wish'], index: number): SlotWish | undefined {
   return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 

@@ -1,4 +1,4 @@
-import { ahead, inTheWay, permitsOf, type SlotOf, slotFor } from '../../core/admission.js';
+import { ahead, inTheWay, permitsOf, type SlotWish, slotFor } from '../../core/admission.js';
 import { elapsedSince, now } from '../../core/clock.js';
 import { NoTimeError } from '../../core/errors.js';
 import { tokenAt } from '../../core/fencing-token.js';
@@ -172,7 +172,7 @@ export class Acquisitions {
   }
 }
 
-function slotAt({ request: { wish } }: Asked, at: number): SlotOf | undefined {
+function slotAt({ request: { wish } }: Asked, at: number): SlotWish | undefined {
   return wish && { slot: wish.slots[at] ?? 0, exactly: wish.exactly };
 }
 
@@ -277,7 +277,11 @@ function ranRefusal({ request: { lease } }: Asked, views: readonly KeyView[]): A
 }
 
 /** The holders that exclude the lease. With too many readers this is the one whose lock ends first. */
-function rivalsOf(holders: readonly HolderRecord[], kind: LockKind, wish?: SlotOf): readonly HolderRecord[] {
+function rivalsOf(
+  holders: readonly HolderRecord[],
+  kind: LockKind,
+  wish?: SlotWish,
+): readonly HolderRecord[] {
   const rivals = inTheWay({ holders }, kind, wish);
   return rivals.length === 0 && kind.mode === 'shared' && holders.length >= MOST_HOLDERS ? holders : rivals;
 }
