@@ -24,7 +24,7 @@ test('the API reference builds, so all exports have docstrings with working link
 test('docs/observability.md lists every channel and every field of its events', () => {
   const page = readFileSync(join(root, 'docs/observability.md'), 'utf8').replaceAll(/^```.*?^```$/gms, '');
   const documented = new Map(
-    [...page.matchAll(/^- `((?:Lock|Node|Leader|Force)\w*Event)`: (.*(?:\n .*)*)$/gm)].map(
+    [...page.matchAll(/^- `((?:Lock|Node|Leader|Force|Thread)\w*Event)`: (.*(?:\n .*)*)$/gm)].map(
       ([, name = '', fields]) => [
         name,
         [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),
