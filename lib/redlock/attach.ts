@@ -49,17 +49,19 @@ export async function attach(
   let timesGone = 0;
   for (let attempts = 1; ; attempts++) {
     for (const signal of signals) if (signal.aborted) throw signal.reason;
-    const limit = nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle);
+    const left = Math.max(1, retry.timeout - elapsedSince(began));
+    const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle), left);
     const lease = new Lease(keys, settings.owner, ttl, tick, kind);
     lease.slots = slots;
-    const guard = settings.guard.duration;
+    // Anybody can make a text that looks like a pass, so its ttl counts for this exchange only.
+    const guard = settings.guard.duration && Math.max(settings.guard.duration, ttl);
     const verdict = await exchange(nodes, lease, { replaces, limit, guard, signals });
     const isAborted = signals.some(({ aborted }) => aborted);
     if (verdict.kind === 'exchanged' && !isAborted) {
       const lock = heldLock(context, lease, pass, terms, verdict.sent);
       if (lock) return lock;
     }
-    const given = giveBack(nodes, lease, detached, limit, busy);
+    void giveBack(nodes, lease, detached, { limit, mayComeLater: verdict.mayComeLater }, busy);
     // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too.
     replaces.push(lease.id);
     if (isAborted) continue;
@@ -68,7 +70,7 @@ export async function attach(
     const isLast = attempts >= retry.attempts || elapsedSince(began) + pause > retry.timeout;
     if (timesGone === MOST_GONE || (isLast && verdict.kind === 'gone')) throw notThere(pass);
     if (isLast) throw notConfirmed(keys, verdict.kind === 'unconfirmed' ? verdict.votes : [], 'attach');
-    await Promise.all([given, paused(pause, signals)]);
+    await paused(pause, signals);
   }
 }
 

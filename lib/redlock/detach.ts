@@ -3,9 +3,8 @@ import type { NodeVote } from '../core/errors.js';
 import { Lease } from '../core/lease.js';
 import { makePass, ownerOfDetached } from '../core/pass.js';
 import type { Tick } from '../core/tick.js';
-import { exchange, giveBack } from './exchange.js';
+import { drop, exchange, giveBack } from './exchange.js';
 import type { Nodes } from './nodes.js';
-import { release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
 import { usableTtl } from './validity.js';
 
@@ -31,6 +30,8 @@ interface Detachable {
   /** The name of the declared lock. */
   readonly lock: string | undefined;
   isHeld(): boolean;
+  /** `true` while a nested call uses the lock, too. */
+  isJoined(): boolean;
   /** Leases of earlier calls, which some nodes may still keep. */
   readonly earlier: readonly Lease[];
 }
@@ -69,10 +70,14 @@ export async function detach(
   const verdict = await exchange(nodes, detached, { replaces, limit, guard: settings.guard.duration });
   const isInTime =
     verdict.kind === 'exchanged' && elapsedSince(verdict.sent) < usableTtl(ttl, settings.driftFactor);
-  if (isInTime && held.isHeld()) return { kind: 'detached', text, lease: detached };
-  // The code under the lock may have been told of its loss, or has released it meanwhile.
-  if (held.isHeld()) void giveBack(nodes, detached, lease, limit, busy);
-  else void release(nodes, detached, limit, () => undefined);
+  if (isInTime && held.isHeld() && !held.isJoined()) return { kind: 'detached', text, lease: detached };
+  const undo = { limit, mayComeLater: verdict.mayComeLater };
+  if (held.isHeld()) void giveBack(nodes, detached, lease, undo, busy);
+  else {
+    // The code under the lock was told of its loss, or has released it meanwhile. `minHold` goes on.
+    detached.acquired(performance.now(), lease.keepFor);
+    drop(nodes, detached, undo);
+  }
   const votes = verdict.kind === 'unconfirmed' ? verdict.votes : [];
   return { kind: verdict.kind === 'gone' ? 'gone' : 'unconfirmed', votes, lease: detached };
 }

@@ -1,4 +1,4 @@
-import { type Instant, now } from '../core/clock.js';
+import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { LockUnavailableError, type NodeVote, RedlockError, type RedlockErrorCode } from '../core/errors.js';
 import { Lease } from '../core/lease.js';
 import { quoted } from '../core/printable.js';
@@ -10,6 +10,9 @@ import { release } from './release.js';
 
 /** Milliseconds after the deadline of an exchange until no node carries it out: its clock is only estimated. */
 const STRAY_MARGIN_MS = 200;
+
+/** Milliseconds between two attempts to give a lease back to a node that does not answer. */
+const AGAIN_MS = 500;
 
 /** Parameters of {@link exchange}. */
 export interface ExchangeTerms {
@@ -26,10 +29,14 @@ export interface ExchangeTerms {
  * The combined answer of the nodes to an exchange. `'exchanged'`: a quorum keeps the lease for its ttl from `sent` on.
  * `'gone'`: a quorum has none of the leases that it replaces. `'unconfirmed'`: the answers show neither.
  */
-export type ExchangeVerdict =
+export type ExchangeVerdict = (
   | { readonly kind: 'exchanged'; readonly sent: Instant }
   | { readonly kind: 'gone' }
-  | { readonly kind: 'unconfirmed'; readonly votes: readonly NodeVote[] };
+  | { readonly kind: 'unconfirmed'; readonly votes: readonly NodeVote[] }
+) & {
+  /** `true` if a node may still carry out the exchange, until its deadline (S16). */
+  readonly mayComeLater: boolean;
+};
 
 /**
  * Puts a lease in the place of others on a quorum of nodes, and then extends it. Only the extension counts, from its own
@@ -52,56 +59,85 @@ export async function exchange(nodes: Nodes, lease: Lease, terms: ExchangeTerms)
     (soFar) => count(soFar, true) >= quorum || count(soFar, false) >= quorum,
     signals,
   );
-  if (signals?.some(({ aborted }) => aborted)) return { kind: 'unconfirmed', votes: [] };
-  if (count(answers, false) >= quorum) return { kind: 'gone' };
+  const mayComeLater = answers.filter(({ reply }) => reply !== undefined).length < stores.length;
+  if (signals?.some(({ aborted }) => aborted)) return { kind: 'unconfirmed', votes: [], mayComeLater };
+  if (count(answers, false) >= quorum) return { kind: 'gone', mayComeLater };
   if (count(answers, true) < quorum) {
     const votes = stores.map((store): NodeVote => {
       const answer = answers.find(({ node }) => node === store);
       if (answer?.error) return { node: store.name, vote: 'error', error: answer.error };
       return { node: store.name, vote: !answer ? 'pending' : answer.reply === true ? 'granted' : 'free' };
     });
-    return { kind: 'unconfirmed', votes };
+    return { kind: 'unconfirmed', votes, mayComeLater };
   }
   const sent = now();
   const verdict = await new Promise<Verdict>((resolve) => {
     new Extension(nodes, { lease, extended: resolve }, lease.ttl, limit, sent);
   });
   return verdict.kind === 'extended'
-    ? { kind: 'exchanged', sent }
-    : { kind: 'unconfirmed', votes: verdict.kind === 'unconfirmed' ? verdict.votes : [] };
+    ? { kind: 'exchanged', sent, mayComeLater }
+    : { kind: 'unconfirmed', votes: verdict.kind === 'unconfirmed' ? verdict.votes : [], mayComeLater };
+}
+
+/** Parameters of {@link giveBack} and {@link drop}. */
+interface UndoTerms {
+  /** Milliseconds within which a node must answer. */
+  readonly limit: number;
+  /** `true` if a node may still carry out the failed exchange, until its deadline (S16). */
+  readonly mayComeLater: boolean;
 }
 
 /**
  * Puts the lease that others may attach, or the lease of the holder, in the place of an attempt that has failed. A request
- * of that attempt which was not answered may still be carried out until its deadline (S16). So the request is repeated after
- * it, if a node has not answered (S27).
+ * of that attempt which was not answered may still be carried out until its deadline, so this is repeated after the
+ * deadline, until each node has answered or the ttl has passed (S27).
  */
 export async function giveBack(
   nodes: Nodes,
   from: Lease,
   to: Lease,
-  limit: number,
+  { limit, mayComeLater }: UndoTerms,
   busy: () => () => void,
 ): Promise<void> {
   from.ended = true;
   const { stores } = nodes;
-  const done = busy();
+  const began = now();
+  const comesUntil = mayComeLater ? limit + STRAY_MARGIN_MS : 0;
   const request = { lease: to, replaces: [from.id], since: to.since, limit, guard: 0 };
-  const ask = (): Promise<readonly Answer<boolean>[]> =>
-    fanOut(
+  const ask = async (): Promise<void> => {
+    const sent = elapsedSince(began);
+    // A released lock must not come back.
+    if (to.ended) return drop(nodes, from, { limit, mayComeLater: sent < comesUntil });
+    const answers = await fanOut(
       stores,
       limit,
       (store) => store.exchange!(request),
       () => false,
     );
-  const answers = await ask();
+    const isAnswered = answers.filter(({ reply }) => reply !== undefined).length === stores.length;
+    if (isAnswered && sent >= comesUntil) return undefined;
+    const passed = elapsedSince(began);
+    if (passed < from.ttl) later(ask, isAnswered ? Math.max(comesUntil - passed, 0) : AGAIN_MS);
+    return undefined;
+  };
+  const done = busy();
+  await ask();
   done();
-  if (answers.every(({ reply }) => reply === true)) return;
-  setTimeout(() => {
-    // A released lock must not come back.
-    if (to.ended) void release(nodes, from, limit, () => undefined);
-    else void ask();
-  }, limit + STRAY_MARGIN_MS).unref();
+}
+
+/**
+ * Releases a lease of an exchange that nobody needs any more. If a node may still carry out the exchange, the release is
+ * repeated after its deadline (S27).
+ */
+export function drop(nodes: Nodes, lease: Lease, { limit, mayComeLater }: UndoTerms): void {
+  lease.ended = true;
+  const ask = (): void => void release(nodes, lease, limit, () => undefined);
+  ask();
+  if (mayComeLater) later(ask, limit + STRAY_MARGIN_MS);
+}
+
+function later(work: () => unknown, milliseconds: number): void {
+  setTimeout(() => void work(), milliseconds).unref();
 }
 
 /** @throws RedlockError naming the first store that has no `exchange` */

@@ -405,16 +405,27 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
       const maxHold = since && { duration, passed: Math.ceil(elapsedSince(since)) };
       const detachment = await detach(
         this.#context,
-        { lease, fencingToken, ttl, maxHold, lock: declaredAs, earlier, isHeld: () => this.isHeld() },
+        {
+          lease,
+          fencingToken,
+          ttl,
+          maxHold,
+          lock: declaredAs,
+          earlier,
+          isHeld: () => this.isHeld(),
+          isJoined: () => this.joined !== undefined,
+        },
         Math.min(this.#nodeLimit, this.remaining()),
       );
       if (detachment.kind !== 'detached') {
         earlier.push(detachment.lease);
         if (detachment.kind === 'gone') this.lose(GONE);
-        this.assertHeld();
+        // A nested call may have joined meanwhile.
+        this.#assertDetachable();
         throw notConfirmed(this.keys, detachment.votes, 'detach');
       }
       next = Infinity;
+      if (this.joined) this.#tellJoined();
       this.wasDetached = true;
       this.#release = Promise.resolve();
       this.#become('released');

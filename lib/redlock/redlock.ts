@@ -184,11 +184,14 @@ export class Redlock {
    */
   async attach(pass: Pass & DetachedLock, terms: AttachTerms): Promise<HeldLock> {
     const { keys, kind, ttl } = pass;
-    this.foresee(ttl);
+    checkTtl(this.stores, ttl);
+    this.settings.guard.checkFixed(ttl);
     if (kind !== EXCLUSIVE) this.#checkMode(kind);
     this.#keyRule.check(keys, kind.mode, kind.mode === 'permits' ? kind.permits : undefined);
     try {
-      return await neutrally(attach, this.#context, pass, terms);
+      const lock = await neutrally(attach, this.#context, pass, terms);
+      this.settings.guard.note(ttl);
+      return lock;
     } catch (error) {
       throw terms.explain?.(keys, error) ?? error;
     }

@@ -23,8 +23,13 @@ export class RestartGuard {
    * @throws RangeError when the guard is fixed, and shorter than the ttl
    */
   note(ttl: number): void {
+    this.checkFixed(ttl);
     if (this.fixed === undefined) this.#longest = Math.max(this.#longest, ttl);
-    else this.checkCovers(ttl);
+  }
+
+  /** @throws RangeError when the guard is fixed, and shorter than the ttl */
+  checkFixed(ttl: number): void {
+    if (this.fixed !== undefined) this.checkCovers(ttl);
   }
 
   /**

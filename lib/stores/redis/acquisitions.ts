@@ -9,7 +9,7 @@ import { MovingSlotError } from './connection/moving-slot.js';
 import { LONGEST_DEADLINE_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import type { ModeScripts } from './scripts/mode-scripts.js';
-import type { Exchange } from './scripts/exchange.js';
+import { type Exchange, isExchange } from './scripts/exchange.js';
 import { isForeign } from './scripts/lua.js';
 import { nodeScripts } from './scripts/node-scripts.js';
 import type { Packed } from './scripts/script.js';
@@ -208,7 +208,10 @@ class AcquireBatch {
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
+    // A lease that was given back after an exchange stands in the place of a lease that is held: its release would free the
+    // key. The one who asked for the exchange repeats the giving back (see redlock/exchange.ts).
     const unanswered = (): void => {
+      if (isExchange(requests[0] as AcquireRequest)) return;
       for (const { lease } of requests) this.acquisitions.mayComeLater(lease, deadline);
     };
     channel.runOnce(this.#scripts(requests).script, packed, wanted).then(

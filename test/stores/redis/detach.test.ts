@@ -134,3 +134,27 @@ test('a node that restarted with the data of before the attachment does not give
   const late = await processOn(undefined, guard);
   await expect(attach(late, text, { retry: NO_RETRY })).rejects.toThrow('it votes again in');
 });
+
+test('a detachment whose reply is lost with its connection leaves the lock held: no waiter gets it (S27)', async () => {
+  const [server] = servers as [RedisServer];
+  const proxy = await startTcpProxy(server);
+  const [api, other] = [await processOn([proxy.url]), await processOn([server.url])];
+  // From now on the server knows the script.
+  await (await acquire(api)).detach();
+  const lock = await acquire(api);
+  const client = server.client();
+  const key = `lock:{${lock.keys[0]}}`;
+  proxy.dropReplies();
+  const detaching = lock.detach();
+  await until(async () => (await client.get(key))?.includes(lock.id) === false);
+  // This ends the connection, whose reply is lost.
+  await proxy.heal();
+  await expect(detaching).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  const end = performance.now() + 4_000;
+  while (performance.now() < end && lock.isHeld())
+    await expect(acquire(other, TTL, lock.keys[0])).rejects.toMatchObject({ code: 'LOCK_HELD' });
+  expect(lock.isHeld()).toBe(true);
+  await until(async () => (await client.get(key))?.includes(lock.id) === true);
+  await lock.release();
+  await proxy.close();
+});

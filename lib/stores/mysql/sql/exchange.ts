@@ -1,7 +1,7 @@
-import { BEGIN, ID, keysOf, NOW, OWNER, type Procedure, TEXT } from './procedure.js';
+import { BEGIN, BY_PRIMARY, ID, keysOf, NOW, OWNER, type Procedure, TEXT } from './procedure.js';
 
 /** Joins the rows of the keys. */
-const ROWS = `${keysOf('a_keys')} straight_join {locks} l on l.k = cast(keys_.k as binary)`;
+const ROWS = `${keysOf('a_keys')} straight_join {locks} l ${BY_PRIMARY} on l.k = cast(keys_.k as binary)`;
 
 /** True for a holder that one of the known leases is. */
 const IS_KNOWN = `find_in_set(h.id, a_known) and h.kept = 0 and h.ends > v_at`;
@@ -26,15 +26,14 @@ ${BEGIN}
   call {lock_rows}(a_keys);
   set v_at = ${NOW};
   set v_is_late = v_at > a_deadline;
-  set v_is_held = not v_is_late and json_length(a_keys) = (
-    select count(*) from ${ROWS}
+  select not v_is_late and json_length(a_keys) = count(*) into v_is_held from ${ROWS}
     where l.state <> 'free' and l.ends > v_at
       and ((l.mode = 'exclusive' and l.state = 'held' and find_in_set(l.id, a_known))
-        or (l.mode <> 'exclusive' and exists (select 1 from {holders} h where h.k = l.k and ${IS_KNOWN}))));
+        or (l.mode <> 'exclusive' and exists (select 1 from {holders} h ${BY_PRIMARY} where h.k = l.k and ${IS_KNOWN})));
   if v_is_held then
     update ${ROWS} set l.id = a_id, l.owner = a_owner, l.since = a_since
       where l.mode = 'exclusive' and l.id <> a_id;
-    update ${keysOf('a_keys')} straight_join {holders} h on h.k = cast(keys_.k as binary)
+    update ${keysOf('a_keys')} straight_join {holders} h ${BY_PRIMARY} on h.k = cast(keys_.k as binary)
       set h.id = a_id, h.owner = a_owner, h.since = a_since
       where ${IS_KNOWN} and h.id <> a_id;
   end if;
