@@ -1,5 +1,6 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { parentPort, workerData } from 'node:worker_threads';
+import { UnfitStoreError } from '../../core/errors.js';
 import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../core/lock-events.js';
 import type { Store } from '../../core/ports.js';
 import type { MadeStore, StoreFactory } from '../../core/store-factory.js';
@@ -57,6 +58,17 @@ async function open(node: SendableNode): Promise<Store> {
   return openNode(made, context, LOOKS_ONLY);
 }
 
+/**
+ * Ends the thread if the application's own file makes nodes that are unfit, such as one server twice: the main thread has
+ * others, and a quorum of these would not be one of those.
+ */
+function endIfUnfit(error: unknown): void {
+  if ('file' in nodes && error instanceof UnfitStoreError)
+    setImmediate(() => {
+      throw error;
+    });
+}
+
 async function run(): Promise<void> {
   setNetworkDefaults(network);
   const stores = 'file' in nodes ? await openOwnNodes(nodes, context) : await Promise.all(nodes.map(open));
@@ -67,7 +79,7 @@ async function run(): Promise<void> {
 
   const connect = (): void => {
     // A store that cannot be reached keeps trying, and the main thread reports it.
-    for (const store of stores) store.connect().catch(() => undefined);
+    for (const store of stores) store.connect().catch(endIfUnfit);
     lookIn(FIRST_LOOK_MS);
   };
 

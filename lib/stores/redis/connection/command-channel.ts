@@ -401,6 +401,7 @@ const OF_THE_SERVER =
  * in its own command, because all requests are idempotent.
  */
 export function mayConcernOne(error: Error): boolean {
-  const { cause = error } = error;
-  return isRefusal(cause) && !OF_THE_SERVER.test(cause.message);
+  const { cause } = error;
+  const refusal: unknown = isRefusal(error) ? error : cause;
+  return isRefusal(refusal) && !OF_THE_SERVER.test(refusal.message);
 }

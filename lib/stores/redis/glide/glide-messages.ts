@@ -116,5 +116,7 @@ export class GlideMessages extends EventEmitter implements MessageConnection {
 }
 
 async function nameOf(copy: GlideClient): Promise<string> {
-  return connectionIn(await sendOne(copy, WHICH_CONNECTION));
+  const name = connectionIn(await sendOne(copy, WHICH_CONNECTION));
+  if (name instanceof Error) throw name;
+  return name;
 }

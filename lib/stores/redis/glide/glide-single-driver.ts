@@ -65,14 +65,15 @@ export class GlideSingleDriver extends GlideDriver {
     } catch (error) {
       throw this.#failed(asError(error));
     }
-    const [connection, ...rest] = answers;
+    const [answer, ...rest] = answers;
+    const connection = answer instanceof Error ? answer : connectionIn(answer);
     // Without the right to ask, an answer cannot count.
     if (connection instanceof Error) {
       this.lastError = connection;
       this.#askAgain();
       throw connection;
     }
-    this.#heard(connectionIn(connection));
+    this.#heard(connection);
     return rest;
   }
 
@@ -90,8 +91,12 @@ export class GlideSingleDriver extends GlideDriver {
 
   #failed(error: Error): Error {
     const isTimeout = error.name === 'TimeoutError';
-    // Other errors, such as that of too many requests in flight, do not concern the connection.
-    if (!isTimeout && error.name !== 'ConnectionError' && error.name !== 'ClosingError') return error;
+    // Other errors, such as that of too many requests in flight, do not show that the connection is lost. But a connection
+    // that was lost before must be looked for again.
+    if (!isTimeout && error.name !== 'ConnectionError' && error.name !== 'ClosingError') {
+      this.#askAgain();
+      return error;
+    }
     const cause = isTimeout ? new Error(`no answer for ${REQUEST_LIMIT_MS} ms`, { cause: error }) : error;
     this.lastError = cause;
     if (this.state === 'ready') this.#lose();
