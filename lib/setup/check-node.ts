@@ -129,7 +129,7 @@ function checkObject(node: object): void {
   if (['connect', 'customCommand'].some((name) => typeof Reflect.get(node, name) === 'function')) {
     refuse(
       'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, a `GlideClient` or ' +
-        '`GlideClusterClient` of Valkey GLIDE 2, or the result of `createClient` of node-redis (with version 6 also of ' +
+        '`GlideClusterClient` of Valkey GLIDE 2, or the result of `createClient` of node-redis 5 or 6 (with version 6 also of ' +
         '`createCluster` and `createSentinel`)',
     );
   }

@@ -105,7 +105,7 @@ describe('with a broken library', () => {
   test('the judge finds an overlap (J1) when all attempts use one id (S5)', async () => {
     const reused = {
       file: 'lib/core/lease.ts',
-      find: 'this.id = randomId(made);',
+      find: 'this.id = id ?? randomId(made);',
       replace: "this.id = randomId(made).replaceAll(/./g, '0');",
     };
     // A node refuses an id whose lock has ended. Without this change, no client would get a lock after the first
