@@ -98,6 +98,8 @@ export interface LockHandle extends AsyncDisposable {
    * a handle of the returned pass, with the same fencing token and ttl. Until then nobody holds the lock, nobody renews
    * it, and the nodes keep it for its full ttl from now.
    *
+   * Await every write before: both holders have one fencing token, so it refuses neither of them.
+   *
    * The pass is a secret: who has it can attach the lock, and can hold it until `maxHold`. This handle is `'released'`
    * afterwards, without an error and without `onLost`: a method or task that returns then ends as usual.
    *
