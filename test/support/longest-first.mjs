@@ -60,7 +60,6 @@ const LONG = [
   'decorator/results/held-results.slow',
   'fencing/paused-holder.slow',
   'prose.slow',
-  'lab/endings.slow',
   'stores/etcd/cluster.slow',
   'contract/permits.slow',
   'stores/redis/resent-acquire.slow',

@@ -10,6 +10,7 @@ const EXCLUSIVE: readonly Want[] = [{ keys: ['k'] }];
 export const clients: readonly Scenario[] = [
   {
     name: 'the wall clock of clients steps by 3 s, both ways (S11)',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 4,
     client: { hold: 100 },
@@ -22,6 +23,7 @@ export const clients: readonly Scenario[] = [
   },
   {
     name: 'clients shut down while they hold the lock or wait for it',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 8,
     // A wait may last far longer than a shutdown, so the test fails if a shutdown does not end a wait.

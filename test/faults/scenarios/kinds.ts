@@ -232,6 +232,7 @@ export const kinds: readonly Scenario[] = [
   },
   {
     name: 'all kinds: the wall clock of one of five nodes steps by up to two minutes, both ways',
+    onlyLong: true,
     stage: { nodes: 5, ...(typeof shim === 'string' ? {} : { firstNodeEnv: shim.env }) },
     ...(typeof shim === 'string' ? { skippedBecause: shim } : {}),
     clients: 5,

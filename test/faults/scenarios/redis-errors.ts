@@ -58,6 +58,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'SCRIPT FLUSH in a loop (S15)',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 4,
     seconds: [2, 10],
@@ -94,6 +95,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'MISCONF on a majority: the nodes cannot save their data',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 3,
     client: { ttl: 1_000, leastHold: 20, hold: 50, retry: { timeout: 400 } },
@@ -145,6 +147,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'a user without INFO and Pub/Sub, restart guard on',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 0,
     startsLocked: true,
@@ -162,6 +165,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'a key of the wrong type on one node (S19)',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 3,
     seconds: [2, 10],
@@ -176,6 +180,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'a key of the wrong type on a majority: acquire fails with WRONGTYPE (S19)',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 3,
     client: { retry: { timeout: 1_000 } },

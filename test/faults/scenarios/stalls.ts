@@ -63,6 +63,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'SIGSTOP of the holder past its ttl: the fencing token stops its write',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 3,
     client: { ttl: 600, leastHold: 100, hold: 150 },
@@ -140,6 +141,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'two nodes, many clients: a client wins after split votes (S1)',
+    onlyLong: true,
     stage: { nodes: 2 },
     clients: 6,
     seconds: [2, 10],
@@ -155,6 +157,7 @@ export const stalls: readonly Scenario[] = [
   },
   {
     name: 'two of four nodes have the lock of another client: every attempt is refused (S1)',
+    onlyLong: true,
     stage: { nodes: 4 },
     clients: 3,
     client: { retry: { timeout: 300 } },
