@@ -15,7 +15,7 @@ const STRAY_MARGIN_MS = 200;
 const AGAIN_MS = 500;
 
 /** Parameters of {@link exchange}. */
-export interface ExchangeTerms {
+interface ExchangeTerms {
   /** The ids in whose place the lease comes. */
   readonly replaces: readonly string[];
   /** Milliseconds within which a node must answer each of the two requests. */
@@ -29,7 +29,7 @@ export interface ExchangeTerms {
  * The combined answer of the nodes to an exchange. `'exchanged'`: a quorum keeps the lease for its ttl from `sent` on.
  * `'gone'`: a quorum has none of the leases that it replaces. `'unconfirmed'`: the answers show neither.
  */
-export type ExchangeVerdict = (
+type ExchangeVerdict = (
   | { readonly kind: 'exchanged'; readonly sent: Instant }
   | { readonly kind: 'gone' }
   | { readonly kind: 'unconfirmed'; readonly votes: readonly NodeVote[] }

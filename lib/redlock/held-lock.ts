@@ -18,7 +18,7 @@ import type { LockMode } from '../core/lock-mode.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
 import { detach } from './detach.js';
-import { checkCanExchange, notConfirmed } from './exchange.js';
+import { checkCanExchange, drop, notConfirmed } from './exchange.js';
 import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
 import { type Healed, Healing } from './healing.js';
@@ -415,7 +415,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
           isHeld: () => this.isHeld(),
           isJoined: () => this.joined !== undefined,
         },
-        Math.min(this.#nodeLimit, this.remaining()),
+        // Its two requests, one after the other, must end while the lock is valid, so that a loss is told in time (S10).
+        Math.min(this.#nodeLimit, this.remaining() / 2),
       );
       if (detachment.kind !== 'detached') {
         earlier.push(detachment.lease);
@@ -945,7 +946,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     const { nodes, unconfirmed } = context;
     const released = release(nodes, lease, this.#nodeLimit, unconfirmed);
     if (lease.keepFor === 0) this.follower?.();
-    for (const each of this.detachments ?? []) void release(nodes, each, this.#nodeLimit, () => undefined);
+    for (const each of this.detachments ?? []) {
+      // A node that still keeps this lease keeps it for the rest of `minHold`.
+      each.acquired(performance.now(), lease.keepFor);
+      drop(nodes, each, { limit: this.#nodeLimit, mayComeLater: false });
+    }
     this.#releaseStray();
     return released;
   }

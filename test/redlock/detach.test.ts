@@ -199,6 +199,39 @@ describe('a detachment without a quorum', () => {
     expect(attached.fencingToken).toBe(lock.fencingToken);
   });
 
+  test('is refused when a nested call joins meanwhile (S18)', async () => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { exchange: 20 };
+    const detaching = lock.detach();
+    await jest.advanceTimersByTimeAsync(5);
+    lock.joined = { isOver: false } as unknown as NonNullable<typeof lock.joined>;
+    await expect(settled(detaching)).rejects.toMatchObject({ code: 'LOCK_NOT_DETACHED' });
+    lock.joined = undefined;
+    await jest.advanceTimersByTimeAsync(100);
+    expect(lock.isHeld()).toBe(true);
+    for (const node of nodes) expect(await holdersAt(node)).toMatchObject([{ id: lock.id }]);
+  });
+
+  test('keeps the rest of minHold on a node that keeps the lease of a failed detachment', async () => {
+    const lock = await acquire({ minHold: 700 });
+    // The first node takes the lease of the detachment, and does not give it back.
+    nodes[1].fate = { exchange: AWAY };
+    nodes[2].fate = { exchange: AWAY };
+    const { memory } = nodes[0];
+    const exchange = memory.exchange.bind(memory);
+    memory.exchange = (request) => {
+      memory.exchange = () => Promise.reject(AWAY);
+      return exchange(request);
+    };
+    await expect(settled(lock.detach())).rejects.toThrow(LockUnavailableError);
+    expect(await holdersAt(nodes[0])).not.toMatchObject([{ id: lock.id }]);
+    await lock.release();
+    await jest.advanceTimersByTimeAsync(10);
+    for (const node of nodes) expect(await holdersAt(node)).toHaveLength(1);
+    await jest.advanceTimersByTimeAsync(700);
+    for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+  });
+
   test('leaves nothing behind when the lock is released meanwhile', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { exchange: 'hang' };
