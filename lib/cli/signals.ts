@@ -53,9 +53,11 @@ export class Signals {
     return this.#ending.signal;
   }
 
-  /** Calls `forward` with each signal that comes from now on. */
+  /** Calls `forward` with each signal that comes from now on, and with the one that came while the command started. */
   forwardTo(forward: (name: NodeJS.Signals) => void): void {
     this.#forward = forward;
+    const { reason } = this.ending as { readonly reason: unknown };
+    if (reason instanceof InterruptedError) forward(reason.by);
   }
 
   /** Stops listening. */
