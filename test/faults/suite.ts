@@ -5,7 +5,7 @@ import type { Outcome } from './stage.js';
 import { rowOf, tableOf } from './table.js';
 
 // These tests use real servers, several client processes, and a judge that knows nothing of the library.
-// `npm test` plays the essential scenarios, and `npm run test:all` plays all of them.
+// `npm test` plays the essential scenarios, and `npm run test:all` most of the others (see `onlyLong`).
 // `npm run test:faults` runs them for longer, and prints the table in test/faults/last-run.md, which
 // docs/fault-tests.md sums up.
 
