@@ -1,7 +1,8 @@
+import { LONGEST_TIMER_MS } from '../core/checks.js';
 import type { LockKindOptions } from '../core/lock-options.js';
 import { MOST_PERMITS } from '../core/lock-mode.js';
 import type { Target } from './target.js';
-import { durationOf, LONGEST_DURATION_MS } from './duration-option.js';
+import { durationOf } from './duration-option.js';
 import { wholeNumber } from './number-option.js';
 import { UsageError } from './usage-error.js';
 
@@ -114,7 +115,7 @@ export function holdOf(target: Target, key: string, values: Values): HoldRequest
     );
   const lock = lockOf(target, key, values);
   // A wait beyond the end of the hold has no use.
-  const wait = Math.min(lock.wait ?? LONGEST_DURATION_MS, duration);
+  const wait = Math.min(lock.wait ?? LONGEST_TIMER_MS, duration);
   return { command: 'hold', ...lock, kind: {}, wait, duration, reason: reason.trim() };
 }
 

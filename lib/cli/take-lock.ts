@@ -1,8 +1,8 @@
 import { LockHeldError, LockUnavailableError } from '../core/errors.js';
+import { LONGEST_TIMER_MS } from '../core/checks.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { RetryOptions } from '../core/lock-options.js';
 import type { Locks } from '../standalone/locks.js';
-import { LONGEST_DURATION_MS } from './duration-option.js';
 import type { HoldRequest, RunRequest } from './lock-request.js';
 import { say } from './open-locks.js';
 import { type Refusal, whyHeld } from './refusal.js';
@@ -45,7 +45,7 @@ export async function takeLock(
   const goesOn = wait === undefined ? result instanceof LockHeldError : isRefusal(result) && wait > 0;
   if (goesOn) {
     if (result instanceof LockHeldError && !quiet) say(`${whyHeld(result)}; waiting`);
-    result = await attempt({ timeout: left(wait ?? LONGEST_DURATION_MS) });
+    result = await attempt({ timeout: left(wait ?? LONGEST_TIMER_MS) });
   }
   if (isRefusal(result)) throw result;
   return result;

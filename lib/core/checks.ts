@@ -3,10 +3,16 @@ import { likelyNames } from './near-names.js';
 import { printableText } from './printable.js';
 
 /** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back immediately. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Milliseconds of each unit, for advice about a text such as `'10s'` in place of a number. */
-const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, min: 60_000, h: 3_600_000 };
+/** Milliseconds of each unit in a text such as `'10s'`. */
+export const UNITS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  min: 60_000,
+  h: 3_600_000,
+};
 
 /**
  * @param or - another accepted value with the word "or" after it, for the message

@@ -53,7 +53,8 @@ export interface LockOptions {
    * Extends the lock after each third of its ttl while the lock is held. With `'thread'` a worker thread of the module
    * does it, with connections of its own, so that a blocked event loop does not lose the lock. It needs nodes that the
    * thread can open itself: URLs of Redis, ioredis options, or a database such as `postgres(...)`, without functions in
-   * the options; or the option `threadNodes` of the module. With `nodes: 'memory'` and in the testing module it is the same as `true`.
+   * the options; or the option `threadNodes` of the module. With `nodes: 'memory'` and in the testing module
+   * it is the same as `true`.
    * @defaultValue true
    * @see docs/blocked-event-loop.md
    */

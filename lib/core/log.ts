@@ -1,4 +1,7 @@
-/** The place where a module writes the lines of its log; the `Logger` of Nest is one. Wrap a log of the application in {@link quiet}. */
+/**
+ * The place where a module writes the lines of its log; the `Logger` of Nest is one. Wrap a log of the application in
+ * {@link quiet}.
+ */
 export interface Log {
   debug(message: string): void;
   log(message: string): void;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { badSecret } from './checks.js';
+import { badSecret, LONGEST_TIMER_MS } from './checks.js';
 import { now } from './clock.js';
 import { keysOf } from './keys.js';
 import { EXCLUSIVE, type LockKind, MOST_PERMITS, SHARED } from './lock-mode.js';
@@ -168,8 +168,8 @@ function isContent(value: unknown): value is Content {
     (n === null) === !(m > 0) &&
     (n === null || (isListOf(n, (each) => isWhole(each, 0, MOST_PERMITS)) && n.length === k.length)) &&
     isWhole(t, 1) &&
-    isWhole(ttl, 1, LONGEST_TTL_MS) &&
-    isWhole(h, 0, LONGEST_TTL_MS) &&
+    isWhole(ttl, 1, LONGEST_TIMER_MS) &&
+    isWhole(h, 0, LONGEST_TIMER_MS) &&
     (x === null || (isListOf(x, (each) => isWhole(each, 0)) && x.length === 2)) &&
     (i === null || isTick(i)) &&
     (l === null || isText(l)) &&
@@ -179,9 +179,6 @@ function isContent(value: unknown): value is Content {
     isWhole(c, 1)
   );
 }
-
-/** Longest delay of a timer. */
-const LONGEST_TTL_MS = 2 ** 31 - 1;
 
 function areKeys(value: unknown): value is string[] {
   if (!isListOf(value, isText)) return false;

@@ -14,7 +14,10 @@ export interface AttemptPlan {
    * While other callers wait, requests to all nodes cost more and split the votes.
    */
   readonly queueNodeFirst: boolean;
-  /** The number of attempts directly before this one that split the vote, or that only other nodes than the queue node refused. */
+  /**
+   * The number of attempts directly before this one that split the vote, or that only other nodes than the queue node
+   * refused.
+   */
   readonly splits: number;
 }
 

@@ -1,7 +1,5 @@
+import { LONGEST_TIMER_MS } from '../../core/checks.js';
 import { type AbortWatch, onAbort } from '../../core/on-abort.js';
-
-/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back immediately. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * A wait that other code can shorten, even before it begins. The wait keeps the process alive, because a caller awaits

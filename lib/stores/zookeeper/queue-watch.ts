@@ -1,4 +1,5 @@
 import { ahead, inTheWay } from '../../core/admission.js';
+import { LONGEST_TIMER_MS } from '../../core/checks.js';
 import { neutrally } from '../../core/neutral.js';
 import { STANDBY_MS } from '../../core/store-times.js';
 import { exists } from './client/requests.js';
@@ -6,9 +7,6 @@ import type { ZooKeeperClient } from './client/zookeeper-client.js';
 import { type KeyRecords, orNothing } from './key-records.js';
 import { type KeyView, liveHolders, msUntilOver } from './key-view.js';
 import type { Names, WaiterEntry } from './names.js';
-
-/** The longest delay of a timer. A longer one would end at once. */
-const LONGEST_DELAY_MS = 2 ** 31 - 1;
 
 /** Milliseconds after which a look that failed is repeated. */
 const LOOK_AGAIN_MS = 1_000;
@@ -120,7 +118,7 @@ export class QueueWatch {
   #lookAtEnd(view: KeyView): void {
     const ends = liveHolders(view).map((holder) => msUntilOver(view, holder));
     if (ends.length === 0) clearTimeout(this.#timer);
-    else this.#lookIn(Math.min(Math.ceil(Math.min(...ends)) + 1, LONGEST_DELAY_MS));
+    else this.#lookIn(Math.min(Math.ceil(Math.min(...ends)) + 1, LONGEST_TIMER_MS));
   }
 
   /** Replaces the time of the next look. */
