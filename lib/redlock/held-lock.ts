@@ -415,7 +415,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
           isHeld: () => this.isHeld(),
           isJoined: () => this.joined !== undefined,
         },
-        // Its two requests, one after the other, must end while the lock is valid, so that a loss is told in time (S10).
+        // A detachment sends two requests, one after the other. Both must end while the lock is valid (S10).
         Math.min(this.#nodeLimit, this.remaining() / 2),
       );
       if (detachment.kind !== 'detached') {

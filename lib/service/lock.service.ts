@@ -198,7 +198,8 @@ export class LockService {
 
   /**
    * Takes over a lock that another process has detached ({@link LockHandle.detach}). The lock becomes one of this
-   * process: with the same keys, fencing token, ttl and slots, and what is left of its `minHold` and `maxHold`. The caller must release it. Of several callers with the same pass one gets the lock.
+   * process: with the same keys, fencing token, ttl and slots, and what is left of its `minHold` and `maxHold`. The
+   * caller must release it. Of several callers with the same pass one gets the lock.
    *
    * @param pass - the text that `detach()` has returned, perhaps in another process of an application with the same
    * nodes and `keyPrefix`; it is a secret
