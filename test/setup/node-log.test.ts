@@ -67,13 +67,19 @@ test('a connection that is back at once is a line at level debug, and no error',
   const server = await startRedis();
   const app = await start({ nodes: server.url });
   const looker = server.client();
-  await until(async () => String(await looker.client('LIST')).includes('name=nestjs-redlock '));
-  const again = (): boolean => linesOn(server).some((line) => line.includes('is connected again'));
-  await until(async () => {
+  const votes = async (): Promise<boolean> =>
+    (await app.get(LockService).checkNodes()).nodes.every(({ state }) => state === 'voting');
+  const again = (): string | undefined =>
+    log.lines.find(({ text }) => text.includes(`:${server.port} is connected again`))?.text;
+  // A busy machine may need longer than a second to connect again. Then there is an error, and rightly so.
+  for (let away = Infinity; away >= 1_000;) {
     // The application logs nothing of a connection that it has not used yet.
+    await until(votes);
+    log.lines.length = 0;
     await looker.client('KILL', 'SKIPME', 'yes');
-    return again();
-  });
+    await until(() => again() !== undefined);
+    away = Number(/after (\d+) ms/.exec(again() ?? '')?.[1]);
+  }
   expect(linesOn(server).map((line) => line.split(' ')[0])).not.toContain('error');
   expect(linesOn(server)).toContainEqual(
     expect.stringMatching(/^debug Redis at .* is connected again, after a while/),
