@@ -44,12 +44,10 @@ if (values.break === 'list') {
 } else {
   const library = await loadLibrary();
   const regression = readRegressions().find(({ name }) => name === values.regression);
-  await inTurn(() => {
-    if (values.regression !== undefined && !regression) throw new Error(`no regression ${values.regression}`);
-    const options = { shrinks: values.shrink, isOver, rule: values.rule, save: values.save };
-    const only = values.only?.split(',') as FaultKind[] | undefined;
-    if (regression) printSeed(regression.plan, library, options);
-    else if (values.seed !== undefined) printSeed(planOf(Number(values.seed), only), library, options);
-    else printSearch(library, { from, most, isOver, hashes: values.hashes, only });
-  });
+  if (values.regression !== undefined && !regression) throw new Error(`no regression ${values.regression}`);
+  const only = values.only?.split(',') as FaultKind[] | undefined;
+  const plan = regression?.plan ?? (values.seed === undefined ? undefined : planOf(Number(values.seed), only));
+  const options = { shrinks: values.shrink, isOver, rule: values.rule, save: values.save };
+  if (plan) await inTurn(() => printSeed(plan, library, options));
+  else await printSearch(library, { from, most, isOver, hashes: values.hashes, only });
 }

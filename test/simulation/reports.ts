@@ -4,7 +4,7 @@ import type { FaultKind } from './plans/faults.js';
 import type { Plan } from './plans/plan.js';
 import { planOf } from './plans/profile.js';
 import { explanationOf, readRegressions, type Regression, saveRegression } from './regressions.js';
-import { noTotals, runPlan, searchBreak } from './search.js';
+import { inTurn, noTotals, runPlan, saidOf, searchBreak } from './search.js';
 import { breaks, shrink } from './shrink.js';
 import { Simulation } from './simulation.js';
 import { storyOf } from './story.js';
@@ -24,8 +24,16 @@ interface SearchOptions {
   readonly only: readonly FaultKind[] | undefined;
 }
 
-/** Runs seeds, and prints those that break a promise. */
-export function printSearch(library: Library, { from, most, isOver, hashes, only }: SearchOptions): void {
+/** The number of seeds after which a search tells its totals. */
+const SEEDS_OF_A_LINE = 200;
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/** Runs seeds, and prints those that break a promise. A signal that asks the program to end also makes it tell its totals. */
+export async function printSearch(
+  library: Library,
+  { from, most, isOver, hashes, only }: SearchOptions,
+): Promise<void> {
   const totals = noTotals();
   const regressions = readRegressions();
   const known = new Map<string, number>();
@@ -33,7 +41,11 @@ export function printSearch(library: Library, { from, most, isOver, hashes, only
   // A stack costs more than most errors of a simulation.
   Error.stackTraceLimit = 0;
   let failed = 0;
-  for (let seed = from; seed < from + most && !isOver(); seed++) {
+  const tell = (): void => {
+    const { user, system } = process.cpuUsage(before);
+    console.log(`${saidOf(totals, (user + system) / 1_000_000)}; ${failed} seeds broke a promise`);
+  };
+  const search = (seed: number): void => {
     const plan = planOf(seed, only);
     const { findings, hash } = runPlan(plan, library, totals);
     if (hashes) console.log(`${seed} ${hash}`);
@@ -47,14 +59,20 @@ export function printSearch(library: Library, { from, most, isOver, hashes, only
         `seed ${seed} broke ${rule}: ${text}\n  npm run simulate -- --seed ${seed}${only ? ` --only ${only}` : ''} --shrink`,
       );
     if (unexplained.length > 0) failed++;
+  };
+  let isEnded = false;
+  const end = (): void => {
+    isEnded = true;
+  };
+  for (const signal of SIGNALS) process.once(signal, end);
+  for (let seed = from; seed < from + most && !isEnded && !isOver(); seed++) {
+    // Each seed has a turn of its own, so that a signal is noticed between two seeds.
+    await inTurn(() => search(seed));
+    if (totals.seeds % SEEDS_OF_A_LINE === 0) tell();
   }
-  const { user, system } = process.cpuUsage(before);
-  const rate = totals.hours / ((user + system) / 60_000_000);
+  for (const signal of SIGNALS) process.off(signal, end);
   for (const [name, count] of known) console.log(`${count} findings of the known defect ${name}`);
-  console.log(
-    `${totals.seeds} seeds, ${totals.hours.toFixed(2)} simulated hours, ${totals.acquisitions} acquisitions; ` +
-      `${rate.toFixed(1)} hours for a minute of CPU; ${failed} seeds broke a promise`,
-  );
+  tell();
   if (failed > 0) fail();
 }
 

@@ -28,6 +28,14 @@ export function runPlan(plan: Plan, library: Library, totals: Totals): Result {
   return result;
 }
 
+/** Says what a search has done so far. `cpu` is in seconds. */
+export function saidOf({ seeds, hours, acquisitions }: Totals, cpu: number): string {
+  return (
+    `${seeds} seeds, ${hours.toFixed(2)} simulated hours, ${acquisitions} acquisitions; ` +
+    `${cpu.toFixed(0)} s of CPU, ${((hours * 60) / cpu).toFixed(1)} hours for a minute`
+  );
+}
+
 /** A seed whose world shows an error, and the promise that the error breaks. */
 export interface Shown {
   readonly seed: number;
