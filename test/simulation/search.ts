@@ -12,10 +12,12 @@ export interface Totals {
   acquisitions: number;
   /** Simulated hours. */
   hours: number;
+  /** The part of them with work and faults; then the world is quiet until it ends. */
+  hoursOfFaults: number;
 }
 
 export function noTotals(): Totals {
-  return { seeds: 0, events: 0, acquisitions: 0, hours: 0 };
+  return { seeds: 0, events: 0, acquisitions: 0, hours: 0, hoursOfFaults: 0 };
 }
 
 /** Runs a world, and adds it to the totals. */
@@ -25,13 +27,15 @@ export function runPlan(plan: Plan, library: Library, totals: Totals): Result {
   totals.events += result.events;
   totals.acquisitions += result.acquisitions;
   totals.hours += result.time / 3_600_000;
+  totals.hoursOfFaults += Math.min(result.time, plan.duration) / 3_600_000;
   return result;
 }
 
 /** Says what a search has done so far. `cpu` is in seconds. */
-export function saidOf({ seeds, hours, acquisitions }: Totals, cpu: number): string {
+export function saidOf({ seeds, hours, hoursOfFaults, acquisitions }: Totals, cpu: number): string {
   return (
-    `${seeds} seeds, ${hours.toFixed(2)} simulated hours, ${acquisitions} acquisitions; ` +
+    `${seeds} seeds, ${hours.toFixed(2)} simulated hours (${hoursOfFaults.toFixed(2)} with faults), ` +
+    `${acquisitions} acquisitions; ` +
     `${cpu.toFixed(0)} s of CPU, ${((hours * 60) / cpu).toFixed(1)} hours for a minute`
   );
 }

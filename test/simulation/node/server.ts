@@ -10,11 +10,14 @@ import type { Library } from './load.js';
 /** Milliseconds that a node needs for a command. */
 const SERVICE_MS = 0.02;
 
-/** Entries of the journal that are older than this are dropped: no record of them is left, in no world. */
+/** Entries of the journal that are older than this are dropped, except those of locks that are held. */
 const JOURNAL_MS = 240_000;
 
 /** The error with which a node refuses commands at present. */
 export type Refusal = 'oom' | 'readonly' | 'loading' | 'misconf';
+
+/** The number of new entries of the journal after which old ones are dropped. */
+const JOURNAL_GROWTH = 4_096;
 
 interface JournalEntry {
   readonly time: number;
@@ -48,6 +51,7 @@ export class Server implements Host {
   #isBusy = false;
   #wasPromoted = false;
   #journal: JournalEntry[] = [];
+  #compactAt = JOURNAL_GROWTH;
   readonly #known = new Set<string>();
   #data: InstanceType<Library['SimulatedNode']>;
 
@@ -251,13 +255,26 @@ export class Server implements Host {
     const { time } = this.world;
     if (isWrite) {
       this.#journal.push({ time, wall: this.wall(), command });
-      if (this.#journal.length % 4_096 === 0)
-        this.#journal = this.#journal.filter((entry) => entry.time > time - JOURNAL_MS);
+      if (this.#journal.length >= this.#compactAt) this.#compact();
     }
     if (command.name === 'acquire') for (const { lease } of command.requests) this.onAcquire?.(lease);
     const answer = this.#perform(command);
     if (command.name === 'forceRelease') this.onForce?.(answer as readonly string[]);
     return answer;
+  }
+
+  /** Drops old entries of the journal. The records of locks that are held need all theirs. */
+  #compact(): void {
+    const held = new Set(this.holders().map(({ id }) => id));
+    for (const { command } of this.#journal.toReversed()) {
+      if (command.name !== 'exchange' || !held.has(command.request.lease.id)) continue;
+      for (const id of command.request.replaces) held.add(id);
+    }
+    const since = this.world.time - JOURNAL_MS;
+    this.#journal = this.#journal.filter(
+      ({ time, command }) => time > since || leasesOf(command).some(({ id }) => held.has(id)),
+    );
+    this.#compactAt = this.#journal.length + JOURNAL_GROWTH;
   }
 
   #perform(command: Command): unknown {
@@ -297,5 +314,21 @@ export class Server implements Host {
       }
     });
     return found;
+  }
+}
+
+/** The leases that a command stores or extends. */
+function leasesOf(command: Command): readonly Lease[] {
+  switch (command.name) {
+    case 'acquire':
+      return command.requests.map(({ lease }) => lease);
+    case 'exchange':
+      return [command.request.lease];
+    case 'extend':
+      return command.leases;
+    case 'raise':
+      return [command.lease];
+    default:
+      return [];
   }
 }

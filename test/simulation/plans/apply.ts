@@ -1,9 +1,6 @@
 import { FORGOTTEN_FOR_MS } from '../network/connection.js';
 import type { Scene } from '../scene.js';
-import { described, type FaultEvent } from './faults.js';
-
-/** Milliseconds for which the library does not notice a forgotten connection at most: until the next renewal, and its silence. */
-const UNNOTICED_MS = 20_000;
+import { described, type FaultEvent, UNNOTICED_MS } from './faults.js';
 
 /** Milliseconds after which a process has looked at its clocks: a wall clock that was set back hides no later suspend. */
 const UNSEEN_MS = 1_000;

@@ -1,5 +1,8 @@
 import type { Random } from '../world/random.js';
 
+/** Milliseconds for which the library does not notice a forgotten connection at most: until the next renewal, and its silence. */
+export const UNNOTICED_MS = 20_000;
+
 /** `undefined` for every process or every node. */
 type Which = number | undefined;
 

@@ -35,6 +35,8 @@ export interface Plan {
   readonly workers: number;
   /** The longest pause of a caller between two calls, in milliseconds. */
   readonly pace: number;
+  /** The shortest such pause; 1 by default. */
+  readonly leastPace?: number;
   readonly ttls: readonly number[];
   /** The ttl of a lock that the first process holds as long as it can; 0 for no such lock. */
   readonly longTtl: number;
@@ -59,6 +61,8 @@ export interface Plan {
   /** The part of the locks that is not renewed, and is mostly used until its end; 0.15 by default. */
   readonly lapsing?: number;
   readonly leader: boolean;
+  /** The longest time for which a leader leads, in milliseconds; 10,000 by default. */
+  readonly terms?: number;
   readonly ticks: boolean;
   readonly events: readonly FaultEvent[];
 }

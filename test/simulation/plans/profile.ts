@@ -1,6 +1,7 @@
 import { Random } from '../world/random.js';
 import { FAULTS, type FaultEvent, type FaultKind, MOMENTS, type Scale } from './faults.js';
 import type { Mix, Plan } from './plan.js';
+import { monthOf } from './month.js';
 
 /** The kinds of faults of the profile, all of which the promises cover. */
 const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter((kind) => kind !== 'stepNode');
@@ -10,6 +11,8 @@ const NEEDS_GUARD: ReadonlySet<FaultKind> = new Set(['flush', 'promote']);
 
 /** The plan of a seed. `only` limits the kinds of faults, to look for one defect. The search, the tests in CI and the controls all use this one profile of faults. */
 export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
+  const months = new Random(`month/${seed}`);
+  if (!only && months.chance(0.04)) return monthOf(seed, months);
   const random = new Random(`plan/${seed}`);
   const nodes = random.pick([1, 3, 3, 3, 3, 4, 5]);
   const guard = nodes >= 3 ? true : random.chance(0.3);

@@ -6,10 +6,10 @@ export async function leads(
   app: Application,
   term: { readonly lock: LockHandle; readonly signal: AbortSignal },
 ): Promise<void> {
-  const { judge, world } = app.scene;
+  const { judge, plan, world } = app.scene;
   const call = judge.called(app.process, 'leads', 0);
   judge.settled(call, `term ${term.lock.fencingToken}`);
   const holding = judge.holds(call, term.lock);
-  await app.untilLost(term, world.random(`lead:${app.name}`).scaled(50, 10_000));
+  await app.untilLost(term, world.random(`lead:${app.name}`).scaled(50, plan.terms ?? 10_000));
   judge.releases(holding);
 }

@@ -31,6 +31,7 @@ export class Worker {
   async work(): Promise<void> {
     const { app } = this;
     const random = this.#random;
+    const { pace, leastPace = 1 } = app.scene.plan;
     await app.process.sleep(random.between(1, 1_000));
     while (app.isWorking) {
       try {
@@ -38,7 +39,7 @@ export class Worker {
       } catch (error) {
         app.scene.judge.find('unhandled', `${app.name}: ${(error as Error).stack}`);
       }
-      await app.process.sleep(random.scaled(1, app.scene.plan.pace));
+      await app.process.sleep(random.scaled(leastPace, pace));
     }
   }
 

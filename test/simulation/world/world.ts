@@ -8,6 +8,8 @@ export const EPOCH = 1_800_000_000_000;
 
 /** The number of events after which a run ends: something repeats itself without a pause. */
 const MOST_EVENTS = 2_000_000;
+/** The same for each simulated millisecond. Long worlds have few events in a second. */
+const MOST_EVENTS_PER_MS = 1;
 
 interface Event {
   readonly at: number;
@@ -76,13 +78,14 @@ export class World {
   }
 
   run(until: number): void {
+    const most = MOST_EVENTS + until * MOST_EVENTS_PER_MS;
     for (;;) {
       const next = this.#queue.peek();
       if (!next || next.at > until || this.isStopped) break;
       this.#queue.pop();
       this.time = next.at;
-      if (++this.events > MOST_EVENTS)
-        throw new EndlessError(`more than ${MOST_EVENTS} events in ${Math.round(this.time)} ms`);
+      if (++this.events > most)
+        throw new EndlessError(`more than ${Math.round(most)} events in ${Math.round(this.time)} ms`);
       next.happen();
     }
     if (!this.isStopped) this.time = until;
