@@ -1,0 +1,53 @@
+import { beforeEach, expect, jest, test } from '@jest/globals';
+import { now } from '../../../lib/core/clock.js';
+import { LockHeldError } from '../../../lib/core/errors.js';
+import type { Store } from '../../../lib/core/ports.js';
+import type { AttemptResult } from '../../../lib/redlock/wait/attempt.js';
+import { LocalQueue, type Waiter } from '../../../lib/redlock/wait/local-queue.js';
+import { ScriptedNode } from '../../support/scripted-node.js';
+
+type OnMessage = Parameters<NonNullable<Store['listen']>>[1];
+
+const id = { keys: ['k'], mode: 'permits', process: '0'.repeat(16), number: 1, owner: 'bob' } as const;
+
+let queue: LocalQueue;
+let waiter: Waiter;
+/** Sends a message of the queue node. */
+let tell: OnMessage;
+
+beforeEach(() => {
+  const nodes = [0, 1, 2].map(() => new ScriptedNode());
+  nodes[0]!.listen = (_, onMessage) => {
+    tell = onMessage;
+    return { ready: true, stop: () => undefined };
+  };
+  queue = new LocalQueue(nodes, id, { mode: 'permits', permits: 5 });
+  waiter = queue.join(now(), { delay: 200, jitter: 0 });
+});
+
+/** Makes an attempt that a quorum refuses. Returns `true` if it asked all nodes, as a waiter does whose turn it is. */
+function attempt(atQueueNode: AttemptResult['atQueueNode']): boolean {
+  const plan = queue.plan(waiter, 30_000, true, false);
+  queue.note(plan, {
+    ...{ outcome: new LockHeldError(['k'], 'carol', 5_000), atQueueNode, split: false },
+    ...{ cutShort: false, nextIsFirst: false, isFinal: false, isRuledOut: false },
+  });
+  return !plan.queueNodeFirst;
+}
+
+test.each([
+  ['is no turn of a waiter that the other nodes refused after this grant', 'granted', undefined, false],
+  ['is the turn of a waiter that this node refused', 'refused', undefined, true],
+  [
+    'about a release is the turn also of a waiter that the other nodes refused',
+    'granted',
+    'e'.repeat(32),
+    true,
+  ],
+] as const)('a message of the queue node %s (S8)', (_, atQueueNode, released, isTurn) => {
+  attempt(atQueueNode);
+  const cutTo = jest.spyOn(waiter.sleep, 'cutTo');
+  tell(0, true, released);
+  expect(cutTo.mock.calls).toEqual(isTurn ? [[0]] : []);
+  expect(attempt('refused')).toBe(isTurn);
+});
