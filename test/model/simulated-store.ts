@@ -11,8 +11,7 @@ export type RecordStore = Pick<LockStore & QuorumStore, 'acquire' | 'extend' | '
 export class SimulatedStore implements RecordStore {
   readonly #node = new SimulatedNode(
     () => undefined,
-    () => 'the only run',
-    () => false,
+    () => ({ runId: 'the only run', history: 'the only one', wasReplica: false }),
   );
 
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {

@@ -288,6 +288,17 @@ export const BREAKS: readonly Break[] = [
     patches: [NO_IDENTITY],
   },
   {
+    name: 'identity-only-on-connection',
+    safety: 'S28',
+    expected: ['exclusion'],
+    budget: 300,
+    seed: 64,
+    patches: [
+      // A node that becomes a replica and a master again keeps its connections.
+      patch(ACQUISITIONS, 'identity: probe.identity,', 'identity: undefined,'),
+    ],
+  },
+  {
     name: 'ended-lease-sent',
     safety: 'S15',
     expected: ['orphan', 'starved'],
@@ -317,6 +328,20 @@ export const BREAKS: readonly Break[] = [
         ACQUISITIONS,
         'return Math.ceil((this.acquisitions.node.probe.clock.now() ?? 0) + left);',
         'return Number.MAX_SAFE_INTEGER + 0 * left;',
+      ),
+    ],
+  },
+  {
+    name: 'nested-call-has-another-token',
+    safety: 'S18',
+    expected: ['nested-token'],
+    budget: 60,
+    seed: 2,
+    patches: [
+      patch(
+        'service/joined-lock.ts',
+        'return this.#lock.fencingToken;',
+        'return this.#lock.fencingToken + 1;',
       ),
     ],
   },
@@ -450,8 +475,8 @@ export const BREAKS: readonly Break[] = [
     name: 'no-healing',
     safety: 'S26',
     expected: ['long-lost'],
-    budget: 300,
-    seed: 283,
+    budget: 100,
+    seed: 11,
     patches: [
       patch(
         HELD,
@@ -492,6 +517,16 @@ export const BREAKS: readonly Break[] = [
     ],
   },
   {
+    name: 'healing-lowers-the-token',
+    safety: 'S26',
+    expected: ['token-lowered'],
+    budget: 60,
+    seed: 8,
+    patches: [
+      patch('redlock/healing.ts', 'this.proposal = fencingToken;', 'this.proposal = 0 * fencingToken;'),
+    ],
+  },
+  {
     name: 'release-repeats-at-once',
     safety: 'S6',
     expected: ['endless'],
@@ -501,6 +536,14 @@ export const BREAKS: readonly Break[] = [
       patch(RELEASES, 'this.#retry ??= setTimeout(() => {', 'this.#retry ??= void queueMicrotask(() => {'),
       patch(RELEASES, '}, RELEASE_AGAIN_MS).unref();', '}) as never;'),
     ],
+  },
+  {
+    name: 'timer-left-behind',
+    safety: 'close',
+    expected: ['left-behind'],
+    budget: 60,
+    seed: 1,
+    patches: [patch(CLOCK_WATCH, 'clearInterval(this.#timer);', '')],
   },
   {
     name: 'tick-not-remembered',

@@ -37,7 +37,12 @@ if (values.break === 'list') {
   const all = values.break === 'all' || values.break === 'recorded';
   const chosen = BREAKS.filter(({ name }) => all || name === values.break);
   if (chosen.length === 0) throw new Error(`--break ${values.break}: no such error; see --break list`);
-  await printBreaks(chosen, { recorded: values.break === 'recorded', from, seconds });
+  await printBreaks(chosen, {
+    recorded: values.break === 'recorded',
+    from,
+    // The budget of each error is a number of seeds, so that a busy machine does not hide an error.
+    seconds: values.seconds === undefined ? Infinity : Number(values.seconds),
+  });
 } else if (values.regressions) {
   const library = await loadLibrary();
   await inTurn(() => printReplays(readRegressions(), library));
@@ -46,7 +51,8 @@ if (values.break === 'list') {
   const regression = readRegressions().find(({ name }) => name === values.regression);
   if (values.regression !== undefined && !regression) throw new Error(`no regression ${values.regression}`);
   const only = values.only?.split(',') as FaultKind[] | undefined;
-  const plan = regression?.plan ?? (values.seed === undefined ? undefined : planOf(Number(values.seed), only));
+  const plan =
+    regression?.plan ?? (values.seed === undefined ? undefined : planOf(Number(values.seed), only));
   const options = { shrinks: values.shrink, isOver, rule: values.rule, save: values.save };
   if (plan) await inTurn(() => printSeed(plan, library, options));
   else await printSearch(library, { from, most, isOver, hashes: values.hashes, only });

@@ -11,7 +11,7 @@ import type { Library } from './node/load.js';
 import { Server } from './node/server.js';
 import { apply } from './plans/apply.js';
 import { Moments } from './plans/moments.js';
-import { longestTtl, permitsOf, type Plan } from './plans/plan.js';
+import { longestTtl, type Plan } from './plans/plan.js';
 import type { Scene } from './scene.js';
 import { App } from './workload/app.js';
 import { finalCalls } from './workload/final-calls.js';
@@ -64,9 +64,12 @@ export class Simulation implements Scene {
       (_, index) =>
         new Server(world, library, index, Math.round(world.random(`clock:${index}`).between(-200, 200))),
     );
-    this.judge = new Judge(world, Math.max(...permitsOf(plan)), stopAt);
+    this.judge = new Judge(world, plan, stopAt);
     this.judge.inside = (process, read) => library.stage.read(process, read);
-    for (const server of this.servers) server.onForce = (ids) => this.judge.endedByForce(ids);
+    for (const server of this.servers) {
+      server.onForce = (ids) => this.judge.endedByForce(ids);
+      server.onHealed = (lease, token) => this.judge.healed(server.name, lease, token);
+    }
     this.judge.onLost = (holding, reason) => this.#lost(holding, reason);
     for (let index = 0; index < plan.processes; index++) this.start(index, 0);
     for (const event of plan.events)

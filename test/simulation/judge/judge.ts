@@ -1,8 +1,11 @@
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
 import type { LockMode } from '../../../lib/core/lock-mode.js';
 import type { SimulatedProcess } from '../world/process.js';
+import { permitsOf, type Plan } from '../plans/plan.js';
 import type { World } from '../world/world.js';
+import { notPromised } from './promises.js';
 import type { Finding, Rule } from './rules.js';
+import { Tokens } from './tokens.js';
 
 /** Milliseconds that a call may need beyond its limits: turns of the event loop, and the release of a failed attempt. */
 const CALL_GRACE_MS = 250;
@@ -57,13 +60,6 @@ export interface Holding {
   excuse: string | undefined;
 }
 
-/** The largest tokens so far of one key: of writers, of readers, and of each slot. */
-interface Tokens {
-  exclusive: number;
-  shared: number;
-  readonly slots: Map<number, number>;
-}
-
 /** Checks what the processes tell: calls, locks, losses. It knows the true time. */
 export class Judge {
   readonly findings: Finding[] = [];
@@ -77,25 +73,31 @@ export class Judge {
   /** The last jump of each process that its clocks do not show. */
   readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly at: number }>();
   readonly #calls = new Set<Call>();
-  readonly #tokens = new Map<string, Tokens>();
+  readonly #mostPermits: number;
+  readonly #notPromised: readonly Rule[];
+  readonly #tokens: Tokens;
   readonly #ticks = new Map<number, string>();
   readonly #freeSince = new Map<string, number>();
   /** The ids of the leases that `forceRelease` has ended on a node. */
   readonly #endedByForce = new Set<string>();
 
   /**
-   * @param mostPermits - the largest number of permits that a caller asks for
+   * @param plan - the world
    * @param stopAt - the rules with which the run ends when one of them is broken
    */
   constructor(
     readonly world: World,
-    private readonly mostPermits: number,
+    plan: Plan,
     private readonly stopAt: readonly Rule[],
   ) {
+    this.#mostPermits = Math.max(...permitsOf(plan));
+    this.#notPromised = notPromised(plan);
+    this.#tokens = new Tokens(this.#notPromised.includes('exclusion'));
     this.#look();
   }
 
   find(rule: Rule, text: string): void {
+    if (this.#notPromised.includes(rule)) return;
     const { time } = this.world;
     this.world.note(`*** ${rule}: ${text}`);
     if (!this.findings.some((found) => found.rule === rule)) this.findings.push({ rule, text, time });
@@ -207,6 +209,12 @@ export class Judge {
     }
   }
 
+  /** A node has stored a held lock again, with this token (S26). */
+  healed(name: string, { id, keys }: Pick<LockHandle, 'id' | 'keys'>, token: number): void {
+    const least = this.holdings.get(id)?.lock.fencingToken ?? 0;
+    if (token < least) this.find('token-lowered', `${name} stores ${keys} with ${token}, below ${least}`);
+  }
+
   /** The clocks of a process jump. */
   jumped(process: SimulatedProcess, excuse?: string): void {
     if (excuse !== undefined) this.#excuses.set(process, { excuse, at: this.world.time });
@@ -281,25 +289,18 @@ export class Judge {
         excuse === undefined &&
         this.inside(process, () => lock.remaining()) > 0,
     );
-    if (holders.length > this.mostPermits)
-      this.find('exclusion', `${holders.length} hold q, which has ${this.mostPermits} permits`);
+    if (holders.length > this.#mostPermits)
+      this.find('exclusion', `${holders.length} hold q, which has ${this.#mostPermits} permits`);
   }
 
   /** Reads something with the clocks of a process. */
   inside: <T>(process: SimulatedProcess, read: () => T) => T = (_, read) => read();
 
-  #checkToken({ process, lock }: Holding, key: string, slot: number | undefined): void {
-    const tokens = this.#tokens.get(key) ?? { exclusive: 0, shared: 0, slots: new Map<number, number>() };
-    this.#tokens.set(key, tokens);
-    const { mode, fencingToken } = lock;
-    const largestOfSlots =
-      slot === undefined ? Math.max(0, ...tokens.slots.values()) : (tokens.slots.get(slot) ?? 0);
-    const floor = Math.max(tokens.exclusive, largestOfSlots, mode === 'shared' ? 0 : tokens.shared);
-    if (fencingToken <= floor)
-      this.find('token', `${process.name} got ${key} with the token ${fencingToken}, after ${floor}`);
-    if (slot !== undefined) tokens.slots.set(slot, Math.max(fencingToken, tokens.slots.get(slot) ?? 0));
-    else if (mode === 'exclusive') tokens.exclusive = Math.max(tokens.exclusive, fencingToken);
-    else tokens.shared = Math.max(tokens.shared, fencingToken);
+  #checkToken(holding: Holding, key: string, slot: number | undefined): void {
+    const { process, lock } = holding;
+    const floor = this.#tokens.add(holding, key, slot);
+    if (lock.fencingToken <= floor)
+      this.find('token', `${process.name} got ${key} with the token ${lock.fencingToken}, after ${floor}`);
   }
 
   #checkLoss(holding: Holding): void {

@@ -3,9 +3,10 @@ import { Random } from '../world/random.js';
 import type { Host } from '../world/host.js';
 import { EPOCH, type World } from '../world/world.js';
 import type { Message, Peer } from './messages.js';
-import type { Command } from './commands.js';
+import type { Answer, Command } from './commands.js';
 import { WRITES } from './commands.js';
 import type { Library } from './load.js';
+import type { ServerIdentity } from './simulated-node.js';
 
 /** Milliseconds that a node needs for a command. */
 const SERVICE_MS = 0.02;
@@ -33,8 +34,8 @@ export class Server implements Host {
   /** Milliseconds by which replies are late at most. */
   slowBy = 0;
   refusal: Refusal | undefined;
-  /** The number of runs of the server program so far; a part of its run id. */
-  runs = 0;
+  /** `true` while the server is a replica of another one. */
+  isReplica = false;
   startedAt = -3_600_000;
   /** The time of the last loss of data, and of the last step of the clock. */
   disturbedAt = -Infinity;
@@ -44,12 +45,16 @@ export class Server implements Host {
   onForce: ((ids: readonly string[]) => void) | undefined;
   /** Called with the lease of each request for a lock; for the judge. */
   onAcquire: ((lease: Lease) => void) | undefined;
+  /** Called when a node stores a held lock again, with the token that it has there; for the judge. */
+  onHealed: ((lease: Lease, token: number) => void) | undefined;
   #clockAhead: number;
   #restoringAt: number | undefined;
   #hungUntil = -1;
   #inbox: { readonly connection: Peer; readonly message: Message }[] = [];
   #isBusy = false;
-  #wasPromoted = false;
+  #runs = 0;
+  #histories = 0;
+  #identity: ServerIdentity;
   #journal: JournalEntry[] = [];
   #compactAt = JOURNAL_GROWTH;
   readonly #known = new Set<string>();
@@ -64,6 +69,7 @@ export class Server implements Host {
     this.name = `n${index}`;
     this.random = world.random(`server:${index}`);
     this.#clockAhead = clockAhead;
+    this.#identity = this.#identityOf(this.#runs, false);
     this.#data = this.#fresh();
     this.#use();
   }
@@ -84,17 +90,17 @@ export class Server implements Host {
     throw new Error('a server has no immediates');
   }
 
-  get runId(): string {
-    return `${this.name}-${this.runs}`;
-  }
-
   get isHung(): boolean {
     return this.world.time < this.#hungUntil;
   }
 
   /** `true` if the server executes commands. */
   get answers(): boolean {
-    return this.isUp && !this.isHung && this.refusal === undefined;
+    return this.isUp && !this.isHung && !this.isReplica && this.refusal === undefined;
+  }
+
+  get #isReadOnly(): boolean {
+    return this.isReplica || this.refusal === 'readonly';
   }
 
   step(by: number): void {
@@ -111,6 +117,7 @@ export class Server implements Host {
   heal(): void {
     this.slowBy = 0;
     this.refusal = undefined;
+    this.lead();
     this.#hungUntil = -1;
     this.#pump();
   }
@@ -130,17 +137,38 @@ export class Server implements Host {
       this.#restore(lost);
       this.isUp = true;
       this.startedAt = this.world.time;
-      this.runs++;
+      this.#runsAnew(false);
     });
   }
 
   /** A replica that lacks the latest writes takes over the address. It has run for a long time. */
   promote(lag: number): void {
     this.#loseConnections();
-    this.#wasPromoted = true;
     this.#restore(lag);
-    this.runs++;
+    this.#runsAnew(true);
     this.startedAt = this.world.time - 3_600_000;
+  }
+
+  /** Becomes a replica of another server, whose data it gets. Its clients stay connected. */
+  follow(master: Server | undefined): void {
+    this.isReplica = true;
+    this.disturbedAt = this.world.time;
+    this.#data = this.#fresh();
+    this.#journal = [];
+    if (!master) return;
+    // The identity in the data is that of the master.
+    const own = this.#identity;
+    this.#identity = master.#identity;
+    this.#replay(master.#journal, this.#clockAt(-3_600_000));
+    this.#identity = own;
+  }
+
+  /** Becomes a master again: its history is new, and it knows the former one (`master_replid2`). */
+  lead(): void {
+    if (!this.isReplica) return;
+    this.isReplica = false;
+    const history = `${this.name}-${++this.#histories}`;
+    this.#identity = { ...this.#identity, history, wasReplica: true };
   }
 
   flush(): void {
@@ -149,6 +177,16 @@ export class Server implements Host {
 
   forgetScripts(): void {
     this.#known.clear();
+  }
+
+  /** The server program runs again, so its run id and its history of replication are new. */
+  #runsAnew(wasReplica: boolean): void {
+    this.isReplica = false;
+    this.#identity = this.#identityOf(++this.#runs, wasReplica);
+  }
+
+  #identityOf(run: number, wasReplica: boolean): ServerIdentity {
+    return { runId: `${this.name}-${run}`, history: `${this.name}-${++this.#histories}`, wasReplica };
   }
 
   #loseConnections(): void {
@@ -160,11 +198,15 @@ export class Server implements Host {
     this.#known.clear();
     const until = this.world.time - lost;
     const kept = this.#journal.filter(({ time }) => time <= until);
-    const born = this.#clockAt(-3_600_000);
-    this.#journal = [];
     this.#data = this.#fresh();
-    if (lost !== Infinity) this.#use(born);
-    for (const entry of kept) {
+    this.#journal = [];
+    if (lost !== Infinity) this.#replay(kept, this.#clockAt(-3_600_000));
+  }
+
+  /** Repeats commands on a fresh node that was in use before. */
+  #replay(journal: readonly JournalEntry[], since: number): void {
+    this.#use(since);
+    for (const entry of journal) {
       this.#restoringAt = entry.wall;
       this.#perform(entry.command);
       this.#journal.push(entry);
@@ -183,8 +225,7 @@ export class Server implements Host {
   #fresh(): InstanceType<Library['SimulatedNode']> {
     return new this.library.SimulatedNode(
       (process, text) => this.#publish(`lock:wake:${process}`, text),
-      () => this.runId,
-      () => this.#wasPromoted,
+      () => this.#identity,
     );
   }
 
@@ -206,11 +247,11 @@ export class Server implements Host {
   #pump(): void {
     if (this.#isBusy || !this.isUp || this.isHung || this.#inbox.length === 0) return;
     this.#isBusy = true;
-    const { runs } = this;
+    const { runId } = this.#identity;
     const delay = SERVICE_MS + (this.slowBy > 0 ? this.random.next() * this.slowBy : 0);
     this.world.after(delay, () => {
       this.#isBusy = false;
-      if (this.isUp && !this.isHung && runs === this.runs) {
+      if (this.isUp && !this.isHung && runId === this.#identity.runId) {
         const next = this.#inbox.shift();
         if (next) this.#answer(next.connection, next.message);
       }
@@ -244,7 +285,7 @@ export class Server implements Host {
   #execute(command: Command): unknown {
     this.commands++;
     const isWrite = WRITES.has(command.name);
-    if (this.refusal === 'readonly' && isWrite)
+    if (this.#isReadOnly && isWrite)
       return this.#error("READONLY You can't write against a read only replica.");
     if (this.refusal === 'misconf' && isWrite)
       return this.#error(
@@ -259,8 +300,17 @@ export class Server implements Host {
     }
     if (command.name === 'acquire') for (const { lease } of command.requests) this.onAcquire?.(lease);
     const answer = this.#perform(command);
+    if (command.name === 'acquire') this.#tellHealed(command, answer as readonly Answer[]);
     if (command.name === 'forceRelease') this.onForce?.(answer as readonly string[]);
     return answer;
+  }
+
+  #tellHealed({ requests }: Extract<Command, { name: 'acquire' }>, answers: readonly Answer[]): void {
+    for (const [index, { lease, heals }] of requests.entries()) {
+      const answer = answers[index];
+      if (heals !== true || typeof answer !== 'object' || !('reply' in answer)) continue;
+      if (answer.reply.granted) this.onHealed?.(lease, answer.reply.token);
+    }
   }
 
   /** Drops old entries of the journal. The records of locks that are held need all theirs. */
@@ -288,9 +338,9 @@ export class Server implements Host {
   #info(): string {
     const uptime = Math.floor((this.world.time - this.startedAt) / 1_000);
     return [
-      `run_id:${this.runId}`,
+      `run_id:${this.#identity.runId}`,
       'redis_mode:standalone',
-      `role:${this.refusal === 'readonly' ? 'slave' : 'master'}`,
+      `role:${this.#isReadOnly ? 'slave' : 'master'}`,
       `uptime_in_seconds:${uptime}`,
       'maxmemory_policy:noeviction',
       'aof_enabled:1',

@@ -10,9 +10,18 @@ import type { Answer, Command } from './commands.js';
 /** A token that is ahead of the node's clock by more than this is stored in the marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
+/** The run of a server, and its history of replication. A former replica has a new one. */
+export interface ServerIdentity {
+  readonly runId: string;
+  readonly history: string;
+  /** `true` if the server has a former history: it was a replica. */
+  readonly wasReplica: boolean;
+}
+
 /** See `identity.ts`. */
 interface Identity {
   readonly runId: string;
+  readonly history: string;
   readonly since: number;
   readonly wall: number;
   readonly cause?: YoungBecause;
@@ -40,14 +49,10 @@ export class SimulatedNode {
   #released: string | undefined;
   #woken = 0;
 
-  /**
-   * @param runId - the present run of the server
-   * @param wasReplica - `true` if the present server was promoted
-   */
+  /** @param server - returns the present identity of the server */
   constructor(
     private readonly publish: Publish,
-    private readonly runId: () => string,
-    private readonly wasReplica: () => boolean,
+    private readonly server: () => ServerIdentity,
   ) {}
 
   /** Executes one command, as a server executes a script. */
@@ -132,7 +137,7 @@ export class SimulatedNode {
     let young = 0;
     let because: YoungBecause | undefined;
     if (marked) {
-      const known = wall === undefined ? undefined : this.#identify(wall);
+      const known = wall === undefined ? undefined : this.#identify(wall, false);
       if (this.#born === undefined || this.#born > now) this.#born = Math.floor(now);
       young = guard - (now - this.#born);
       if (known && guard - known.age >= young) {
@@ -153,31 +158,43 @@ export class SimulatedNode {
     const now = Date.now();
     const micros = now * 1_000;
     if (!marked) return { micros, age: Infinity, cause: undefined };
-    const known = wall === undefined ? undefined : this.#identify(wall, former);
+    const known = wall === undefined ? undefined : this.#identify(wall, true, former);
     this.#born ??= Math.floor(now);
     const age = Math.max(0, now - this.#born);
     return known && known.age <= age ? { micros, ...known } : { micros, age, cause: undefined };
   }
 
-  /** Finds out whose data the node has, as the scripts do (`identity.ts`). Runs before the marker is set. */
-  #identify(wall: number, former?: FormerServer): NodeAge {
+  /**
+   * Finds out whose data the node has, as the scripts do (`identity.ts`). Runs before the marker is set.
+   *
+   * @param compares - `false` to compare the run only if the history is another one
+   */
+  #identify(wall: number, compares: boolean, former?: FormerServer): NodeAge {
     const now = Math.floor(Date.now());
-    const runId = this.runId();
-    const young = { runId, since: now, wall };
-    if (!this.#identity) {
-      this.#identity = this.#born === undefined ? { ...young, isUnused: true } : { runId, since: 0, wall: 0 };
-    } else {
-      const { since, isUnused } = this.#identity;
-      const isAnother = former && former.runId !== runId && now - since > former.lostFor;
-      const isOther = this.#identity.runId !== runId;
-      if (isAnother || (isOther && (!isUnused || this.wasReplica())))
+    const { runId, history, wasReplica } = this.server();
+    const young = { runId, history, since: now, wall };
+    const old = { runId, history, since: 0, wall: 0 };
+    const known = this.#identity;
+    if (!known) {
+      this.#identity = this.#born === undefined ? { ...young, isUnused: true } : old;
+    } else if (compares || known.history !== history) {
+      const isAnother = former && former.runId !== runId && now - known.since > former.lostFor;
+      const isOther = known.runId !== runId;
+      const followed = wasReplica && (isOther || known.history !== history);
+      if (isAnother || (isOther && (followed || !known.isUnused)))
         this.#identity = { ...young, cause: 'server' };
-      else if (isOther) this.#identity = { ...this.#identity, runId, since: 0, wall: 0 };
+      else if (isOther) this.#identity = { ...known, ...old };
+      else if (followed) this.#identity = { ...young, cause: 'replication' };
+      else this.#identity = { ...known, runId, history };
     }
-    const { since, wall: walled, cause } = this.#identity;
+    const { since, wall: walled, cause } = this.#identity as Identity;
     if (since === 0) return { age: Infinity, cause };
     if (since > now || walled > wall)
-      this.#identity = { ...this.#identity, since: Math.min(since, now), wall: Math.min(walled, wall) };
+      this.#identity = {
+        ...(this.#identity as Identity),
+        since: Math.min(since, now),
+        wall: Math.min(walled, wall),
+      };
     return { age: Math.max(0, Math.min(now - since, wall - walled)), cause };
   }
 

@@ -5,6 +5,9 @@ import { described, type FaultEvent, UNNOTICED_MS } from './faults.js';
 /** Milliseconds after which a process has looked at its clocks: a wall clock that was set back hides no later suspend. */
 const UNSEEN_MS = 1_000;
 
+/** Milliseconds for which the clock of a node is compared with what it was (docs/safety.md). */
+const COMPARED_MS = 60_000;
+
 /** A suspend is not seen if the wall clock is set back meanwhile, or just before (docs/safety.md). */
 const SET_BACK = 'the wall clock was set back, which hides a suspend';
 
@@ -46,7 +49,20 @@ export function apply(scene: Scene, event: FaultEvent): void {
     case 'promote':
       lostData(scene, event.node, 0);
       return server?.promote(event.lag);
+    case 'replicaOf':
+      if (!server?.isUp) return;
+      lostData(scene, event.node, event.duration);
+      server.follow(servers[event.of]);
+      return world.after(event.duration, () => {
+        if (!server.isReplica) return;
+        server.follow(servers[event.of]);
+        server.lead();
+        lostData(scene, event.node, 0);
+      });
     case 'stepNode':
+      // Two nodes of three that are set forward within a minute look like a pause of the process.
+      if (server) disturbances.happened(server, time, Math.max(scene.longestTtl * 1.4, COMPARED_MS));
+      scene.lastEnd = Math.max(scene.lastEnd, time + Math.max(0, -event.by));
       return server?.step(event.by);
     case 'cut':
       for (const link of links) {

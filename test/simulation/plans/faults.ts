@@ -20,6 +20,11 @@ interface Shape {
   /** A replica that lacks the latest writes takes over. */
   promote: { node: number; lag: number };
   stepNode: { node: number; by: number };
+  /**
+   * The node becomes a replica of the node `of`, whose data it gets, and a master again. Its clients stay connected. -1 for
+   * another server, which is empty.
+   */
+  replicaOf: { node: number; of: number; duration: number };
   /** Connections end; bytes under way are lost, arrive, or arrive `late` milliseconds later. */
   cut: { process: Which; node: Which; bytes: 'lost' | 'arrive' | 'late'; late: number };
   /** A middle box forgets the connections, and tells nobody. */
@@ -93,6 +98,12 @@ export const FAULTS: { readonly [Kind in FaultKind]: Make<Kind> } = {
     node: node(random, scale),
     by: rounded(random.pick([-1, 1]) * random.scaled(100, 20_000)),
   }),
+  replicaOf: (random, scale) => {
+    const at = node(random, scale);
+    const of =
+      random.chance(0.3) || scale.nodes === 1 ? -1 : (at + random.whole(1, scale.nodes - 1)) % scale.nodes;
+    return { node: at, of, duration: rounded(random.scaled(50, 5_000)) };
+  },
   cut: (random, scale) => ({
     ...link(random, scale),
     bytes: random.pick(['lost', 'arrive', 'late', 'late'] as const),

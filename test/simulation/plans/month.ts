@@ -1,11 +1,11 @@
 import type { Random } from '../world/random.js';
-import { FAULTS, type FaultEvent, type FaultKind, MOMENTS, UNNOTICED_MS } from './faults.js';
+import { FAULTS, type FaultEvent, type FaultKind, UNNOTICED_MS } from './faults.js';
 import type { Plan } from './plan.js';
 
 /** Faults of one node, or of one path to a node. The first ones are the most frequent ones of a usual month. */
 const OF_A_NODE: readonly FaultKind[] = [
   ...(['crash', 'crash', 'cut', 'cut', 'block', 'hang', 'slow', 'delay', 'refuse'] as const),
-  ...(['forget', 'flush', 'promote', 'scriptFlush'] as const),
+  ...(['forget', 'flush', 'promote', 'replicaOf', 'scriptFlush'] as const),
 ];
 
 /** Faults of one process. */
@@ -35,11 +35,14 @@ export function monthOf(seed: number, random: Random): Plan {
     const fault = { kind, at: Math.round(at), ...FAULTS[kind](random, scale) };
     const one = {
       ...fault,
-      ...('node' in fault && { node: random.whole(0, nodes - 1) }),
-      // The first process holds a lock all the time.
-      ...('process' in fault && !('node' in fault) && { process: random.whole(1, processes - 1) }),
+      ...('node' in fault
+        ? { node: fault.node ?? random.whole(0, nodes - 1) }
+        : // The first process holds a lock all the time.
+          { process: random.whole(1, processes - 1) }),
     } as FaultEvent;
-    events.push(random.chance(0.3) ? { ...one, on: random.pick(MOMENTS) } : one);
+    // The lock that is held is extended again and again. Other moments may come only when the next thing fails.
+    const isOfAll = !('process' in one) || one.process === undefined;
+    events.push(random.chance(0.3) && isOfAll ? { ...one, on: 'extend' } : one);
     at += lastsOf(one) + GUARD_AND_RENEWAL * longestTtl + RECOVERY_MS + random.scaled(1_000, 60_000);
   }
   return {
@@ -66,6 +69,11 @@ export function monthOf(seed: number, random: Random): Plan {
 /** Milliseconds for which a fault lasts at most. */
 function lastsOf(event: FaultEvent): number {
   if (event.kind === 'forget') return UNNOTICED_MS;
-  const { duration = 0, down = 0, late = 0, again = 0 } = event as Readonly<Record<string, unknown>> as Partial<Record<string, number>>;
+  const {
+    duration = 0,
+    down = 0,
+    late = 0,
+    again = 0,
+  } = event as Readonly<Record<string, unknown>> as Partial<Record<string, number>>;
   return duration + down + late + again;
 }

@@ -1,17 +1,20 @@
 import { Random } from '../world/random.js';
 import { FAULTS, type FaultEvent, type FaultKind, MOMENTS, type Scale } from './faults.js';
+import { furtherFaults } from './further.js';
 import type { Mix, Plan } from './plan.js';
 import { monthOf } from './month.js';
 
-/** The kinds of faults of the profile, all of which the promises cover. */
-const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter((kind) => kind !== 'stepNode');
+/** The kinds of faults that are mixed. Those of `further.ts` are added to some worlds. */
+const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter(
+  (kind) => kind !== 'stepNode' && kind !== 'replicaOf',
+);
 
 /** Kinds that only a world with the restart guard survives. */
 const NEEDS_GUARD: ReadonlySet<FaultKind> = new Set(['flush', 'promote']);
 
 /** The plan of a seed. `only` limits the kinds of faults, to look for one defect. The search, the tests in CI and the controls all use this one profile of faults. */
 export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
-  const months = new Random(`month/${seed}`);
+  const months = new Random(`long/${seed}`);
   if (!only && months.chance(0.04)) return monthOf(seed, months);
   const random = new Random(`plan/${seed}`);
   const nodes = random.pick([1, 3, 3, 3, 3, 4, 5]);
@@ -22,7 +25,10 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
   const lapsing = ttls.includes(1_000) && random.chance(0.6) ? 0.7 : 0.15;
   const scale = { nodes, processes, mayLose: guard };
-  const events = eventsOf(seed, random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
+  const mixed = eventsOf(seed, random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
+  const events = only
+    ? mixed
+    : [...mixed, ...furtherFaults(seed, scale, duration)].toSorted((a, b) => a.at - b.at);
   return {
     seed: String(seed),
     ...{ nodes, processes, guard, longTtl, ttls, events },
