@@ -29,6 +29,8 @@ export interface DetachedLock {
   /** The `keyPrefix` of the module, and the number of its nodes. */
   readonly keyPrefix: string;
   readonly nodes: number;
+  /** The ids of the leases whose place the detached one has taken. A node that missed the detachment still keeps one. */
+  readonly replaced: readonly string[];
 }
 
 /** A pass, and the id under which the nodes keep its lock. */
@@ -39,8 +41,8 @@ export interface Pass {
 
 const VERSION = 'redlock1';
 
-/** Longest accepted text, in UTF-16 units: a lock of many hundred of the longest keys fits. */
-const LONGEST = 4_000_000;
+/** Longest text, in UTF-16 units: a lock of some 1,400 of the longest keys fits. */
+export const LONGEST_PASS = 4_000_000;
 
 const FORM = /^redlock1\.([\w-]+)\.([\w-]{16})$/;
 
@@ -64,6 +66,7 @@ interface Content {
   readonly a: number;
   readonly p: string;
   readonly c: number;
+  readonly r: readonly string[];
 }
 
 /**
@@ -87,6 +90,7 @@ export function makePass(lock: DetachedLock): Pass {
     a: lock.at,
     p: lock.keyPrefix,
     c: lock.nodes,
+    r: lock.replaced,
   };
   const body = Buffer.from(JSON.stringify(content)).toString('base64url');
   const text = `${VERSION}.${body}.${checkOf(body)}`;
@@ -99,7 +103,7 @@ export function makePass(lock: DetachedLock): Pass {
  * @throws TypeError when the text is no pass, or is damaged
  */
 export function readPass(text: unknown): Pass & DetachedLock {
-  if (typeof text !== 'string' || text.length > LONGEST) throw bad(text);
+  if (typeof text !== 'string' || text.length > LONGEST_PASS) throw bad(text);
   const [, body, check] = FORM.exec(text) ?? [];
   if (body === undefined) {
     const isOfOther = /^redlock\d+\./.test(text) && !text.startsWith(`${VERSION}.`);
@@ -113,7 +117,7 @@ export function readPass(text: unknown): Pass & DetachedLock {
     throw bad(text, ': its content cannot be read');
   }
   if (!isContent(content)) throw bad(text, ': its content is not that of a detached lock');
-  const { k, m, n, t, ttl, h, x, i, l, o, a, p, c } = content;
+  const { k, m, n, t, ttl, h, x, i, l, o, a, p, c, r } = content;
   return {
     text,
     id: idOf(text),
@@ -130,6 +134,7 @@ export function readPass(text: unknown): Pass & DetachedLock {
     at: a,
     keyPrefix: p,
     nodes: c,
+    replaced: r,
   };
 }
 
@@ -143,10 +148,20 @@ export function isDetachedId(id: string): boolean {
   return /^[g-v]{32}$/.test(id);
 }
 
-/** 128 bits of a hash, in letters that the ids of other leases do not have. A record with such an id is detached. */
-function idOf(text: string): string {
-  const digits = createHash('sha256').update(text).digest('hex').slice(0, 32);
+/** The id of a detached lock with these 32 hexadecimal digits. It has letters that the ids of other leases do not have. */
+export function detachedIdOf(digits: string): string {
   return digits.replaceAll(/./g, (digit) => (Number.parseInt(digit, 16) + 16).toString(32));
+}
+
+/** The hexadecimal digits of the id of any lease. */
+export function digitsOf(id: string): string {
+  if (!isDetachedId(id)) return id;
+  return id.replaceAll(/./g, (letter) => (Number.parseInt(letter, 32) - 16).toString(16));
+}
+
+/** 128 bits of a hash. A record with such an id is detached. */
+function idOf(text: string): string {
+  return detachedIdOf(createHash('sha256').update(text).digest('hex').slice(0, 32));
 }
 
 /** Finds damage by accident. */
@@ -160,7 +175,7 @@ function bad(text: unknown, because = ''): TypeError {
 
 function isContent(value: unknown): value is Content {
   if (typeof value !== 'object' || value === null) return false;
-  const { s, k, m, n, t, ttl, h, x, i, l, o, a, p, c } = value as Record<keyof Content, unknown>;
+  const { s, k, m, n, t, ttl, h, x, i, l, o, a, p, c, r } = value as Record<keyof Content, unknown>;
   return (
     isText(s) &&
     areKeys(k) &&
@@ -176,7 +191,8 @@ function isContent(value: unknown): value is Content {
     typeof o === 'string' &&
     isWhole(a, 0) &&
     typeof p === 'string' &&
-    isWhole(c, 1)
+    isWhole(c, 1) &&
+    isListOf(r, isText)
   );
 }
 

@@ -409,9 +409,10 @@ export interface LeaseExchange {
   /**
    * Looks if the lease itself, or one of the leases in `replaces`, holds each key of the lease, and has not released it
    * (`minHold`). If so, the lease then holds all keys in their place, in one step: under its id, with its `owner` and
-   * `since`. Resolves to `true` if the lease then holds all its keys, and to `false` if nothing was changed. Tokens, slots, ends
-   * and queues stay as they are: the algorithm extends the lease afterwards, and counts only what that confirms. A
-   * repeated request gets the same answer.
+   * `since`. Resolves to `true` if the lease then holds all its keys, and to `false` if nothing was changed. Tokens, slots
+   * and queues stay as they are, and no end comes sooner: the algorithm extends the lease afterwards, and counts only what
+   * that confirms. A store may count the time of the lease that was replaced from this request on. A repeated request
+   * gets the same answer.
    *
    * As for {@link LockStore.acquire}, a request changes nothing after its `limit` (S16), and a node that is younger than
    * `guard` must not vote (S12): it rejects, and changes nothing. Rejects when the outcome is unknown.

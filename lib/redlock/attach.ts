@@ -29,7 +29,8 @@ const MOST_GONE = 3;
  * Exchanges a detached lock for a lock of this process. An attempt without a quorum gives its nodes back, so that
  * another caller with the pass, or the next attempt, can have them.
  *
- * @throws RedlockError with the code LOCK_NOT_ATTACHED when the nodes do not keep the lock for this pass
+ * @throws RedlockError with the code LOCK_NOT_ATTACHED when the nodes do not keep the lock for this pass, and with
+ * MAX_HOLD_REACHED when its `maxHold` has passed
  * @throws LockUnavailableError when no quorum confirmed an attempt; the reason of a signal
  */
 export async function attach(
@@ -42,11 +43,13 @@ export async function attach(
   const { retry, signals } = terms;
   checkIsOfTheseNodes(context, pass);
   checkCanExchange(nodes, keys, 'LOCK_NOT_ATTACHED', 'attached');
+  checkMayStillHold(pass);
   const began = now();
   const since = { ...began, wall: pass.at };
   const detached = new Lease(keys, ownerOfDetached(pass.owner), ttl, undefined, kind, since, pass.id);
   const replaces = [pass.id];
   let timesGone = 0;
+  let isPass = false;
   for (let attempts = 1; ; attempts++) {
     for (const signal of signals) if (signal.aborted) throw signal.reason;
     const left = Math.max(1, retry.timeout - elapsedSince(began));
@@ -62,8 +65,12 @@ export async function attach(
       if (lock) return lock;
     }
     void giveBack(nodes, lease, detached, { limit, mayComeLater: verdict.mayComeLater }, busy);
-    // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too.
+    // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too. A node that missed
+    // the detachment keeps the lease from before. Anybody can make a text with the id of a held lock, so that id counts
+    // only when a node has shown that the text is a pass.
     replaces.push(lease.id);
+    if (verdict.isFound && !isPass) replaces.push(...pass.replaced);
+    isPass ||= verdict.isFound;
     if (isAborted) continue;
     timesGone = verdict.kind === 'gone' ? timesGone + 1 : 0;
     const pause = retry.delay * (0.5 + Math.random()) + retry.jitter * Math.random();
@@ -104,6 +111,21 @@ function heldSince({ at, ttl }: DetachedLock, passed: number): Instant {
   const { monotonic, wall } = now();
   const held = passed + Math.min(Math.max(wall - at, 0), ttl);
   return { monotonic: monotonic - held, wall: wall - held };
+}
+
+/**
+ * A lock goes past its `maxHold` by one ttl at most, whether it is extended or changes hands.
+ *
+ * @throws RedlockError when its `maxHold` has passed
+ */
+function checkMayStillHold(pass: DetachedLock): void {
+  const { keys, maxHold } = pass;
+  if (!maxHold || elapsedSince(heldSince(pass, maxHold.passed)) < maxHold.duration) return;
+  throw new RedlockError(
+    'MAX_HOLD_REACHED',
+    `The lock on ${quoted(keys)} is not attached: its \`maxHold\` of ${maxHold.duration} ms has passed. Give the lock a longer ` +
+      '`maxHold`, or acquire another lock, and look what was done meanwhile.',
+  );
 }
 
 /** @throws RedlockError when the module of the pass has other nodes or another prefix */

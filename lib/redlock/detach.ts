@@ -1,7 +1,8 @@
 import { elapsedSince } from '../core/clock.js';
-import type { NodeVote } from '../core/errors.js';
+import { type NodeVote, RedlockError } from '../core/errors.js';
 import { Lease } from '../core/lease.js';
-import { makePass, ownerOfDetached } from '../core/pass.js';
+import { LONGEST_PASS, makePass, ownerOfDetached } from '../core/pass.js';
+import { quoted } from '../core/printable.js';
 import type { Tick } from '../core/tick.js';
 import { drop, exchange, giveBack } from './exchange.js';
 import type { Nodes } from './nodes.js';
@@ -47,6 +48,7 @@ export type Detachment =
  * its place back.
  *
  * @param limit - milliseconds within which a node must answer
+ * @throws RedlockError when the pass would be longer than `attach` accepts
  */
 export async function detach(
   { nodes, settings, busy }: DetachContext,
@@ -55,6 +57,7 @@ export async function detach(
 ): Promise<Detachment> {
   const { lease, fencingToken, ttl, maxHold, lock, earlier } = held;
   const { keys, kind, slots } = lease;
+  const replaces = [lease.id, ...earlier.map((each) => each.id)];
   const { text, id } = makePass({
     ...{ keys, kind, slots, fencingToken, ttl, maxHold, lock },
     owner: settings.owner,
@@ -63,10 +66,16 @@ export async function detach(
     at: Date.now(),
     keyPrefix: settings.keyPrefix ?? '',
     nodes: nodes.stores.length,
+    replaced: replaces,
   });
+  if (text.length > LONGEST_PASS)
+    throw new RedlockError(
+      'LOCK_NOT_DETACHED',
+      `The lock on ${quoted(keys)} is not detached: its pass would have ${text.length} characters, and ${LONGEST_PASS} ` +
+        'are the most. Lock a key that stands for the whole group.',
+    );
   const detached = new Lease(keys, ownerOfDetached(settings.owner), ttl, undefined, kind, undefined, id);
   detached.slots = slots;
-  const replaces = [lease.id, ...earlier.map((each) => each.id)];
   const verdict = await exchange(nodes, detached, { replaces, limit, guard: settings.guard.duration });
   const isInTime =
     verdict.kind === 'exchanged' && elapsedSince(verdict.sent) < usableTtl(ttl, settings.driftFactor);

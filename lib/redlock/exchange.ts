@@ -36,6 +36,8 @@ type ExchangeVerdict = (
 ) & {
   /** `true` if a node may still carry out the exchange, until its deadline (S16). */
   readonly mayComeLater: boolean;
+  /** `true` if a node has answered that it keeps the lease, or kept one in whose place it comes. */
+  readonly isFound: boolean;
 };
 
 /**
@@ -59,24 +61,27 @@ export async function exchange(nodes: Nodes, lease: Lease, terms: ExchangeTerms)
     (soFar) => count(soFar, true) >= quorum || count(soFar, false) >= quorum,
     signals,
   );
-  const mayComeLater = answers.filter(({ reply }) => reply !== undefined).length < stores.length;
-  if (signals?.some(({ aborted }) => aborted)) return { kind: 'unconfirmed', votes: [], mayComeLater };
-  if (count(answers, false) >= quorum) return { kind: 'gone', mayComeLater };
+  const known = {
+    mayComeLater: answers.filter(({ reply }) => reply !== undefined).length < stores.length,
+    isFound: count(answers, true) > 0,
+  };
+  if (signals?.some(({ aborted }) => aborted)) return { kind: 'unconfirmed', votes: [], ...known };
+  if (count(answers, false) >= quorum) return { kind: 'gone', ...known };
   if (count(answers, true) < quorum) {
     const votes = stores.map((store): NodeVote => {
       const answer = answers.find(({ node }) => node === store);
       if (answer?.error) return { node: store.name, vote: 'error', error: answer.error };
       return { node: store.name, vote: !answer ? 'pending' : answer.reply === true ? 'granted' : 'free' };
     });
-    return { kind: 'unconfirmed', votes, mayComeLater };
+    return { kind: 'unconfirmed', votes, ...known };
   }
   const sent = now();
   const verdict = await new Promise<Verdict>((resolve) => {
     new Extension(nodes, { lease, extended: resolve }, lease.ttl, limit, sent);
   });
   return verdict.kind === 'extended'
-    ? { kind: 'exchanged', sent, mayComeLater }
-    : { kind: 'unconfirmed', votes: verdict.kind === 'unconfirmed' ? verdict.votes : [], mayComeLater };
+    ? { kind: 'exchanged', sent, ...known }
+    : { kind: 'unconfirmed', votes: verdict.kind === 'unconfirmed' ? verdict.votes : [], ...known };
 }
 
 /** Parameters of {@link giveBack} and {@link drop}. */

@@ -19,6 +19,7 @@ const LOCK: DetachedLock = {
   at: 1_700_000_000_000,
   keyPrefix: 'shop:',
   nodes: 3,
+  replaced: ['0123456789abcdef0123456789abcdef'],
 };
 
 const LOCKS: [string, DetachedLock][] = [
@@ -111,6 +112,7 @@ describe('a pass', () => {
     ['another type of owner', (content) => (content.o = null)],
     ['another type of prefix', (content) => (content.p = 5)],
     ['no nodes', (content) => (content.c = 0)],
+    ['an id that is no text', (content) => (content.r = [7])],
   ])('with %s is refused', (_, change) => {
     expect(() => readPass(forged(change))).toThrow('its content is not that of a detached lock');
   });

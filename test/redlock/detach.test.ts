@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globa
 import { LockLostError, LockUnavailableError, RedlockError } from '../../lib/core/errors.js';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import { isDetachedId, readPass } from '../../lib/core/pass.js';
+import { isDetachedId, makePass, readPass } from '../../lib/core/pass.js';
 import type { ExchangeRequest, HeldKey, KeyHolder, Store } from '../../lib/core/ports.js';
 import type { AttachTerms } from '../../lib/redlock/attach.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
@@ -185,6 +185,32 @@ describe('detach and attach', () => {
   });
 });
 
+test('a lock whose maxHold has passed is not attached, so it goes past it by one ttl at most', async () => {
+  const lock = await acquire({ maxHold: 700 });
+  await jest.advanceTimersByTimeAsync(500);
+  const text = await settled(lock.detach());
+  await jest.advanceTimersByTimeAsync(300);
+  for (const node of nodes) node.requests.length = 0;
+  const late = attach(text);
+  await expect(late).rejects.toMatchObject({ code: 'MAX_HOLD_REACHED' });
+  await expect(late).rejects.toThrow('is not attached: its `maxHold` of 700 ms has passed');
+  expect(nodes.map(({ requests }) => requests)).toEqual([[], [], []]);
+});
+
+test('a lock of more keys than a pass can name stays with its handle', async () => {
+  const [store] = scriptedNodes(1);
+  const keys = Array.from({ length: 1_600 }, (_, index) => `${index}:${'k'.repeat(1_990)}`);
+  const request = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+  const lock = await redlockOver([store!]).acquire(keys, request);
+  const refused = lock.detach();
+  await expect(refused).rejects.toMatchObject({ code: 'LOCK_NOT_DETACHED' });
+  await expect(refused).rejects.toThrow('and 4000000 are the most');
+  expect(store!.count('exchange')).toBe(0);
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(lock.isHeld()).toBe(true);
+  await lock.release();
+});
+
 describe('a detachment without a quorum', () => {
   test('is refused, and the lock stays with its handle on every node', async () => {
     const lock = await acquire();
@@ -270,6 +296,30 @@ describe('an attachment', () => {
     const attached = await settled(attach(text));
     await jest.advanceTimersByTimeAsync(2 * TTL);
     expect(await holdersAt(nodes[0])).toMatchObject([{ id: attached.id }]);
+  });
+
+  test('also takes the place of the lease that a node kept because it missed the detachment', async () => {
+    const lock = await acquire();
+    nodes[2].fate = { exchange: AWAY, extend: AWAY };
+    const text = await settled(lock.detach());
+    expect(await holdersAt(nodes[2])).toMatchObject([{ id: lock.id }]);
+    nodes[2].fate = {};
+    nodes[0].fate = { exchange: AWAY, extend: AWAY };
+    const attached = await settled(attach(text));
+    for (const node of nodes.slice(1)) expect(await holdersAt(node)).toMatchObject([{ id: attached.id }]);
+    await jest.advanceTimersByTimeAsync(3 * TTL);
+    expect(attached.isHeld()).toBe(true);
+  });
+
+  test('takes no lock away that a forged text names', async () => {
+    const lock = await acquire();
+    const { text, id, ...facts } = readPass(
+      await settled((await acquire({ kind: SHARED }, scriptedNodes(3))).detach()),
+    );
+    const forged = makePass({ ...facts, kind: EXCLUSIVE, replaced: [lock.id, id, text] });
+    await expect(settled(attach(forged.text))).rejects.toMatchObject({ code: 'LOCK_NOT_ATTACHED' });
+    for (const node of nodes) expect(await holdersAt(node)).toMatchObject([{ id: lock.id }]);
+    expect(lock.isHeld()).toBe(true);
   });
 
   test('ends with the reason of a signal, and gives the lock back', async () => {

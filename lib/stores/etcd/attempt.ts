@@ -63,7 +63,8 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
   const { request, ordered, keys } = asked;
   const { lease, since, position } = request;
   const { base, etcdLease, slots, names, passes, entry, next } = round;
-  const { kind, tick, owner } = lease;
+  const { id, kind, tick } = lease;
+  const owner = wellFormed(lease.owner);
   const compare = [hasValue(base.name, base.text)];
   if (etcdLease.shared) compare.push(modifiedAt(etcdLease.fenceName, etcdLease.fence));
   const ticks = tick && ticksFrom(keys[0] ?? '', tick.schedule, tick.at);
@@ -74,7 +75,7 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
     const [first, end] = queueOf(key);
     compare.push(absent([first, position ? queueEntries.nameFor(key, position.waiter, asked.came) : end]));
   }
-  const value = holderValue({ owner: wellFormed(owner), since, permits: permitsOf(kind), base: base.value });
+  const value = holderValue({ id, owner, since, permits: permitsOf(kind), base: base.value });
   const success = names.map((name) => put(name, value, etcdLease.id));
   if (kind.mode === 'permits') success.push(...keys.flatMap((key) => limitsOf(key, kind.permits)));
   const failure = keys.map((key) => get(viewRange(key)));
@@ -122,7 +123,13 @@ export function slotAt(wish: AcquireRequest['wish'], index: number): SlotWish | 
  *
  * @throws NoTimeError when the time limit has passed
  */
-export function timeLeft({ request, since }: Asked): number {
+export function timeLeft({
+  request,
+  since,
+}: {
+  readonly request: Pick<AcquireRequest, 'limit'>;
+  readonly since: Instant;
+}): number {
   const left = request.limit - elapsedSince(since);
   if (left <= 0) throw new NoTimeError('no time was left to send the request');
   return left;

@@ -201,7 +201,7 @@ export class EtcdLeases {
   }
 
   /**
-   * Returns the etcd lease of a single lock that another store of this process knows.
+   * Returns the etcd lease of a lock that another store of this process, or another process, has stored.
    *
    * @throws Error when etcd reports that the lease does not exist
    */

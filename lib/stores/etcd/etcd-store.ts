@@ -4,8 +4,10 @@ import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   KeyState,
   KeyWaiter,
+  LeaseExchange,
   LockDirectory,
   QueueDirectory,
   LockStore,
@@ -25,6 +27,7 @@ import { Bases } from './bases.js';
 import { Directory } from './directory.js';
 import { EtcdLeases } from './etcd-leases.js';
 import { DEFAULT_PREFIX, type EtcdOptions } from './etcd.options.js';
+import { Exchanges } from './exchanges.js';
 import { Extensions } from './extensions.js';
 import { checkMembers, openOrUnfit } from './fitness.js';
 import { Gateway } from './gateway.js';
@@ -52,7 +55,9 @@ const IDLE_LIMIT_MS = 2_000;
  * The store needs no `StarvationGuard` (S22): the transaction that stores a lease checks the queue, and there is no other node
  * with another queue.
  */
-export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDirectory, StoreHealth {
+export class EtcdStore
+  implements LockStore, WaitQueue, LockDirectory, QueueDirectory, LeaseExchange, StoreHealth
+{
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
   readonly ttls: TtlRule = {
@@ -74,6 +79,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
   readonly #holds = new Holds(this.#hints);
   readonly #releases: Releases;
   readonly #extensions: Extensions;
+  readonly #exchanges: Exchanges;
   readonly #acquisitions: Acquisitions;
   readonly #queueEntries = new QueueEntries();
   readonly #watches: Watches;
@@ -111,6 +117,7 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
     this.#queueLeases = queueLeases;
     this.#releases = releases;
     this.#extensions = new Extensions({ transactions, leases, names, holds, releases });
+    this.#exchanges = new Exchanges({ transactions, leases, names, holds });
     const turns = new WaiterTurns();
     this.#acquisitions = new Acquisitions({
       ...{ transactions, leases, queueLeases, names, holds, releases, bases, turns },
@@ -156,6 +163,12 @@ export class EtcdStore implements LockStore, WaitQueue, LockDirectory, QueueDire
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     tellEach(requests, tell, ({ lease }) => this.#releases.release(lease).then(() => undefined));
+  }
+
+  exchange(request: ExchangeRequest): Promise<boolean> {
+    const answer = this.#exchanges.exchange(request);
+    this.#holds.asks(request.lease, answer);
+    return answer;
   }
 
   listen(

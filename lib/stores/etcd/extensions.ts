@@ -177,14 +177,7 @@ export class Extensions {
   }
 
   #moved(lease: Lease, hold: Hold, next: EtcdLease): void {
-    const { etcdLease: before, doubtful } = hold;
-    before.members.delete(lease);
-    hold.etcdLease = next;
-    hold.doubtful = [];
-    // The other etcd leases are no longer needed. No late transaction can move a key to these etcd leases: the
-    // comparison with the former state of the keys fails.
-    const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
-    for (const other of others) this.context.leases.drop(other);
+    for (const other of this.context.holds.moved(lease, hold, next)) this.context.leases.drop(other);
   }
 }
 

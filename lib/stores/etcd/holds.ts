@@ -36,6 +36,20 @@ export class Holds {
     if (hold.etcdLease.shared) hold.etcdLease.members.set(lease, performance.now());
   }
 
+  /**
+   * Records that the keys of the lease now expire with `next`, whose transaction was confirmed.
+   *
+   * @returns the etcd leases of the lock that are no longer needed. No late transaction can move a key to them: its
+   * comparison with the former state of the keys fails
+   */
+  moved(lease: Lease, hold: Hold, next: EtcdLease): readonly EtcdLease[] {
+    const { etcdLease: before, doubtful } = hold;
+    before.members.delete(lease);
+    hold.etcdLease = next;
+    hold.doubtful = [];
+    return [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
+  }
+
   delete(lease: Lease): void {
     const hold = this.#holds.get(lease);
     hold?.etcdLease.members.delete(lease);

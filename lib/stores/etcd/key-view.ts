@@ -1,6 +1,7 @@
 import { permitsOf, type Presence, type PresentHolder, type PresentWaiter } from '../../core/admission.js';
 import { ForeignValueError } from '../../core/errors.js';
 import type { LockKind, LockMode } from '../../core/lock-mode.js';
+import { detachedIdOf, isDetachedId } from '../../core/pass.js';
 import { foreignKey, parseHolderName, waiterOfEntry } from './names.js';
 import type { Entry } from './protocol.js';
 
@@ -20,6 +21,8 @@ export interface FoundHolder extends PresentHolder {
   readonly base: number;
   readonly revision: number;
   readonly etcdLease: string;
+  /** The revision that last changed the holder's key. */
+  readonly modified: number;
 }
 
 /** The queue entry of the waiters of one process. */
@@ -35,8 +38,8 @@ export type KeyView = Presence<FoundHolder, FoundWaiter>;
 
 /**
  * The value under a holder's name in etcd: the owner, the time of the request, the number of permits, and the base of
- * the token. The last field is the revision of the token. It is stored only if the name was created at another revision
- * (`minHold`).
+ * the token. `r` is the revision of the token. It is stored only if the name was created at another revision (`minHold`,
+ * and a lease that took the place of another). `d` is 1 for a detached lock.
  */
 interface HolderValue {
   readonly o: string;
@@ -44,6 +47,7 @@ interface HolderValue {
   readonly n: number;
   readonly b: number;
   readonly r?: number;
+  readonly d?: 1;
 }
 
 interface WaiterValue {
@@ -54,10 +58,14 @@ interface WaiterValue {
 
 /** @param holder - with the revision of the token only if the name gets another one */
 export function holderValue(
-  holder: Pick<FoundHolder, 'owner' | 'since' | 'permits' | 'base'> & { readonly revision?: number },
+  holder: Pick<FoundHolder, 'id' | 'owner' | 'since' | 'permits' | 'base'> & { readonly revision?: number },
 ): string {
-  const { owner: o, since: s, permits: n, base: b, revision: r } = holder;
-  const value: HolderValue = { o, s, n, b, ...(r === undefined ? {} : { r }) };
+  const { id, owner: o, since: s, permits: n, base: b, revision: r } = holder;
+  const value: HolderValue = {
+    ...{ o, s, n, b },
+    ...(r === undefined ? {} : { r }),
+    ...(isDetachedId(id) ? { d: 1 } : {}),
+  };
   return JSON.stringify(value);
 }
 
@@ -71,12 +79,13 @@ export function viewOf(key: string, entries: readonly Entry[]): KeyView {
   const holders: FoundHolder[] = [];
   const waiters: FoundWaiter[] = [];
   for (const entry of entries) {
-    const { key: name, created, lease } = entry;
+    const { key: name, created, modified, lease } = entry;
     const parsed = parseHolderName(key, name);
     if (parsed) {
-      const { o, s, n, b, r = created } = valueOf<HolderValue>(entry, { o: '', s: 0, n: 0, b: 0 });
+      const { o, s, n, b, r = created, d } = valueOf<HolderValue>(entry, { o: '', s: 0, n: 0, b: 0 });
       holders.push({
         ...parsed,
+        id: d === 1 ? detachedIdOf(parsed.id) : parsed.id,
         name,
         owner: o,
         since: s,
@@ -84,6 +93,7 @@ export function viewOf(key: string, entries: readonly Entry[]): KeyView {
         base: b,
         revision: r,
         etcdLease: lease,
+        modified,
       });
     } else {
       const { o, m, n } = valueOf<WaiterValue>(entry, { o: '', m: 'exclusive', n: 0 });

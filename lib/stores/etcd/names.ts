@@ -1,3 +1,4 @@
+import { digitsOf } from '../../core/pass.js';
 import { printable } from '../../core/printable.js';
 import type { LockKind, LockMode } from '../../core/lock-mode.js';
 import type { KeyWaiter } from '../../core/ports.js';
@@ -16,7 +17,8 @@ import type { KeyRange } from './protocol.js';
 //   lock/KEY 0 t 0 SCHEDULE 0 TICK          a tick that has run
 //
 // 0 is a NUL character, which no key has. Names of holders end with the id of their lease, so that a delete by name
-// affects no other lease (S7).
+// affects no other lease (S7). The id of a detached lock is there in hexadecimal digits, as earlier versions of this
+// package read ids, and its value says that it is detached.
 
 const LETTERS: Readonly<Record<LockMode, string>> = { exclusive: 'e', permits: 'p', shared: 'r' };
 const MODES: Readonly<Record<string, LockMode>> = { e: 'exclusive', p: 'permits', r: 'shared' };
@@ -110,7 +112,7 @@ export function slotsFrom(key: string, slot: number): KeyRange {
 }
 
 export function holderName(key: string, mode: LockMode, id: string, slot = 0): string {
-  return `${key}\0h\0${LETTERS[mode]}${mode === 'permits' ? slotName(slot) : ''}${id}`;
+  return `${key}\0h\0${LETTERS[mode]}${mode === 'permits' ? slotName(slot) : ''}${digitsOf(id)}`;
 }
 
 /** The name of a holder after its release, while `minHold` keeps the key. */
@@ -121,6 +123,7 @@ export function keptName(name: string): string {
 export interface HolderName {
   readonly mode: LockMode;
   readonly slot: number | undefined;
+  /** The id in hexadecimal digits. */
   readonly id: string;
   readonly kept: boolean;
 }

@@ -4,8 +4,10 @@ import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
+  ExchangeRequest,
   KeyState,
   KeyWaiter,
+  LeaseExchange,
   LockDirectory,
   LockStore,
   QueueDirectory,
@@ -23,6 +25,7 @@ import { tellEach } from '../../core/tell-each.js';
 import { Acquisitions } from './acquisitions.js';
 import { ZooKeeperClient } from './client/zookeeper-client.js';
 import { Directory } from './directory.js';
+import { Exchanges } from './exchanges.js';
 import { Extensions } from './extensions.js';
 import { KeyRecords } from './key-records.js';
 import { whyNot } from './key-rule.js';
@@ -47,7 +50,9 @@ const PREPARE_AGAIN_MS = 500;
  * No lock rests on a session. A holder trusts its lock for its ttl, from the moment at which it sent its last confirmed
  * write. Another process takes the key over only after it has seen the same stamp for the ttl and 1 %.
  */
-export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, QueueDirectory, StoreHealth {
+export class ZooKeeperStore
+  implements LockStore, WaitQueue, LockDirectory, QueueDirectory, LeaseExchange, StoreHealth
+{
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
   readonly #client: ZooKeeperClient;
@@ -56,6 +61,7 @@ export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, Queu
   readonly #records: KeyRecords;
   readonly #acquisitions: Acquisitions;
   readonly #extensions: Extensions;
+  readonly #exchanges: Exchanges;
   readonly #releases: Releases;
   readonly #directory: Directory;
   readonly #messages: WaiterMessages;
@@ -88,6 +94,7 @@ export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, Queu
       ...{ records, leases, clock, comparesTimes, turns: new WaiterTurns() },
     });
     this.#extensions = new Extensions(records, leases);
+    this.#exchanges = new Exchanges(records, leases);
     this.#releases = new Releases(records, leases);
     this.#directory = new Directory({ client, records, names, clock, comparesTimes });
     this.#messages = new WaiterMessages({ client, records, names });
@@ -138,6 +145,12 @@ export class ZooKeeperStore implements LockStore, WaitQueue, LockDirectory, Queu
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     tellEach(requests, tell, ({ lease }) => this.#releases.release(lease).then(() => undefined));
+  }
+
+  exchange(request: ExchangeRequest): Promise<boolean> {
+    const answer = this.#exchanges.exchange(request);
+    this.#leases.asks(request.lease, answer);
+    return answer;
   }
 
   listen(

@@ -264,6 +264,18 @@ function heldBack(node: ScriptedNode, what: 'acquire' | 'extend' = 'acquire'): (
   return late;
 }
 
+test('a lock that a thread renews is not detached, and stays with its handle', async () => {
+  threads.ready();
+  const lock = await acquire();
+  const refused = lock.detach();
+  await expect(refused).rejects.toMatchObject({ code: 'LOCK_NOT_DETACHED' });
+  await expect(refused).rejects.toThrow("a thread renews it (`renew: 'thread'`)");
+  expect(nodes.map((node) => node.count('exchange'))).toEqual([0, 0, 0]);
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect(lock.isHeld()).toBe(true);
+  await lock.release();
+});
+
 test('the thread does not renew past `maxHold`, and the error says so', async () => {
   threads.ready();
   const lock = await acquire({ maxHold: 2 * TTL });

@@ -45,7 +45,7 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   // the watch would see the key held and then free, and would wake the waiter because of this change.
   message?.({
     result: {
-      events: [put(name, holderValue({ owner: 'other', since: 0, permits: 0, base: 0 })), removed(name)],
+      events: [put(name, holderValue({ id, owner: 'other', since: 0, permits: 0, base: 0 })), removed(name)],
     },
   });
   expect(told).toEqual([undefined, id]);

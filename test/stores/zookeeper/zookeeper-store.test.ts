@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import { readPass } from '../../../lib/core/pass.js';
 import type { NodeCheck } from '../../../lib/core/node-status.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import {
@@ -162,6 +163,66 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
     expect(await witness.forceRelease(key, [lease.id])).toEqual([lease.id]);
     expect(await late.deliver()).toMatchObject({ code: Refusal.badVersion });
     expect(await holdersOf(key)).toEqual([]);
+  });
+
+  test('a lock goes to another process, which a third one waits for as for any holder', async () => {
+    const [api, worker] = [await newProcess(), await newProcess()];
+    const [key, other] = [freshKey(), freshKey()].toSorted() as [string, string];
+    const lock = await api.acquire([key, other], once);
+    const attached = await worker.attach(readPass(await lock.detach()), once);
+    expect([attached.fencingToken, await holdersOf(other)]).toEqual([lock.fencingToken, [attached.id]]);
+    const next = api.acquire([key], waiting);
+    await until(async () => (await witness.waiting([key]))[0]?.length === 1);
+    await attached.release();
+    const held = await next;
+    expect(held.fencingToken).toBeGreaterThan(lock.fencingToken);
+    await held.release();
+  });
+
+  test('an exchange that arrives after the lock was given back changes nothing (S16)', async () => {
+    const store = await openStore();
+    const keys = [freshKey(), freshKey()];
+    const [lease, detached] = [new Lease(keys, 'me', TTL), new Lease(keys, 'me', TTL)];
+    await acquireOn(store, lease);
+    const request = { since: Date.now(), limit: TTL, guard: 0 };
+    const late = keepNextTransaction();
+    const exchanging = store.exchange({ ...request, lease: detached, replaces: [lease.id] });
+    await expect(exchanging).rejects.toThrow('the connection was cut');
+    detached.ended = true;
+    expect(await store.exchange({ ...request, lease, replaces: [detached.id] })).toBe(true);
+    expect(await late.deliver()).toMatchObject({ code: Refusal.badVersion });
+    expect(await extendOn(store, lease, TTL)).toBe(true);
+    for (const key of keys) expect(await holdersOf(key)).toEqual([lease.id]);
+  });
+
+  test('a lease of an exchange whose answer was lost is released, and a late exchange does not store it (S27)', async () => {
+    const store = await openStore();
+    const keys = [freshKey()];
+    const [lease, next] = [new Lease(keys, 'me', TTL), new Lease(keys, 'me', TTL)];
+    await acquireOn(store, lease);
+    const late = keepNextTransaction();
+    const exchanging = store.exchange({ lease: next, replaces: [lease.id], since: 0, limit: TTL, guard: 0 });
+    await expect(exchanging).rejects.toThrow('the connection was cut');
+    next.ended = true;
+    await releaseOn(store, next);
+    expect(await late.deliver()).toMatchObject({ code: Refusal.badVersion });
+    expect(await holdersOf(keys[0]!)).toEqual([lease.id]);
+  });
+
+  test('a lock that goes to another process is taken over only when the ttl of its last holder has passed', async () => {
+    const [one, other] = [await openStore(), await openStore()];
+    const key = freshKey();
+    const ttl = 1_000;
+    const [lease, detached] = [new Lease([key], 'me', ttl), new Lease([key], 'me', ttl)];
+    await acquireOn(one, lease);
+    // The other process knows the stamp of the first lease before the exchange.
+    expect(await acquireOn(other, new Lease([key], 'other', TTL))).toMatchObject({ granted: false });
+    const sent = performance.now();
+    const request = { lease: detached, replaces: [lease.id], since: Date.now(), limit: TTL, guard: 0 };
+    expect(await one.exchange(request)).toBe(true);
+    await until(async () => (await acquireOn(other, new Lease([key], 'other', TTL))).granted);
+    expect(performance.now() - sent).toBeGreaterThanOrEqual(ttl);
+    expect(await extendOn(one, detached, ttl)).toBe(false);
   });
 
   test('another process takes a lock over only when its ttl has passed since the last renewal', async () => {
