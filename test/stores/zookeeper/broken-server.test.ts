@@ -48,6 +48,15 @@ test('`open` rejects when a server ends each session at once', async () => {
   await expect(client.open()).rejects.toThrow(/has ended the session/);
 });
 
+test('a request without a connection fails with the reason that each server gave', async () => {
+  const { address } = await startBroken(0);
+  const client = clientOf(`${address},127.0.0.1:1`, () => undefined);
+  await expect(client.open()).rejects.toThrow(/ECONNREFUSED/);
+  const asking = client.ask(exists('/'), 1_000);
+  await expect(asking).rejects.toThrow(/no server is connected: .*has ended the session/);
+  await expect(asking).rejects.toThrow(/ECONNREFUSED/);
+});
+
 // Without the pauses there are thousands of connections in a second.
 test('a server that ends each connection at its first request is asked again after a pause', async () => {
   const { address, count } = await startBroken(30_000);

@@ -115,7 +115,8 @@ export class ZooKeeperClient {
    */
   ask<Reply>(request: Request<Reply>, limit: number): Promise<Reply> {
     if (this.#connection && this.#isReady) return this.#connection.ask(request, limit);
-    return Promise.reject(new ZooKeeperError('no server is connected', true));
+    const why = this.#failures.size > 0 ? `: ${this.#reason().message}` : '';
+    return Promise.reject(new ZooKeeperError(`no server is connected${why}`, true));
   }
 
   /** Ends the session if the server answers within `limit` milliseconds, and the connection. */
