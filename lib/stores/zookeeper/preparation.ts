@@ -64,7 +64,7 @@ async function ensure(client: ZooKeeperClient, path: string): Promise<void> {
 export function orUnfit(error: unknown): unknown {
   if (isRefusal(error, Refusal.noNode))
     return new UnfitStoreError(
-      'has not the path that stands behind the servers of `connectionString`: create its nodes, or leave the path out',
+      'does not have the path that follows the servers in `connectionString`: create it, or leave it out',
       { cause: error },
     );
   if (isRefusal(error, Refusal.noAuth, Refusal.authFailed))

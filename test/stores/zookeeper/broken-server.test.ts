@@ -49,12 +49,16 @@ test('`open` rejects when a server ends each session at once', async () => {
 });
 
 test('a request without a connection fails with the reason that each server gave', async () => {
-  const { address } = await startBroken(0);
-  const client = clientOf(`${address},127.0.0.1:1`, () => undefined);
+  const [one, other] = [await startBroken(0), await startBroken(0)];
+  const client = clientOf(`${one.address},127.0.0.1:1,${other.address}`, () => undefined);
   await expect(client.open()).rejects.toThrow(/ECONNREFUSED/);
-  const asking = client.ask(exists('/'), 1_000);
-  await expect(asking).rejects.toThrow(/no server is connected: .*has ended the session/);
-  await expect(asking).rejects.toThrow(/ECONNREFUSED/);
+  const error = (await client.ask(exists('/'), 1_000).catch(String)) as string;
+  expect(error).toContain('no server is connected: ');
+  expect(error).toContain('127.0.0.1:1 connect ECONNREFUSED');
+  // Both servers have the same reason.
+  expect(error.match(/has ended the session/g)).toHaveLength(1);
+  expect(error).toContain(one.address);
+  expect(error).toContain(other.address);
 });
 
 // Without the pauses there are thousands of connections in a second.

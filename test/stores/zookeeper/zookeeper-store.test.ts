@@ -423,7 +423,7 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
 
   test('refuses a path that does not exist, and a user without rights, at the start', async () => {
     const missing = openStore({ connectionString: `${server.address}/none` });
-    await expect(missing).rejects.toThrow(/has not the path that stands behind the servers/);
+    await expect(missing).rejects.toThrow(/does not have the path that follows the servers/);
     const owner = await openStore({
       connectionString: `${server.address}/mine`,
       auth: { username: 'app', password: 'secret' },

@@ -3,6 +3,7 @@ import { connect as connectSecurely } from 'node:tls';
 import type { Server, TlsOptions } from '../zookeeper.options.js';
 import { JuteReader, JuteWriter } from './jute.js';
 import { closeSession, packetOf, type Request } from './requests.js';
+import type { Failure } from './failure.js';
 import { Refusal, refused, ZooKeeperError } from './zookeeper-error.js';
 
 /** Numbers of messages that are no answers to requests. */
@@ -65,7 +66,7 @@ export interface ConnectionEvents {
   /** Something changed at a path that a request has asked to watch. */
   readonly watch: (path: string) => void;
   /** Called once, when the connection has ended or could not be opened, unless `close` ended it. */
-  readonly ended: (error: ZooKeeperError) => void;
+  readonly ended: (failure: Failure) => void;
 }
 
 interface Pending {
@@ -314,21 +315,25 @@ export class Connection {
   #whyClosed(): string {
     if (this.#state === 'ready') return 'ended the connection';
     return (
-      'ended the connection before it gave a session; check that it is ZooKeeper' +
+      'ended the connection before it gave a session (check that this is ZooKeeper' +
       (this.terms.tls ? ' and takes TLS at this port' : ', whether this port needs `tls`') +
-      ', and whether it has a connection to a majority of the servers and their newest data'
+      ', and whether the server has a connection to a majority of the servers and their newest data)'
     );
   }
 
-  #said(message: string): string {
+  get #server(): string {
     const { host, port } = this.terms.server;
-    return `${host}:${port} ${message}`;
+    return `${host}:${port}`;
+  }
+
+  #said(message: string): string {
+    return `${this.#server} ${message}`;
   }
 
   #end(reason: string, code?: number): void {
     if (this.#state === 'ended') return;
     this.#finish(reason);
-    this.events.ended(new ZooKeeperError(this.#said(reason), false, code));
+    this.events.ended({ server: this.#server, reason, code });
   }
 
   /** Ends the connection; requests without an answer fail, because they may have had an effect. */

@@ -5,6 +5,7 @@ import { withTimeout } from '../../../core/with-timeout.js';
 import { type Ensemble, ensembleOf, type ZooKeeperOptions } from '../zookeeper.options.js';
 import { Connection, type Session } from './connection.js';
 import type { Access, Request } from './requests.js';
+import { errorOf, type Failure } from './failure.js';
 import { Refusal, ZooKeeperError } from './zookeeper-error.js';
 
 /**
@@ -58,8 +59,8 @@ export class ZooKeeperClient {
   /** The index of the server of the present or the next connection. */
   #turn: number;
   #again: NodeJS.Timeout | undefined;
-  /** The errors of the servers since the last success, each with the index of its server. */
-  readonly #failures = new Map<number, ZooKeeperError>();
+  /** The failures of the servers since the last success, each with the index of its server. */
+  readonly #failures = new Map<number, Failure>();
   #opening: PromiseWithResolvers | undefined;
 
   constructor(
@@ -115,7 +116,7 @@ export class ZooKeeperClient {
    */
   ask<Reply>(request: Request<Reply>, limit: number): Promise<Reply> {
     if (this.#connection && this.#isReady) return this.#connection.ask(request, limit);
-    const why = this.#failures.size > 0 ? `: ${this.#reason().message}` : '';
+    const why = this.#failures.size > 0 ? `: ${errorOf(this.#failures.values()).message}` : '';
     return Promise.reject(new ZooKeeperError(`no server is connected${why}`, true));
   }
 
@@ -142,8 +143,8 @@ export class ZooKeeperClient {
     try {
       login = await this.#login();
     } catch (error) {
-      const message = `\`auth.password\` failed: ${asError(error).message}. Correct the function that you gave`;
-      return this.#failed(index, new ZooKeeperError(message, true, Refusal.authFailed));
+      const reason = `\`auth.password\` failed: ${asError(error).message}. Correct the function that you gave`;
+      return this.#failed(index, { reason, code: Refusal.authFailed });
     }
     if (this.#isClosed) return;
     const connection = new Connection(
@@ -161,7 +162,7 @@ export class ZooKeeperClient {
           if (transaction > this.#newest) this.#newest = transaction;
         },
         watch: this.events.watch,
-        ended: (error) => this.#ended(index, error),
+        ended: (failure) => this.#ended(index, failure),
       },
     );
     this.#connection = connection;
@@ -186,27 +187,27 @@ export class ZooKeeperClient {
     this.events.ready();
   }
 
-  #ended(index: number, error: ZooKeeperError): void {
+  #ended(index: number, failure: Failure): void {
     this.#connection = undefined;
     // A server that ends a session which it has just made does not work.
-    if (error.code === Refusal.sessionExpired && this.#session.id !== NO_SESSION.id) {
+    if (failure.code === Refusal.sessionExpired && this.#session.id !== NO_SESSION.id) {
       this.#session = NO_SESSION;
       this.#isReady = false;
       // The server works, and only the session is over.
       return this.#connectNeutrally();
     }
-    this.#failed(index, error);
+    this.#failed(index, failure);
   }
 
-  #failed(index: number, error: ZooKeeperError): void {
+  #failed(index: number, failure: Failure): void {
     this.#isConnecting = false;
     if (this.#isClosed) return;
     const hasWorked = this.#isReady && performance.now() - this.#readyAt >= WORKS_AFTER_MS;
     this.#isReady = false;
-    this.#failures.set(index, error);
+    this.#failures.set(index, failure);
     this.#turn++;
     if (this.#failures.size === this.#ensemble.servers.length && this.#opening) {
-      this.#opening.reject(this.#reason());
+      this.#opening.reject(errorOf(this.#failures.values()));
       this.#opening = undefined;
     }
     // After a loss the next server is asked at once. Without a pause, a server that ends each connection at its first
@@ -215,13 +216,6 @@ export class ZooKeeperClient {
     this.#again = neutrally(setTimeout, this.#connectNeutrally, pause);
     if (!this.#opening) this.#again.unref();
     this.events.lost();
-  }
-
-  /** One error for the errors of all servers. */
-  #reason(): ZooKeeperError {
-    const errors = [...this.#failures.values()];
-    const message = [...new Set(errors.map((error) => error.message))].join('; ');
-    return new ZooKeeperError(message, true, errors.find(({ code }) => code !== undefined)?.code);
   }
 }
 
