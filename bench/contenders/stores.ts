@@ -31,10 +31,10 @@ async function ours(nodes: RedlockModuleOptions['nodes'], nodeTimeout?: number):
 }
 
 /**
- * Time limit of etcd in milliseconds. For thousands of locks at the same time etcd needs more time than the default,
- * which is a twentieth of their ttl.
+ * Time limit of etcd and ZooKeeper in milliseconds. For thousands of locks at the same time these need more time than
+ * the default, which is a twentieth of their ttl: each lock is a request of its own.
  */
-const ETCD_TIMEOUT = 2_000;
+const LONG_TIMEOUT = 2_000;
 
 export const OUR_STORES: readonly StoreWay[] = [
   { name: 'ours in memory', isShared: false, holdsMany: true, open: () => ours('memory') },
@@ -56,7 +56,7 @@ export const oursInEtcd: StoreWay = {
   name: 'ours in etcd',
   isShared: true,
   holdsMany: true,
-  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), ETCD_TIMEOUT),
+  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), LONG_TIMEOUT),
 };
 
 /** The locks of this package in a ZooKeeper. */
@@ -65,7 +65,7 @@ export function oursInZooKeeper(connectionString: string): StoreWay {
     name: 'ours in ZooKeeper',
     isShared: true,
     holdsMany: true,
-    open: () => ours(zookeeper({ connectionString })),
+    open: () => ours(zookeeper({ connectionString }), LONG_TIMEOUT),
   };
 }
 
