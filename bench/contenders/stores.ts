@@ -25,16 +25,16 @@ export interface StoreWay {
   open(urls: StoreUrls): Promise<Pick<Session, 'acquire' | 'wait' | 'hold' | 'close'>>;
 }
 
-async function ours(nodes: RedlockModuleOptions['nodes'], nodeTimeout?: number): Promise<Session> {
-  const { openOurs } = await import('./ours-app.js');
-  return openOurs(nodes, {}, false, nodeTimeout);
-}
-
 /**
- * Time limit of etcd and ZooKeeper in milliseconds. For thousands of locks at the same time these need more time than
- * the default, which is a twentieth of their ttl: each lock is a request of its own.
+ * Time limit of our stores for a request, in milliseconds. The default is a twentieth of the ttl, which is too short for
+ * hundreds of locks at a time where each is a request of its own, and on a busy machine.
  */
-const LONG_TIMEOUT = 2_000;
+const NODE_TIMEOUT = 2_000;
+
+async function ours(nodes: RedlockModuleOptions['nodes']): Promise<Session> {
+  const { openOurs } = await import('./ours-app.js');
+  return openOurs(nodes, {}, false, NODE_TIMEOUT);
+}
 
 export const OUR_STORES: readonly StoreWay[] = [
   { name: 'ours in memory', isShared: false, holdsMany: true, open: () => ours('memory') },
@@ -56,7 +56,7 @@ export const oursInEtcd: StoreWay = {
   name: 'ours in etcd',
   isShared: true,
   holdsMany: true,
-  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), LONG_TIMEOUT),
+  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' })),
 };
 
 /** The locks of this package in a ZooKeeper. */
@@ -65,7 +65,7 @@ export function oursInZooKeeper(connectionString: string): StoreWay {
     name: 'ours in ZooKeeper',
     isShared: true,
     holdsMany: true,
-    open: () => ours(zookeeper({ connectionString }), LONG_TIMEOUT),
+    open: () => ours(zookeeper({ connectionString })),
   };
 }
 

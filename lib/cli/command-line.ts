@@ -165,7 +165,8 @@ Nodes:
                       postgres://[user[:password]@]host[:port]/database  must be the only node
                       mysql://[user[:password]@]host[:port]/database     or mariadb://; must be the only node
                       http://[user:password@]host:port                   a member of etcd; or https://
-                      zookeeper://[user:password@]host[:port],.../path  must be the only node; or zookeepers://, with TLS
+                      zookeeper://[user:password@]host[:port],.../path  must be the only node; or zookeepers://, with TLS;
+                                                                         with ?scheme=sasl at the end, by DIGEST-MD5
   --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
   --ca FILE         trust this certificate authority
   --cert FILE       certificate of this client

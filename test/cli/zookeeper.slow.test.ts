@@ -35,9 +35,24 @@ import { hasZooKeeper, startZooKeeper, type ZooKeeperServer } from '../support/z
     await app.close();
   });
 
+  test('`doctor` logs in by SASL with `?scheme=sasl`', async () => {
+    // This server has no DIGEST-MD5, and says so in the exchange.
+    const { code, stdout } = await cli(
+      'doctor',
+      '-n',
+      `zookeeper://user:secret@${server.address}?scheme=sasl`,
+    );
+    expect(stdout).toContain('did not take the login: the server offers no login by DIGEST-MD5');
+    expect(stdout).not.toContain('secret');
+    expect(code).not.toBe(0);
+  });
+
   test('the CLI refuses an invalid ZooKeeper URL without showing its password', async () => {
     // Without a user, the password would have no effect.
-    for (const url of ['zookeeper://user:secret@host:port', 'zookeeper://:secret@host:2181']) {
+    for (const url of [
+      ...['zookeeper://user:secret@host:port', 'zookeeper://:secret@host:2181'],
+      ...['zookeeper://user:secret@host:2181?scheme=kerberos', 'zookeeper://host:2181?scheme=sasl'],
+    ]) {
       const { code, stderr } = await cli('list', '-n', url);
       expect(stderr).toContain('Expected --node to be one URL with all servers of a ZooKeeper');
       expect(stderr).not.toContain('secret');

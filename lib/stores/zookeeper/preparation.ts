@@ -67,6 +67,11 @@ export function orUnfit(error: unknown): unknown {
       'does not have the path that follows the servers in `connectionString`: create it, or leave it out',
       { cause: error },
     );
+  if (isRefusal(error, Refusal.saslRequired))
+    return new UnfitStoreError(
+      `refuses access (${error.message}): give \`auth\` with \`scheme: 'sasl'\` and a user of DIGEST-MD5`,
+      { cause: error },
+    );
   if (isRefusal(error, Refusal.noAuth, Refusal.authFailed))
     return new UnfitStoreError(
       `refuses access (${error.message}): give as \`auth\` a user who may create, read, write and delete nodes in ` +

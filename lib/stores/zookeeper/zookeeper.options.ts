@@ -12,8 +12,14 @@ export interface TlsOptions extends SecureContextOptions {
   readonly servername?: string;
 }
 
-/** A user of ZooKeeper's scheme `digest`. */
+/** A user with a password. */
 export interface ZooKeeperLogin {
+  /**
+   * `'digest'` for ZooKeeper's own scheme. `'sasl'` for DIGEST-MD5, which servers with `sessionRequireClientSASLAuth` ask
+   * for; then user and password have only letters, digits and signs of ASCII.
+   * @defaultValue 'digest'
+   */
+  readonly scheme?: 'digest' | 'sasl';
   readonly username: string;
   /** A password, or a function that returns one; it is called for each new connection. */
   readonly password: string | (() => string | Promise<string>);
@@ -29,8 +35,7 @@ export interface ZooKeeperOptions {
   readonly connectionString: string;
 
   /**
-   * A user with a password (scheme `digest`). Only this user may use the nodes that the store then makes; without `auth`
-   * everybody may.
+   * A user with a password. Only this user may use the nodes that the store then makes; without `auth` everybody may.
    */
   readonly auth?: ZooKeeperLogin;
 
@@ -135,8 +140,10 @@ function chrootOf(path: string): string {
 }
 
 function checkLogin(auth: ZooKeeperLogin): void {
-  checkOptionNames('auth', auth, ['username', 'password']);
-  const { username, password } = auth;
+  checkOptionNames('auth', auth, ['scheme', 'username', 'password']);
+  const { scheme, username, password } = auth;
+  if (scheme !== undefined && scheme !== 'digest' && scheme !== 'sasl')
+    throw badValue('`auth.scheme`', "'digest' or 'sasl'", scheme);
   if (typeof username !== 'string' || username === '' || username.includes(':'))
     throw badSecret('`auth.username`', 'a string that is not empty, without a colon', username);
   if (typeof password !== 'string' && typeof password !== 'function')

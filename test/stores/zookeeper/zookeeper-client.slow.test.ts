@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Buffer } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import {
   ANY_VERSION,
   check,
@@ -15,9 +18,11 @@ import {
 import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
 import { isRefusal, Refusal } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
 import type { ZooKeeperOptions } from '../../../lib/stores/zookeeper/zookeeper.options.js';
+import { zookeeper } from '../../../lib/zookeeper/index.js';
 import { selfSigned } from '../../support/certificate.js';
 import { freePort, LOOPBACK } from '../../support/free-port.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { hasZooKeeper, startZooKeeper, type ZooKeeperServer } from '../../support/zookeeper-server.js';
@@ -50,6 +55,29 @@ async function opened(options: ZooKeeperOptions): Promise<TestClient> {
   const client = new TestClient(options);
   await client.open();
   return client;
+}
+
+/** Starts a server that asks each client for a login by DIGEST-MD5. */
+async function startSaslServer(
+  user: { username: string; password: string },
+  others: Readonly<Record<string, string>>,
+): Promise<ZooKeeperServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'zookeeper-login-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  const login = join(folder, 'jaas.conf');
+  const users = Object.entries({ [user.username]: user.password, ...others });
+  const lines = users.map(([name, password]) => `user_${name}="${password}"`);
+  await writeFile(
+    login,
+    `Server { org.apache.zookeeper.server.auth.DigestLoginModule required ${lines.join(' ')}; };`,
+  );
+  return startZooKeeper({
+    properties: {
+      'java.security.auth.login.config': login,
+      'zookeeper.authProvider.1': 'org.apache.zookeeper.server.auth.SASLAuthenticationProvider',
+      'zookeeper.sessionRequireClientSASLAuth': 'true',
+    },
+  });
 }
 
 const codeOf = (answer: Promise<unknown>): Promise<unknown> =>
@@ -261,6 +289,39 @@ const codeOf = (answer: Promise<unknown>): Promise<unknown> =>
       });
       expect(await codeOf(stranger.ask(getData(path), LIMIT))).toBe(Refusal.noAuth);
     }
+  });
+
+  test("with the scheme 'sasl' a user of DIGEST-MD5 uses servers that ask for it, and nobody else may use its nodes", async () => {
+    const user = { username: 'locks', password: 'pass,word=1' };
+    const asking = await startSaslServer(user, { second: 'secret' });
+    const { address: connectionString } = asking;
+    const auth = { ...user, scheme: 'sasl' } as const;
+    const client = await opened({ connectionString, auth });
+    const path = freshPath();
+    await client.ask(create(path, NOTHING, { access: client.access }), LIMIT);
+    const same = await opened({ connectionString, auth: { ...auth, password: () => user.password } });
+    await same.ask(getData(path), LIMIT);
+    const other = await opened({
+      connectionString,
+      auth: { scheme: 'sasl', username: 'second', password: 'secret' },
+    });
+    expect(await codeOf(other.ask(getData(path), LIMIT))).toBe(Refusal.noAuth);
+    for (const [wrong, reason] of [
+      [{ ...auth, password: 'wrong' }, /did not take the login: the user or the password is wrong/],
+      [{ ...auth, password: 'wörd' }, /did not take the login: .* only letters, digits and signs of ASCII/],
+    ] as const)
+      await expect(opened({ connectionString, auth: wrong })).rejects.toThrow(reason);
+    const store = zookeeper({ connectionString }).openStore(newTerms());
+    cleanUpAfterTests(() => store.close());
+    await expect(store.connect()).rejects.toThrow(/give `auth` with `scheme: 'sasl'`/);
+    await asking.stop();
+  });
+
+  test("the scheme 'sasl' fails on servers without DIGEST-MD5, with the reason", async () => {
+    const auth = { scheme: 'sasl', username: 'locks', password: 'secret' } as const;
+    await expect(opened({ connectionString: server.address, auth })).rejects.toThrow(
+      /did not take the login: the server offers no login by DIGEST-MD5/,
+    );
   });
 
   test('speaks TLS, and says so when one of the two sides does not', async () => {

@@ -26,6 +26,7 @@ test('accepts a login, TLS, and options that are undefined', () => {
     { connectionString },
     { connectionString, auth: { username: 'locks', password: 'a:b' }, tls: {} },
     { connectionString, auth: { username: 'locks', password: () => 'secret' }, tls: { ca: 'certificate' } },
+    { connectionString, auth: { scheme: 'sasl', username: 'locks', password: 'secret' } },
     { connectionString, auth: undefined, tls: undefined },
   ] as ZooKeeperOptions[])
     expect(() => checkZooKeeperOptions(options)).not.toThrow();
@@ -53,6 +54,10 @@ test.each([
     /Expected the options of `auth` to be an object, got a string/,
   ],
   [{ connectionString, auth: { username: 'a:b', password: 'secret' } }, /`auth.username` .* without a colon/],
+  [
+    { connectionString, auth: { scheme: 'kerberos', username: 'locks', password: 'secret' } },
+    /Expected `auth.scheme` to be 'digest' or 'sasl', got/,
+  ],
   [{ connectionString, auth: { username: 'locks' } }, /`auth.password` to be a string or a function/],
   [
     { connectionString, auth: { user: 'locks' } },

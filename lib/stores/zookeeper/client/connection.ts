@@ -1,10 +1,12 @@
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectSecurely } from 'node:tls';
+import { asError } from '../../../core/errors.js';
 import type { Server, TlsOptions } from '../zookeeper.options.js';
 import { JuteReader, JuteWriter } from './jute.js';
-import { closeSession, packetOf, type Request } from './requests.js';
+import { closeSession, packetOf, type Request, sasl } from './requests.js';
+import { SaslDigest } from './sasl-digest.js';
 import type { Failure } from './failure.js';
-import { Refusal, refused, ZooKeeperError } from './zookeeper-error.js';
+import { isRefusal, Refusal, refused, ZooKeeperError } from './zookeeper-error.js';
 
 /** Numbers of messages that are no answers to requests. */
 const WATCH_XID = -1;
@@ -47,12 +49,18 @@ export interface Session {
   readonly timeout: number;
 }
 
+/** The user for a connection. */
+export interface Login {
+  readonly scheme: 'digest' | 'sasl';
+  readonly username: string;
+  readonly password: string;
+}
+
 export interface ConnectionTerms {
   readonly server: Server;
   readonly chroot: string;
   readonly tls: TlsOptions | undefined;
-  /** User and password with a colon between them. */
-  readonly login: string | undefined;
+  readonly login: Login | undefined;
   readonly session: Session;
   /** The newest transaction that the client has seen: a server that has not seen it yet refuses the connection. */
   readonly newest: bigint;
@@ -194,8 +202,28 @@ export class Connection {
   }
 
   /** Logs in, after the session: a server can answer a login that it gets earlier before it answers the greeting. */
-  #logIn(login: string): void {
-    this.#socket.write(new JuteWriter().int(LOGIN_XID).int(LOGIN).int(0).text('digest').text(login).packet());
+  #logIn(login: Login): void {
+    if (login.scheme === 'sasl') return void this.#logInBySasl(login);
+    const user = `${login.username}:${login.password}`;
+    this.#socket.write(new JuteWriter().int(LOGIN_XID).int(LOGIN).int(0).text('digest').text(user).packet());
+  }
+
+  /** The server speaks first, so the first message is empty. */
+  async #logInBySasl({ username, password }: Login): Promise<void> {
+    const say = (message: string): Promise<string> => {
+      const request = sasl(message);
+      return this.#send(packetOf(this.#nextXid(), request, ''), request, CONNECT_LIMIT_MS);
+    };
+    try {
+      const exchange = new SaslDigest(username, password);
+      if (!exchange.isProof(await say(exchange.answer(await say('')))))
+        throw new Error('the server does not know the password');
+      if (!this.#hasEnded()) this.#becomeReady();
+    } catch (error) {
+      const isWrong = isRefusal(error, Refusal.authFailed, Refusal.saslRequired);
+      const reason = isWrong ? 'the user or the password is wrong' : asError(error).message;
+      this.#end(`did not take the login: ${reason}`, Refusal.authFailed);
+    }
   }
 
   #hear(data: Buffer): void {
@@ -317,7 +345,7 @@ export class Connection {
     return (
       'ended the connection before it gave a session (check that this is ZooKeeper' +
       (this.terms.tls ? ' and takes TLS at this port' : ', whether this port needs `tls`') +
-      ', and whether the server has a connection to a majority of the servers and their newest data)'
+      ', and whether it is connected to a majority of servers with the newest data)'
     );
   }
 

@@ -1,10 +1,10 @@
 import { ZooKeeperError } from './zookeeper-error.js';
 
-/** Why there is no connection to a server. */
+/** The reason for which there is no connection to a server. */
 export interface Failure {
   /** Host and port of the server; missing if the reason is not in the server. */
   readonly server?: string;
-  /** What the server did, such as "refused the login", or what happened. */
+  /** The words behind the server, such as "is read-only"; without a server, a sentence. */
   readonly reason: string;
   /** ZooKeeper's code, if the server has refused the connection. */
   readonly code?: number | undefined;

@@ -12,6 +12,7 @@ const Op = {
   sync: 9,
   check: 13,
   multi: 14,
+  sasl: 102,
   closeSession: -11,
 } as const;
 
@@ -121,6 +122,11 @@ export function remove(path: string, version: number): Change<undefined> {
     write: (to, chroot) => to.text(chroot + path).int(version),
     read: () => undefined,
   };
+}
+
+/** One message of a login by SASL, to which the server answers with its next message. */
+export function sasl(message: string): Request<string> {
+  return { op: Op.sasl, write: (to) => to.text(message), read: (from) => from.text() };
 }
 
 /** Refuses a transaction unless the node exists at this version. */

@@ -3,7 +3,7 @@ import { asError } from '../../../core/errors.js';
 import { neutral, neutrally } from '../../../core/neutral.js';
 import { withTimeout } from '../../../core/with-timeout.js';
 import { type Ensemble, ensembleOf, type ZooKeeperOptions } from '../zookeeper.options.js';
-import { Connection, type Session } from './connection.js';
+import { Connection, type Login, type Session } from './connection.js';
 import type { Access, Request } from './requests.js';
 import { errorOf, type Failure } from './failure.js';
 import { Refusal, ZooKeeperError } from './zookeeper-error.js';
@@ -139,7 +139,7 @@ export class ZooKeeperClient {
     this.#again = undefined;
     this.#isConnecting = true;
     const index = this.#turn % this.#ensemble.servers.length;
-    let login: string | undefined;
+    let login: Login | undefined;
     try {
       login = await this.#login();
     } catch (error) {
@@ -168,13 +168,14 @@ export class ZooKeeperClient {
     this.#connection = connection;
   }
 
-  async #login(): Promise<string | undefined> {
+  async #login(): Promise<Login | undefined> {
     const { auth } = this.options;
     if (!auth) return undefined;
-    const { username, password } = auth;
-    if (typeof password !== 'function') return `${username}:${password}`;
+    const { username, password, scheme = 'digest' } = auth;
+    if (typeof password !== 'function') return { scheme, username, password };
     const closing = new Promise<never>((_, reject) => (this.#endLogin = () => reject(closed())));
-    return `${username}:${await withTimeout(Promise.race([password(), closing]), PASSWORD_LIMIT_MS)}`;
+    const given = await withTimeout(Promise.race([password(), closing]), PASSWORD_LIMIT_MS);
+    return { scheme, username, password: given };
   }
 
   #ready(session: Session): void {

@@ -8,6 +8,7 @@ export const Refusal = {
   sessionExpired: -112,
   authFailed: -115,
   sessionMoved: -118,
+  saslRequired: -124,
 } as const;
 
 /** Codes after which the request may have had an effect: errors inside the server, and a lost connection. */
@@ -24,6 +25,7 @@ const MEANINGS: Readonly<Record<number, string>> = {
   [-114]: 'the access rights are not valid',
   [Refusal.authFailed]: 'the login failed',
   [Refusal.sessionMoved]: 'the session has moved to another server',
+  [Refusal.saslRequired]: 'the servers ask for a login by SASL',
   [-125]: 'a quota is exceeded',
 };
 
