@@ -168,6 +168,17 @@ export class ZooKeeperServer {
     return /^Mode: (\S+)/m.exec(await this.#word('srvr'))?.[1];
   }
 
+  /** The number of sessions that watch each path. */
+  async watches(): Promise<ReadonlyMap<string, number>> {
+    const lines = (await this.#word('wchp')).split('\n');
+    const counts = new Map<string, number>();
+    let path = '';
+    for (const line of lines)
+      if (line.startsWith('/')) path = line;
+      else if (line.startsWith('\t')) counts.set(path, (counts.get(path) ?? 0) + 1);
+    return counts;
+  }
+
   /** From its next start on, the server follows a leader through another port, such as that of a proxy. */
   follow(leader: ZooKeeperServer, port: number): void {
     this.#ways.set(leader.member.number, port);

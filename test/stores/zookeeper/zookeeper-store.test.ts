@@ -17,6 +17,7 @@ import {
 } from '../../../lib/stores/zookeeper/client/requests.js';
 import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
 import { Refusal, ZooKeeperError } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
+import { Names } from '../../../lib/stores/zookeeper/names.js';
 import type { ZooKeeperOptions } from '../../../lib/stores/zookeeper/zookeeper.options.js';
 import { ZooKeeperStore } from '../../../lib/stores/zookeeper/zookeeper-store.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
@@ -29,6 +30,8 @@ import { until } from '../../support/until.js';
 import { hasZooKeeper, startZooKeeper, type ZooKeeperServer } from '../../support/zookeeper-server.js';
 
 const TTL = 60_000;
+
+const names = new Names(newTerms().keyPrefix);
 
 const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
 const waiting: AcquireTerms = {
@@ -118,6 +121,47 @@ function keepNextTransaction(): { readonly deliver: () => Promise<unknown> } {
     expect(held.fencingToken).toBeGreaterThan(lock.fencingToken);
     await held.release();
     expect(await holdersOf(key)).toEqual([]);
+  });
+
+  test('many calls of one process for one key are written together', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    const leases = Array.from(
+      { length: 40 },
+      () => new Lease([key], 'me', TTL, undefined, { mode: 'shared' }),
+    );
+    const writes = async (): Promise<number> =>
+      (await (await openClient()).ask(getData(names.pathOf(key)), TTL)).stat.version;
+    await Promise.all(leases.map((lease) => acquireOn(store, lease)));
+    expect(await holdersOf(key)).toHaveLength(40);
+    const acquired = await writes();
+    expect(acquired).toBeLessThanOrEqual(3);
+    await Promise.all(leases.map((lease) => releaseOn(store, lease)));
+    expect(await holdersOf(key)).toEqual([]);
+    expect((await writes()) - acquired).toBeLessThanOrEqual(3);
+  });
+
+  test('of the processes in a queue two watch the key, and each of the others watches the entry in front of its own', async () => {
+    const key = freshKey();
+    const lock = await (await newProcess()).acquire([key], once);
+    const calls: Promise<{ release(): Promise<void> }>[] = [];
+    for (let count = 1; count <= 5; count++) {
+      calls.push((await newProcess()).acquire([key], waiting));
+      await until(async () => (await witness.waiting([key]))[0]?.length === count);
+    }
+    const entries = await (await openClient()).ask(getChildren(names.queueOf(key)), TTL);
+    const inOrder = entries.toSorted().map((name) => `${names.queueOf(key)}/${name}`);
+    // The first one has no entry in front of its own, and the last one has none behind it.
+    const wanted = [[names.pathOf(key), 2], ...inOrder.slice(0, -1).map((path) => [path, 1])].toSorted();
+    let present: unknown[] = [];
+    await until(async () => {
+      const watches = [...(await server.watches())];
+      present = watches.filter(([path]) => path === names.pathOf(key) || inOrder.includes(path)).toSorted();
+      return JSON.stringify(present) === JSON.stringify(wanted);
+    }, 60_000).catch(() => undefined);
+    expect(present).toEqual(wanted);
+    await lock.release();
+    for (const call of calls) await (await call).release();
   });
 
   test('frees the key of an acquisition whose answer was lost', async () => {
