@@ -45,7 +45,8 @@ export async function startZooKeeper(stops: StopList): Promise<{ url: string; de
   const server = launch();
   await stops.add(() => server.stop());
   await server.whenReady(() => isServing(url));
-  return { url: new URL(url).host, description: `ZooKeeper in ${JARS}` };
+  const [version = ''] = /(?<=version: )[\d.]+/.exec(await stateOf(url)) ?? [];
+  return { url: new URL(url).host, description: `ZooKeeper ${version} in ${JARS}` };
 }
 
 /** Makes a temporary directory for the ZooKeeper, and removes the directory at the end. */
@@ -80,7 +81,12 @@ export async function hasZooKeeper(): Promise<boolean> {
 }
 
 /** Resolves to true if the ZooKeeper serves requests; for `whenReady`. */
-export function isServing(url: string): Promise<true | undefined> {
+export async function isServing(url: string): Promise<true | undefined> {
+  return /^Mode: /m.test(await stateOf(url)) ? true : undefined;
+}
+
+/** The answer of the ZooKeeper to `srvr`; empty without one. */
+function stateOf(url: string): Promise<string> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve) => {
     let answer = '';
@@ -88,6 +94,6 @@ export function isServing(url: string): Promise<true | undefined> {
     socket.setTimeout(ANSWER_TIMEOUT_MS, () => socket.destroy());
     socket.on('data', (data) => (answer += String(data)));
     socket.on('error', () => undefined);
-    socket.on('close', () => resolve(/^Mode: /m.test(answer) ? true : undefined));
+    socket.on('close', () => resolve(answer));
   });
 }
