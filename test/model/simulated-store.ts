@@ -10,7 +10,7 @@ export type RecordStore = Pick<LockStore & QuorumStore, 'acquire' | 'extend' | '
 /** A store on one node of the simulator, without a network: the node executes each command at once. */
 export class SimulatedStore implements RecordStore {
   readonly #node = new SimulatedNode(
-    () => undefined,
+    () => 1,
     () => ({ runId: 'the only run', history: 'the only one', wasReplica: false }),
   );
 

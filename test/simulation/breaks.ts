@@ -174,7 +174,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S9',
     expected: ['exclusion'],
     budget: 300,
-    seed: 47,
+    seed: 14,
     patches: [
       patch(
         HELD,

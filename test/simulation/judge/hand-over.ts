@@ -6,12 +6,6 @@ const LOOK_MS = 250;
 /** Milliseconds after which a waiter has a free lock, if nothing disturbs any node or process. */
 const LONGEST_MS = 1_500;
 
-/**
- * The same while calls for several keys wait for the lock. Three of them can be in front, and be refused because of
- * another key: then a waiter tries after 5 seconds (docs/waiting.md).
- */
-const LONGEST_BEHIND_SEVERAL_MS = 6_000;
-
 /** Finds waiters that nobody tells that their lock is free. */
 export class HandOverWatch {
   constructor(private readonly scene: Scene) {}
@@ -38,8 +32,7 @@ export class HandOverWatch {
     const { world, judge } = this.scene;
     for (const key of KEYS) {
       const free = judge.freeSince(key);
-      const longest = judge.waitsForSeveral(key) ? LONGEST_BEHIND_SEVERAL_MS : LONGEST_MS;
-      if (free === undefined || world.time - free < longest) continue;
+      if (free === undefined || world.time - free < LONGEST_MS) continue;
       const waiting = [...judge.waitingFor(key)].find(({ from }) => from < free);
       if (!waiting || waiting.isReported) continue;
       waiting.isReported = true;

@@ -34,8 +34,6 @@ export interface Call {
   readonly key: string | undefined;
   /** The mode of the requested lock. */
   readonly mode: LockMode;
-  /** The keys of a call for several keys. */
-  severalKeys?: readonly string[];
   isSettled: boolean;
   isReported: boolean;
 }
@@ -182,11 +180,6 @@ export class Judge {
   /** The calls that wait for one key. */
   *waitingFor(key: string): Iterable<Call> {
     for (const call of this.#calls) if (call.key === key) yield call;
-  }
-
-  /** `true` if a call waits for this key and others. */
-  waitsForSeveral(key: string): boolean {
-    return [...this.#calls].some((call) => call.severalKeys?.includes(key));
   }
 
   /** A process runs a tick. */

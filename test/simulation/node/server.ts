@@ -233,10 +233,16 @@ export class Server implements Host {
     return EPOCH + time + this.#clockAhead;
   }
 
-  #publish(channel: string, text: string): void {
-    if (this.#restoringAt !== undefined) return;
-    for (const connection of this.connections)
-      if (connection.channels.has(channel)) connection.reply({ channel, text });
+  #publish(channel: string, text: string): number {
+    // The commands of a journal had their receivers when they ran.
+    if (this.#restoringAt !== undefined) return 1;
+    let receivers = 0;
+    for (const connection of this.connections) {
+      if (!connection.channels.has(channel)) continue;
+      connection.reply({ channel, text });
+      receivers++;
+    }
+    return receivers;
   }
 
   receive(connection: Peer, message: Message): void {

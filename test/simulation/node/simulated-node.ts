@@ -29,8 +29,8 @@ interface Identity {
   readonly isUnused?: boolean;
 }
 
-/** Sends a message to a process that waits. */
-export type Publish = (process: string, text: string) => void;
+/** Sends a message to a process that waits. Returns the number of clients that get it. */
+export type Publish = (process: string, text: string) => number;
 
 /**
  * The data of a Redis node, and what the scripts do with it: the records of {@link MemoryNode}, and the marker, guard and
@@ -256,8 +256,10 @@ export class SimulatedNode {
     if (known) return known;
     this.#waiters.set(name, waiter);
     this.#memory.listen(waiter, (after) => {
-      this.#woken++;
-      this.publish(waiter.process, `${Math.ceil(after)} ${this.#released ?? '-'} ${waiter.number}`);
+      const text = `${Math.ceil(after)} ${this.#released ?? '-'} ${waiter.number}`;
+      if (this.publish(waiter.process, text) > 0) this.#woken++;
+      // A dead process is passed over at once (`queue.ts`).
+      else this.#memory.leave(waiter);
     });
     return waiter;
   }

@@ -111,7 +111,6 @@ export class Worker {
     const { judge } = app.scene;
     const one = typeof key === 'string' && options.retry && 'timeout' in options.retry ? key : undefined;
     const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit, one, options.mode);
-    if (typeof key !== 'string') call.severalKeys = key;
     let lock: LockHandle;
     try {
       lock = await acquire();
