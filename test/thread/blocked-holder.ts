@@ -42,6 +42,8 @@ export interface HolderOptions {
   readonly options: LockOptions;
   /** `true` if the nodes are clients, which a file of the application makes in each thread. */
   readonly hasClients?: boolean;
+  /** The addresses of the clients in the thread, if they differ. */
+  readonly threadUrls?: readonly string[];
   /** Options of Node for the environment of the process. */
   readonly nodeOptions?: string;
 }
@@ -55,7 +57,7 @@ export class BlockedHolder {
   /** The lines of its log. */
   readonly log: string[] = [];
 
-  private constructor({ program, urls, key, options, hasClients, nodeOptions }: HolderOptions) {
+  private constructor({ program, urls, key, options, hasClients, threadUrls, nodeOptions }: HolderOptions) {
     const env = {
       ...process.env,
       NO_COLOR: '1',
@@ -63,6 +65,7 @@ export class BlockedHolder {
       URLS: urls.join(','),
       OPTIONS: JSON.stringify(options),
       HAS_CLIENTS: String(hasClients ?? false),
+      ...(threadUrls && { THREAD_URLS: threadUrls.join(',') }),
       ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     };
     const child = spawn(process.execPath, [program], { env, stdio: 'pipe' });

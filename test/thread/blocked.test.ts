@@ -128,6 +128,28 @@ test('a holder renews its lock itself while only its thread cannot connect, whic
   expect(holder.log.filter((line) => line.includes('does not reach the nodes'))).toHaveLength(1);
 });
 
+test('a thread whose own file names one server three times ends before it renews, and the holder renews its lock itself (S17)', async () => {
+  const urls = servers.map(({ url }) => url);
+  const threadUrls = [urls[0]!, urls[0]!, urls[0]!];
+  const options = { ttl: TTL, renew: 'thread' } as const;
+  const holder = await BlockedHolder.start({
+    ...{ program, urls, threadUrls, key: 'tripled', options, hasClients: true },
+  });
+  const log = (): string => holder.log.join(' ');
+  await until(() => log().includes('The thread for renewals has failed'));
+  expect(log()).toMatch(/has failed: cannot be used for locks: .*same server/);
+  let before = 0;
+  await until(async () => {
+    const { remaining } = await holder.ask('show');
+    const isRenewed = before > 0 && remaining > before;
+    before = remaining;
+    return isRenewed;
+  });
+  await holder.ask('release');
+  // The clients are the application's, and stay connected.
+  await holder.kill();
+});
+
 test('a holder that gets SIGTERM while it is blocked keeps its lock until the end of the block, and then releases it', async () => {
   const terminated = await contest('terminated', { renew: 'thread' });
   const { holder } = terminated;

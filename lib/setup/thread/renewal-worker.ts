@@ -76,17 +76,24 @@ async function run(): Promise<void> {
   const settings = { owner: '', driftFactor, nodeTimeout, keyPrefix, guard: new RestartGuard(guard) };
   const renewals = new Renewals(stores, settings, new Beats(beats), post);
   let looking: NodeJS.Timeout | undefined;
+  /** The stores whose servers are still being checked. They may not renew before it is known that they are fit. */
+  const checking = new Set<Store>();
 
   const connect = (): void => {
-    // A store that cannot be reached keeps trying, and the main thread reports it.
-    for (const store of stores) store.connect().catch(endIfUnfit);
+    for (const store of stores) {
+      checking.add(store);
+      // A store that cannot be reached keeps trying, and the main thread reports it.
+      const connected = store.connect().catch(endIfUnfit);
+      void connected.finally(() => checking.delete(store));
+    }
     lookIn(FIRST_LOOK_MS);
   };
 
+  const canRenew = (store: Store): boolean => store.available && !checking.has(store);
+
   const lookIn = (pause: number): void => {
     looking = setTimeout(() => {
-      if (stores.filter(({ available }) => available).length >= quorumOf(stores.length))
-        post({ kind: 'ready' });
+      if (stores.filter(canRenew).length >= quorumOf(stores.length)) post({ kind: 'ready' });
       else lookIn(Math.min(2 * pause, LONGEST_LOOK_MS));
     }, pause);
   };
