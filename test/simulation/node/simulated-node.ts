@@ -178,7 +178,7 @@ export class SimulatedNode {
     if (!known) {
       this.#identity = this.#born === undefined ? { ...young, isUnused: true } : old;
     } else if (compares || known.history !== history) {
-      const isAnother = former && former.runId !== runId && now - known.since > former.lostFor;
+      const isAnother = former && former.runId !== runId && now - known.since > former.silentFor;
       const isOther = known.runId !== runId;
       const followed = wasReplica && (isOther || known.history !== history);
       if (isAnother || (isOther && (followed || !known.isUnused)))

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { Redlock } from '../../../lib/redlock/redlock.js';
 import { identityKey } from '../../../lib/stores/redis/lock-key.js';
+import { storeOver } from '../../support/clients.js';
 import { newFleet, nodesTo, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
@@ -152,6 +154,33 @@ test('another server at the same address is refused, even if the package used th
   const late = await processAt(proxy.url);
   await expect(late.node.check(GUARD)).resolves.toMatchObject({ state: 'guarded' });
   await votes(process);
+});
+
+test('a process that was idle while its server was replaced does not begin the guard again that the others have passed (S28)', async () => {
+  const [one, two] = [await newServer(), await newServer()];
+  await votes(await processAt(two.url));
+  proxy = await startTcpProxy(one);
+  const busyProcess = await processAt(proxy.url);
+  // The loss of this connection becomes known only later, as with a network that drops it without a word.
+  const late = await startTcpProxy(one);
+  const client = new Redis(late.url);
+  client.on('error', () => undefined);
+  const node = storeOver(client, newFleet(true));
+  opened.push(node);
+  await node.connect();
+  const idle = { node, redlock: redlockOver([node], { ...PATIENT, guard: GUARD }) };
+  await Promise.all([votes(busyProcess), votes(idle)]);
+  await isUpForLong(two);
+  proxy.redirect(two);
+  proxy.cut();
+  await expect(answerOf(busyProcess.redlock)).resolves.toContain(ANOTHER_RUN);
+  await votes(busyProcess);
+  late.redirect(two);
+  late.cut();
+  await expect(answerOf(idle.redlock)).resolves.toBe('acquired');
+  await expect(answerOf(busyProcess.redlock)).resolves.toBe('acquired');
+  client.disconnect();
+  await late.close();
 });
 
 test('a master votes while its first replica attaches, and after its backlog expired (S28)', async () => {

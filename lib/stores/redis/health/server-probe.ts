@@ -52,8 +52,8 @@ export class ServerProbe {
   #data: (NodeAge & { readonly at: number }) | undefined;
   /** `true` if the last check got the report of the server. */
   #knowsServer = false;
-  /** The run id of the server to which the former connection led, and the time at which that connection was lost. */
-  #former: { readonly runId: string; readonly lostAt: number } | undefined;
+  /** The run id of the server to which the former connection led, and the time of its last answer. */
+  #former: { readonly runId: string; readonly heardAt: number } | undefined;
   /** The servers of the last check. */
   #servers: readonly Server[] = [];
   /** The run ids that this node has added to `context.runIds`. */
@@ -88,11 +88,14 @@ export class ServerProbe {
     return this.#data?.cause;
   }
 
-  /** Called when the connection is lost. */
+  /**
+   * Called when the connection is lost. A loss may be noticed long after it, for example with the first command after hours
+   * of idleness. So the time of the last answer counts: after it this process got no vote of that server.
+   */
   lost(): void {
     const [runId = ''] = this.#runIds;
     // A server that no check has compared with its successor yet stays the former one.
-    if (runId !== '') this.#former ??= { runId, lostAt: performance.now() };
+    if (runId !== '') this.#former ??= { runId, heardAt: performance.now() - this.channel.quietFor };
   }
 
   /** Starts the check of a new connection. */
@@ -147,7 +150,7 @@ export class ServerProbe {
   async meet(): Promise<NodeAge> {
     const marker = this.guarded ? markerKey(this.context.keyPrefix) : undefined;
     const asked = this.#former;
-    const former = asked && { runId: asked.runId, lostFor: performance.now() - asked.lostAt };
+    const former = asked && { runId: asked.runId, silentFor: performance.now() - asked.heardAt };
     const at = performance.now();
     const told = await this.#learnClock(nodeScripts.birth.pack(marker, this.identity, Date.now(), former));
     if (marker === undefined) return { age: Infinity, cause: undefined };

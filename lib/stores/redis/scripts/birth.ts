@@ -9,8 +9,8 @@ import { type Packed, pack, script } from './script.js';
 /** The server to which the former connection of a node led. */
 export interface FormerServer {
   readonly runId: string;
-  /** Milliseconds since the connection was lost, or less. */
-  readonly lostFor: number;
+  /** Milliseconds since its last answer, or less. */
+  readonly silentFor: number;
 }
 
 /** The facts that the client tells of itself. */
@@ -19,8 +19,8 @@ const CLIENT = new Arguments<{ readonly wall: number; readonly former: FormerSer
   wall: number(({ wall }) => wall),
   /** The run id of the server to which the former connection led; empty for none. */
   former: text(({ former }) => former?.runId ?? ''),
-  /** Milliseconds since that connection was lost. */
-  lostFor: number(({ former }) => Math.floor(former?.lostFor ?? 0)),
+  /** Milliseconds since the last answer of that server. */
+  silentFor: number(({ former }) => Math.floor(former?.silentFor ?? 0)),
 });
 
 /**
@@ -41,7 +41,7 @@ const BORN = new Fields('micros', 'age', 'cause');
  * the first contact, a colon, and 16 digits of the largest token that was ahead.
  *
  * Another server at the same address may have an old identity of its own. The client then knows that it is another
- * server, and makes it young, unless another client has done so since the connection was lost.
+ * server, and makes it young, unless another client has done so since the last answer of the former server.
  */
 export const BIRTH = script(`
 local call, pcall, sub = redis.call, redis.pcall, string.sub
@@ -57,10 +57,10 @@ if ${NODE_KEYS.marker} then
     ${identify(
       {
         check: 'true',
-        another: `former ~= '' and run ~= '' and former ~= run and now - since > lostFor`,
+        another: `former ~= '' and run ~= '' and former ~= run and now - since > silentFor`,
         votes: 'false',
       },
-      ['former', 'lostFor'],
+      ['former', 'silentFor'],
     )}
     if age <= known then
       known, why = math.max(0, age), cause
