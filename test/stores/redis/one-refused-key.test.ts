@@ -6,6 +6,7 @@ import { EXCLUSIVE, type LockKind, SHARED } from '../../../lib/core/lock-mode.js
 import type { AcquireReply, Tell } from '../../../lib/core/ports.js';
 import { openClient } from '../../../lib/stores/redis/connection/connection.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { glide, storeOver } from '../../support/clients.js';
 import { acquireOn } from '../../support/ask-store.js';
 import { newFleet, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
@@ -31,16 +32,20 @@ const ENDS = ['', ':q', ':h', ':s', ':w'] as const;
 let server: RedisServer;
 let looker: Redis;
 let node: RedisStore;
+/** The same node over a client of GLIDE, whose errors have another form. */
+let overGlide: RedisStore;
 
 beforeAll(async () => {
   server = await startRedis();
   looker = server.client();
   await looker.call('ACL', 'SETUSER', 'locks', 'on', '>secret', '&*', '+@all', '~*');
   node = new RedisStore(openClient(server.url.replace('//', '//locks:secret@')), true, newFleet());
-  await node.connect();
+  const credentials = { username: 'locks', password: 'secret' };
+  overGlide = storeOver(await glide(server, { credentials }), newFleet());
+  await Promise.all([node.connect(), overGlide.connect()]);
 });
 afterAll(async () => {
-  await node.close();
+  await Promise.all([node.close(), overGlide.close()]);
   await server.stop();
 });
 
@@ -59,10 +64,10 @@ function together<Reply>(
   });
 }
 
-function acquire(leases: readonly Lease[]): Promise<(AcquireReply | Error)[]> {
+function acquire(leases: readonly Lease[], at = node): Promise<(AcquireReply | Error)[]> {
   const terms = { since: Date.now(), limit: 60_000, guard: 0, proposal: 0, position: undefined };
   return together(leases, (tell) =>
-    node.acquire(
+    at.acquire(
       leases.map((lease) => ({ lease, ...terms })),
       true,
       tell,
@@ -70,14 +75,14 @@ function acquire(leases: readonly Lease[]): Promise<(AcquireReply | Error)[]> {
   );
 }
 
-function extend(leases: readonly Lease[]): Promise<(boolean | Error)[]> {
-  return together(leases, (tell) => node.extend(leases, TTL, tell));
+function extend(leases: readonly Lease[], at = node): Promise<(boolean | Error)[]> {
+  return together(leases, (tell) => at.extend(leases, TTL, tell));
 }
 
-function release(leases: readonly Lease[]): Promise<(undefined | Error)[]> {
+function release(leases: readonly Lease[], at = node): Promise<(undefined | Error)[]> {
   for (const lease of leases) lease.ended = true;
   return together(leases, (tell) =>
-    node.release(
+    at.release(
       leases.map((lease) => ({ lease, pause: 0 })),
       tell,
     ),
@@ -107,20 +112,27 @@ async function storeForeign(key: string, what: (typeof FOREIGN)[number]): Promis
 }
 
 describe.each(KINDS)('several leases in one command (%s)', (_, kind) => {
-  test('a store grants, extends and releases the other leases when the user has no right to one key', async () => {
-    const leases = ['good', 'bad', 'good'].map((name) => leaseOn(name, kind));
-    const bad = `lock:{${leases[1]!.keys[0]}}`;
-    const refused = { message: expect.stringMatching(/NOPERM|No permissions/) as unknown };
-    try {
-      await forbid(bad);
-      const granted = { granted: true };
-      await expect(acquire(leases)).resolves.toMatchObject([granted, refused, granted]);
-      await expect(extend(leases)).resolves.toMatchObject([true, refused, true]);
-      await expect(release(leases)).resolves.toMatchObject([undefined, refused, undefined]);
-    } finally {
-      await allowAll();
-    }
-  });
+  test.each([
+    ['ioredis', () => node],
+    ['GLIDE', () => overGlide],
+  ])(
+    'a store over %s grants, extends and releases the other leases when the user has no right to one key',
+    async (__, over) => {
+      const at = over();
+      const leases = ['good', 'bad', 'good'].map((name) => leaseOn(name, kind));
+      const bad = `lock:{${leases[1]!.keys[0]}}`;
+      const refused = { message: expect.stringMatching(/NOPERM|No permissions/) as unknown };
+      try {
+        await forbid(bad);
+        const granted = { granted: true };
+        await expect(acquire(leases, at)).resolves.toMatchObject([granted, refused, granted]);
+        await expect(extend(leases, at)).resolves.toMatchObject([true, refused, true]);
+        await expect(release(leases, at)).resolves.toMatchObject([undefined, refused, undefined]);
+      } finally {
+        await allowAll();
+      }
+    },
+  );
 
   test.each(ENDS)(
     'a store extends and releases the other leases whatever else is stored under the Redis key that ends in "%s"',

@@ -12,8 +12,8 @@ export const REQUEST_LIMIT_MS = 5_000;
 /** The number of the request `CustomCommand` in the protocol of GLIDE: a command as a list of texts. */
 const CUSTOM_COMMAND = 1;
 
-/** The number of `Decoder.String`. */
-const AS_TEXT = 1;
+/** The number of `Decoder.Bytes`. `Decoder.String` fails on bytes that are no UTF-8, such as a key of another program. */
+const AS_BYTES = 0;
 
 /**
  * Sends commands in one batch, and returns their answers in the form of ioredis; the error of a server takes the place
@@ -27,7 +27,7 @@ export async function sendBatch(
   commands: readonly (readonly string[])[],
   route?: Route,
 ): Promise<readonly unknown[]> {
-  const options: BatchOptions = { timeout: REQUEST_LIMIT_MS, decoder: AS_TEXT, ...(route && { route }) };
+  const options: BatchOptions = { timeout: REQUEST_LIMIT_MS, decoder: AS_BYTES, ...(route && { route }) };
   // GLIDE keeps the functions that settle a request until another request takes their place (S30).
   const answers = await neutrally(() => client.exec(batchOf(commands), false, options));
   return (answers ?? []).map(likeIoredis);

@@ -15,15 +15,15 @@ const CODES: Readonly<Record<string, string>> = {
   ExecAbortError: 'EXECABORT',
 };
 
-/** Gives an answer of GLIDE the form of ioredis: errors of the server, also inside an answer, and maps as flat lists. */
+/** Gives an answer of GLIDE the form of ioredis: bytes as text, errors of the server as such, and maps as flat lists. */
 export function likeIoredis(answer: unknown): unknown {
+  if (types.isUint8Array(answer))
+    return Buffer.from(answer.buffer, answer.byteOffset, answer.length).toString();
   // The native part of GLIDE makes such an error, in a realm of its own.
   if (types.isNativeError(answer)) return asReplyError(answer);
   if (!Array.isArray(answer)) return answer;
-  if (answer.length > 0 && answer.every(isEntry)) return answer.flatMap(({ key, value }) => [key, value]);
-  return answer.some((item) => types.isNativeError(item) || Array.isArray(item))
-    ? answer.map(likeIoredis)
-    : answer;
+  const entries = answer.length > 0 && answer.every(isEntry);
+  return (entries ? answer.flatMap(({ key, value }) => [key, value]) : answer).map(likeIoredis);
 }
 
 /** Gives an error of the server the text and the name of ioredis. An error of GLIDE itself keeps its text. */

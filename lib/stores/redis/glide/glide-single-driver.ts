@@ -1,15 +1,11 @@
 import { asError } from '../../../core/errors.js';
-import { neutrally } from '../../../core/neutral.js';
 import { AdaptedServer } from '../connection/adapted-server.js';
 import type { Server } from '../connection/driver.js';
 import type { GlideClient } from './client-types.js';
 import { connectionIn, WHICH_CONNECTION } from './connection-name.js';
-import { REQUEST_LIMIT_MS, sendBatch } from './glide-batch.js';
-import { GlideDriver } from './glide-driver.js';
+import { sendBatch } from './glide-batch.js';
+import { GlideDriver, isLoss } from './glide-driver.js';
 import { GlideMessages } from './glide-messages.js';
-
-/** Milliseconds between two requests on a connection that was lost. GLIDE connects again by itself. */
-const ASK_AGAIN_MS = 200;
 
 /**
  * The driver for a `GlideClient`.
@@ -24,7 +20,6 @@ export class GlideSingleDriver extends GlideDriver {
   readonly address: string;
   readonly #servers: readonly Server[];
   #connection: string | undefined;
-  #timer: NodeJS.Timeout | undefined;
 
   constructor(client: GlideClient) {
     super(client);
@@ -47,11 +42,6 @@ export class GlideSingleDriver extends GlideDriver {
     return this.#servers;
   }
 
-  override detach(): void {
-    super.detach();
-    this.#endTimer();
-  }
-
   protected async ask(args: readonly string[]): Promise<unknown> {
     const [answer] = await this.#send([args]);
     if (answer instanceof Error) throw answer;
@@ -67,10 +57,9 @@ export class GlideSingleDriver extends GlideDriver {
     }
     const [answer, ...rest] = answers;
     const connection = answer instanceof Error ? answer : connectionIn(answer);
-    // Without the right to ask, an answer cannot count.
+    // If the connection is not known, an answer cannot count.
     if (connection instanceof Error) {
       this.lastError = connection;
-      this.#askAgain();
       throw connection;
     }
     this.#heard(connection);
@@ -80,47 +69,13 @@ export class GlideSingleDriver extends GlideDriver {
   #heard(connection: string): void {
     const isOther = this.#connection !== undefined && this.#connection !== connection;
     this.#connection = connection;
-    if (this.isDetached) return;
-    if (isOther && this.state === 'ready') this.#lose();
-    if (this.state === 'ready') return;
-    this.state = 'ready';
-    this.#endTimer();
-    this.lastError = undefined;
-    this.emit('ready');
+    if (isOther) this.lost();
+    this.found();
   }
 
   #failed(error: Error): Error {
-    const isTimeout = error.name === 'TimeoutError';
-    // Other errors, such as that of too many requests in flight, do not show that the connection is lost. But a connection
-    // that was lost before must be looked for again.
-    if (!isTimeout && error.name !== 'ConnectionError' && error.name !== 'ClosingError') {
-      this.#askAgain();
-      return error;
-    }
-    const cause = isTimeout ? new Error(`no answer for ${REQUEST_LIMIT_MS} ms`, { cause: error }) : error;
-    this.lastError = cause;
-    if (this.state === 'ready') this.#lose();
-    this.#askAgain();
-    return isTimeout ? cause : new Error('Connection is closed', { cause });
-  }
-
-  #lose(): void {
-    this.state = 'reconnecting';
-    this.emit('close');
-  }
-
-  /** Asks until GLIDE is connected again. The timer serves all callers (S30). */
-  #askAgain(): void {
-    if (this.isDetached || this.client.isClosed || this.state === 'ready') return;
-    const ask = (): void => {
-      this.#timer = undefined;
-      this.connect().catch(() => undefined);
-    };
-    this.#timer ??= neutrally(() => setTimeout(ask, ASK_AGAIN_MS).unref());
-  }
-
-  #endTimer(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    const told = this.failed(error);
+    if (isLoss(error)) this.lost();
+    return told;
   }
 }

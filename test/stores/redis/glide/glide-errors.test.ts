@@ -33,7 +33,10 @@ test.each([
   expect(isRefusal(likeIoredis(new Error(text)))).toBe(false);
 });
 
-test('a map becomes a flat list, and other answers stay as they are', () => {
+test('bytes become text, also those that are no UTF-8, and a map becomes a flat list', () => {
+  const bytes = Buffer.from('lock:\u{e9}');
+  expect(likeIoredis([bytes, [bytes.subarray(0, 6)]])).toEqual(['lock:\u{e9}', ['lock:\u{fffd}']]);
+  expect(likeIoredis([{ key: Buffer.from('a'), value: Buffer.from('b') }])).toEqual(['a', 'b']);
   expect(likeIoredis([{ key: 'save', value: '' }])).toEqual(['save', '']);
   expect(likeIoredis(['0', []])).toEqual(['0', []]);
   expect(likeIoredis([1, null, 'a', [2]])).toEqual([1, null, 'a', [2]]);

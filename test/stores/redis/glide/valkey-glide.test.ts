@@ -105,6 +105,19 @@ test('locks are refused while the server is away, and granted again when it is b
   await app.close();
 });
 
+test('locks are listed beside a key of another program that is no text', async () => {
+  const { app, locks } = await locksOver(await glide(server));
+  const foreign = Buffer.from([...Buffer.from('lock:{'), 0xff, ...Buffer.from('}')]);
+  await looker.set(foreign, Buffer.from([0xfe]));
+  const lock = await locks.acquire('beside', once);
+  const listed: string[] = [];
+  for await (const { key } of locks.list()) listed.push(key);
+  expect(listed).toContain('beside');
+  await lock.release();
+  await looker.del(foreign);
+  await app.close();
+});
+
 test('the error of a closed client of GLIDE says that the client is not open', async () => {
   const client = await glide(server);
   const { app, locks } = await locksOver(client);
