@@ -1,6 +1,6 @@
 import type { DeclaredRow, LockRow } from '../../lib/board/live/messages.js';
 import { about, locks } from './connection.js';
-import { Kind, Since } from './lock-cells.js';
+import { Kind, Owner, Since } from './lock-cells.js';
 import { type Column, Table } from './table.js';
 import { Text } from './text.js';
 
@@ -51,7 +51,7 @@ function DeclaredState({ rows }: { rows: readonly LockRow[] }) {
   if (!row || !holder) return <span class="badge">free</span>;
   return (
     <>
-      <Kind row={row} /> <Text of={holder.owner} />, for <Since at={holder.since} />
+      <Kind row={row} /> <Owner name={holder.owner} />, for <Since at={holder.since} />
     </>
   );
 }

@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { holdIn } from '../../lib/core/hold-name.js';
 import type { HolderRow, LockDetails, LockRow } from '../../lib/board/live/messages.js';
 import { about, fetchDetails, locks } from './connection.js';
 import { commandFor } from './format.js';
@@ -174,13 +175,24 @@ function withLatest(holders: readonly HolderRow[], row: LockRow): readonly Holde
 
 function Holder({ holder, release }: { holder: HolderRow; release: (() => void) | undefined }) {
   const { owner, id, since, renewals, token, slot, detached, own } = holder;
+  const hold = holdIn(owner);
   return (
     <dl class="holder">
       <dt>Owner</dt>
       <dd>
-        <Text of={owner} />
+        <Text of={hold?.by ?? owner} />
         {own && <span class="badge">this process</span>}
       </dd>
+      {hold && (
+        <>
+          <dt>Until</dt>
+          <dd>{new Date(hold.until).toLocaleString()}</dd>
+          <dt>Reason</dt>
+          <dd>
+            <Text of={hold.reason} />
+          </dd>
+        </>
+      )}
       {detached && (
         <>
           <dt>Detached</dt>

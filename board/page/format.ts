@@ -23,6 +23,13 @@ export function clock(at: number, to: keyof typeof PARTS = 'second'): string {
   return new Date(at).toLocaleTimeString(undefined, { ...PARTS[to], hourCycle: 'h23' });
 }
 
+/** The time of the day of a moment within a day from now, and otherwise its date, too, by the clock of the browser. */
+export function soon(at: number, now: number): string {
+  const time = clock(at, 'minute');
+  if (Math.abs(at - now) < 86_400_000) return time;
+  return `${new Date(at).toLocaleDateString(undefined, { month: 'short', day: 'numeric' })} ${time}`;
+}
+
 /** A text of at most `most` characters, without its middle: the beginning and the end of a key tell it from others. */
 export function shortened(text: string, most: number): string {
   if (text.length <= most) return text;

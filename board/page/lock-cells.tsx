@@ -1,6 +1,8 @@
 import type { HolderRow, LockRow } from '../../lib/board/live/messages.js';
+import { holdIn } from '../../lib/core/hold-name.js';
 import { now } from './connection.js';
-import { duration } from './format.js';
+import { duration, soon } from './format.js';
+import { Text } from './text.js';
 
 // Parts of a lock that several views show.
 
@@ -15,6 +17,13 @@ export function Kind({ row: { mode, permits, holders, more = 0, nodes } }: { row
   if (mode === null) return <span class="badge bad">{`on ${nodes[0]} of ${nodes[1]} nodes`}</span>;
   if (permits !== undefined) return <span class="badge">{`${holders.length + more} of ${permits}`}</span>;
   return <span class="badge">{mode === 'shared' ? `shared, ${holders.length + more}` : mode}</span>;
+}
+
+/** Shows an owner in a short cell; of an operator's `hold` its end and its reason, which matter more than the process. */
+export function Owner({ name }: { name: string }) {
+  const hold = holdIn(name);
+  if (!hold) return <Text of={name} />;
+  return <Text of={`until ${soon(Date.parse(hold.until), now.value)}: ${hold.reason}`} />;
 }
 
 /** Number of waiters for a lock. A waiter is a call of this process, or another process that waits. */

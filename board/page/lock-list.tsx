@@ -1,10 +1,11 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { LockRow } from '../../lib/board/live/messages.js';
+import { holdIn } from '../../lib/core/hold-name.js';
 import { printable } from '../../lib/core/printable.js';
 import { connection, locks } from './connection.js';
 import { shown } from './filter.js';
-import { Kind, Left, Since, Waiting } from './lock-cells.js';
+import { Kind, Left, Owner, Since, Waiting } from './lock-cells.js';
 import { Text } from './text.js';
 
 /** Number of hidden rows that are rendered above and below the visible rows, so that scrolling shows no gap. */
@@ -160,8 +161,13 @@ function Owners({ row: { holders, more = 0 } }: { row: LockRow }) {
   const others = holders.length + more - 1;
   const names = holders.map(({ owner }) => printable(owner)).join(', ');
   return (
-    <span role="cell" class="owner" data-label="Owner" title={more > 0 ? `${names} and ${more} more` : names}>
-      {holder ? <Text of={holder.owner} /> : 'no quorum'}
+    <span
+      role="cell"
+      class={holder && holdIn(holder.owner) ? 'owner kept' : 'owner'}
+      data-label="Owner"
+      title={more > 0 ? `${names} and ${more} more` : names}
+    >
+      {holder ? <Owner name={holder.owner} /> : 'no quorum'}
       {others > 0 && (
         <span class="others">
           +{others} <span>more</span>

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { nameOfHold } from '../core/hold-name.js';
 import { quoted } from '../core/printable.js';
 import { ExitCode, RunExitCode } from './exit-code.js';
 import type { HoldRequest } from './lock-request.js';
@@ -19,13 +20,13 @@ const LOOK_MS = 60_000;
  */
 export function hold(request: HoldRequest, terminal: Terminal): Promise<CommandEnd> {
   const { key, duration, reason } = request;
-  const until = Date.now() + duration;
-  const time = new Date(until).toISOString().replace(/\.\d+Z$/, 'Z');
-  const owner = `${ownName()} until ${time}: ${reason}`;
+  const end = Date.now() + duration;
+  const until = new Date(end).toISOString().replace(/\.\d+Z$/, 'Z');
+  const owner = nameOfHold({ by: ownName(), until, reason });
   return underLock(request, owner, async (lock, { ending }) => {
-    print(terminal, `Holding ${quoted([key])} until ${time}   Ctrl-C ends`);
+    print(terminal, `Holding ${quoted([key])} until ${until}   Ctrl-C ends`);
     const over = AbortSignal.any([ending, lock.signal]);
-    for (let left = until - Date.now(); left > 0 && !over.aborted; left = until - Date.now())
+    for (let left = end - Date.now(); left > 0 && !over.aborted; left = end - Date.now())
       await sleep(Math.min(left, LOOK_MS), undefined, { signal: over }).catch(() => undefined);
     if (!lock.isHeld()) return { code: RunExitCode.Lost };
     print(terminal, `Released ${quoted([key])}`);

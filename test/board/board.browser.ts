@@ -315,6 +315,24 @@ describe('the layout of the page', () => {
   });
 });
 
+test('a lock of `hold` shows its end and its reason in place of the owner, also on a phone', async () => {
+  const owner = 'ann@ops-1:4711 until 2031-03-05T20:47:27Z: migration 42';
+  const { locks, url } = await startBoard(undefined, { locks: { nodes: 'memory', owner } });
+  await locks.acquire('report', { ttl: 600_000 });
+  for (const width of [1_280, 390]) {
+    const { page, complaints } = await open(url, { width });
+    const cell = page.locator('.rows .owner');
+    await cell.getByText(/until .*Mar.* \d\d:\d\d: migration 42/).waitFor();
+    expect(await cell.getAttribute('title')).toBe(owner);
+    await lockButton(page, 'report').click();
+    expect(await page.locator('.holder').textContent()).toMatch(
+      /Ownerann@ops-1:4711.*Until.*2031.*Reasonmigration 42/,
+    );
+    expect(complaints).toEqual([]);
+    await page.close();
+  }
+});
+
 describe('the timeline of several locks', () => {
   let board: BoardApp;
   let page: Page;
