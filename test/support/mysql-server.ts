@@ -179,6 +179,8 @@ export class MysqlServer {
     if (volume !== undefined)
       execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${volume}m`, 'tmpfs', this.data]);
     execFileSync('cp', ['-a', `${made}/.`, this.data]);
+    // MySQL's name of the server, which makes a new one: a replica and its primary need different names.
+    await rm(join(this.data, 'auto.cnf'), { force: true });
     const statements = [
       `create database if not exists ${this.database};`,
       `create user if not exists '${this.user}'@'%' identified by '${this.password}';`,
