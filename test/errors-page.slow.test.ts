@@ -667,6 +667,13 @@ describe('docs/errors.md quotes each log line', () => {
       await locks.withLock('key', () => locks.acquire('key', nested).catch(() => undefined));
       return log.of('warn').join();
     },
+    'The thread for renewals has failed: ...': async () => {
+      const log = new LogLines();
+      const nodes = await onServer();
+      // The sources have no compiled program of the thread beside them, like a bundle without the file.
+      app = await startApp({}, { nodes, defaults: { renew: 'thread' } }, { logger: log });
+      return log.of('error').join();
+    },
     'locks with `ttl: ...`: below 1000 ms': async () => {
       const log = new LogLines();
       app = await startApp({}, memory, { logger: log });
