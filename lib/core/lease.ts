@@ -35,11 +35,12 @@ export class Lease {
   permitsSeen: number | undefined;
 
   /**
-   * `true` in the thread that has acquired the lock, after another thread of the process has renewed it: what the store
-   * knows of the expiry may be out of date.
+   * Set in the thread that has acquired the lock, after another thread of the process has renewed it: what the store
+   * knows of the expiry may be out of date. `'in doubt'` if that thread may still extend it, because an extension was not
+   * answered.
    * @internal
    */
-  isLent: boolean | undefined;
+  lent: 'certain' | 'in doubt' | undefined;
 
   /**
    * `true` in the thread that renews the lock of another thread: the store has not acquired it.
@@ -80,12 +81,14 @@ export class Lease {
    * Copies a lease of another thread of this process, which has acquired it.
    * @param keepFor - milliseconds for which a release would keep the keys now
    * @param isEnded - reads whether the other thread has ended the lease
+   * @param isTakenBack - reads whether the other thread renews the lock again
    * @internal
    */
   static copied(
     { id, keys, owner, ttl, kind, since, slots, permitsSeen }: CopiedLease,
     keepFor: number,
     isEnded: () => boolean,
+    isTakenBack: () => boolean,
   ): Lease {
     const made = now();
     const lease = new Lease(keys, owner, ttl, undefined, kind, { ...made, wall: since }, id);
@@ -96,6 +99,7 @@ export class Lease {
         ended = value;
       },
     });
+    Object.defineProperty(lease, 'mayBeStored', { get: () => !lease.ended && !isTakenBack() });
     lease.slots = slots;
     lease.permitsSeen = permitsSeen;
     lease.isCopy = true;
@@ -109,6 +113,15 @@ export class Lease {
    */
   get since(): number {
     return this.#madeAt + LOADED_AT;
+  }
+
+  /**
+   * `false` when no node may be asked any more to store the lease: it has ended, or the other thread that holds the lock
+   * renews it again. That thread sends its release then, which a request from here could follow (S27).
+   * @internal
+   */
+  get mayBeStored(): boolean {
+    return !this.ended;
   }
 
   /** The tick of a schedule for which the lease was requested, if any. */

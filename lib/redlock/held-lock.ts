@@ -108,6 +108,8 @@ interface HoldLimit {
    * the other thread is known to have failed.
    */
   takenBack?: 'failed' | 'other' | undefined;
+  /** Number of failures of the other thread since it renewed the lock last. */
+  failures?: number;
   /** The time of the monotonic clock until which a request of a thread that renews no more may still reach a node. */
   strayUntil?: number;
 }
@@ -313,6 +315,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   #readEnd(remote: RemoteRenewal): void {
     const end = remote.newEnd();
     if (!end) return;
+    if (Math.floor(end.monotonic) > this.#endsAt) this.#limit.failures = 0;
     this.#endsAt = Math.floor(end.monotonic);
     this.#endsAtWall = Math.floor(end.wall - LOADED_AT);
   }
@@ -359,6 +362,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     try {
       this.assertHeld();
       this.#assertExtensible();
+      this.#assertRenewed();
       const sent = now();
       this.ownTtl = this.ttl;
       // A node may store the new ttl although its answer is lost, so a failed release must be repeated until the new
@@ -460,6 +464,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.ownTtl = this.ttl;
     this.lease.ttl = Math.max(this.lease.ttl, ttl);
     const failure = await remote.extend(ttl);
+    // The nodes may still carry the extension out.
+    if (failure) this.lease.lent = 'in doubt';
     this.assertHeld();
     if (failure?.reason === 'returned') return this.#extendOnAll(ttl);
     if (failure) throw this.#whyNotExtended(failure);
@@ -629,6 +635,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   renewedElsewhere(votes?: readonly NodeVote[]): void {
     if (!this.isHeld()) return;
     if (!votes) return this.#become('held');
+    this.#limit.failures = (this.#limit.failures ?? 0) + 1;
     this.#become('unconfirmed', () => this.#unconfirmed(votes));
     this.#takeBack('failed');
   }
@@ -883,6 +890,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     );
   }
 
+  /** S9: a thread that hung may read the request of an extension only after its holder renews the lock again. */
+  #assertRenewed(): void {
+    if (this.mirror?.isRenewed === false)
+      throw new Error('the thread that holds the lock renews it again, and has to extend it itself');
+  }
+
   /** Applies the verdict on an extension: `ttl` is the requested ttl, and `sent` the moment of the request. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
     this.#context.clocks.look();
@@ -905,10 +918,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     this.#become('held');
   }
 
-  /** Lets the thread try again, after a renewal here. */
+  /** Lets the thread try again, after a renewal here. Once it may have failed because a server was away for a moment. */
   #wasTakenBack(): void {
-    if (this.#limit.takenBack === 'failed') this.#context.settings.thread?.outdone();
-    this.#limit.takenBack = undefined;
+    const limit = this.#limit;
+    if (limit.takenBack === 'failed' && (limit.failures ?? 0) > 1) this.#context.settings.thread?.outdone();
+    limit.takenBack = undefined;
   }
 
   #unconfirmed(votes: readonly NodeVote[]): LockUnavailableError {

@@ -79,7 +79,7 @@ export class Outbox {
     if (ordered) this.#ordered = [];
     else this.#unordered = [];
     // Do not send leases that have ended since they were collected: their releases are on their way (S15).
-    const attempts = asked.some(hasEnded) ? asked.filter((attempt) => !hasEnded(attempt)) : asked;
+    const attempts = asked.every(mayBeSent) ? asked : asked.filter(mayBeSent);
     if (attempts.length === 0) return;
     this.#send(attempts, (tell) => this.store.acquire(attempts, ordered, tell));
   }
@@ -95,6 +95,6 @@ export class Outbox {
   }
 }
 
-function hasEnded({ lease }: Attempt): boolean {
-  return lease.ended;
+function mayBeSent({ lease }: Attempt): boolean {
+  return lease.mayBeStored;
 }

@@ -45,9 +45,14 @@ export class LockSlots {
 
   endOf(slot: number): Instant {
     return {
-      monotonic: fromSharedTime(Number(Atomics.load(this.#ends, 2 * slot))),
+      monotonic: fromSharedTime(this.sharedEndOf(slot)),
       wall: Number(Atomics.load(this.#ends, 2 * slot + 1)),
     };
+  }
+
+  /** The end of the validity by the shared clock, as it is stored. */
+  sharedEndOf(slot: number): number {
+    return Number(Atomics.load(this.#ends, 2 * slot));
   }
 
   /** Says that the lock is released or lost: the thread sends nothing for it from now on. */

@@ -71,7 +71,8 @@ export type FromThread =
   | ({ readonly kind: 'dropped' } & SlotName)
   | ({ readonly kind: 'lost' } & SlotName)
   | ({ readonly kind: 'held' } & SlotName)
-  | ({ readonly kind: 'unconfirmed'; readonly votes: readonly SentVote[] } & SlotName)
+  /** A renewal has failed; the validity still ended at the shared time `end`. */
+  | ({ readonly kind: 'unconfirmed'; readonly votes: readonly SentVote[]; readonly end: number } & SlotName)
   | { readonly kind: 'extended'; readonly call: number; readonly failure?: ExtendFailure }
   /** A node gave no usable answer to a request of the thread. */
   | { readonly kind: 'node-error'; readonly node: string; readonly message: string }

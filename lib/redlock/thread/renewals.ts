@@ -107,7 +107,8 @@ export class Renewals {
     this.settings.guard.note(guard);
     const name: SlotName = { block, slot };
     const isEnded = (): boolean => !entry.isReturned && slots.isEnded(slot);
-    const lease = Lease.copied(adopted.lease, adopted.keepFor, isEnded);
+    const isTakenBack = (): boolean => entry.isReturned || !slots.isRenewed(slot);
+    const lease = Lease.copied(adopted.lease, adopted.keepFor, isEnded, isTakenBack);
     // The validity that a quorum has confirmed for the other thread began one usable ttl before its end.
     const usable = usableTtl(ttl, this.settings.driftFactor);
     const validFrom = before(usable, ends);
@@ -123,7 +124,7 @@ export class Renewals {
     if (this.#held.size === 1) this.#context.clocks.begin();
     const mirror: Mirror = {
       get isRenewed() {
-        return slots.isRenewed(slot);
+        return !isTakenBack();
       },
       get mayRenew() {
         return !isPaused();
@@ -135,7 +136,9 @@ export class Renewals {
       },
       renewed: (votes) =>
         this.post(
-          votes ? { kind: 'unconfirmed', ...name, votes: sentVotes(votes) } : { kind: 'held', ...name },
+          votes
+            ? { kind: 'unconfirmed', ...name, votes: sentVotes(votes), end: slots.sharedEndOf(slot) }
+            : { kind: 'held', ...name },
         ),
       lost: () => {
         slots.setEnd(slot, { monotonic: 0, wall: 0 });

@@ -79,7 +79,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     const entry: Entry = { lock, isEnded: false, isOver: false };
     const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
     const { id, keys, owner, kind, since, permitsSeen } = lease;
-    lease.isLent = true;
+    lease.lent ??= 'certain';
     slots.clear(slot);
     slots.setEnd(slot, end);
     this.#locks.set(nameOf(name), entry);
@@ -138,7 +138,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       case 'held':
         return this.#lockOf(message)?.renewedElsewhere();
       case 'unconfirmed':
-        return this.#lockOf(message)?.renewedElsewhere(votesOf(message.votes));
+        return this.#unconfirmed(message);
       case 'extended':
         this.#calls.get(message.call)?.answer(message.failure);
         return void this.#calls.delete(message.call);
@@ -171,7 +171,15 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     });
   }
 
+  /** The message may be old: the thread may have renewed the lock since, while this thread was blocked. */
+  #unconfirmed(message: Extract<FromThread, { readonly kind: 'unconfirmed' }>): void {
+    const { block, slot, votes, end } = message;
+    if (this.#blocks[block]!.sharedEndOf(slot) <= end)
+      this.#lockOf(message)?.renewedElsewhere(votesOf(votes));
+  }
+
   #begin(): void {
+    if (this.#closed) return;
     this.#isReady = true;
     // The timer serves all locks (S30).
     neutrally(() => {

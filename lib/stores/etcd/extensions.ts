@@ -51,7 +51,7 @@ export class Extensions {
           index,
           tell,
         );
-      } else if (hold.doubtful.length > 0 || secondsOf(ttl) > hold.etcdLease.seconds) {
+      } else if (mustMove(lease, hold, ttl)) {
         void settle(this.#move(lease, hold, ttl), index, tell);
       } else {
         const group = together.get(hold.etcdLease) ?? [];
@@ -86,7 +86,8 @@ export class Extensions {
     for (const { lease, hold, index } of group) {
       const found = renewal.found.slice(at, (at += hold.names.length));
       // Another thread of this process may have moved the keys to another etcd lease.
-      const wasMoved = lease.isLent && found.every((entry) => entry && entry.lease !== etcdLease.id);
+      const wasMoved =
+        lease.lent !== undefined && found.every((entry) => entry && entry.lease !== etcdLease.id);
       if (wasMoved) void settle(this.#findAndRenew(lease, ttl), index, tell);
       else tell(index, extendedBy({ ...renewal, found }, etcdLease));
     }
@@ -177,8 +178,17 @@ export class Extensions {
   }
 
   #moved(lease: Lease, hold: Hold, next: EtcdLease): void {
+    if (lease.lent !== undefined) lease.lent = 'certain';
     for (const other of this.context.holds.moved(lease, hold, next)) this.context.leases.drop(other);
   }
+}
+
+/**
+ * `true` if a renewal of the etcd lease is not enough. A transaction that may still come moves the keys to another etcd
+ * lease, which nobody renews. It compares with the former state of the keys, so it does nothing after a move.
+ */
+function mustMove({ lent }: Lease, { doubtful, etcdLease }: Hold, ttl: number): boolean {
+  return lent === 'in doubt' || doubtful.length > 0 || secondsOf(ttl) > etcdLease.seconds;
 }
 
 /** The answer for the lease whose keys are at the positions `from` to `to` of the read keys. */

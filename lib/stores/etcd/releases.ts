@@ -147,7 +147,7 @@ export class Releases {
     const own = isOwn ? [...doubtful, etcdLease] : doubtful;
     const endOwn = (): Promise<unknown> => Promise.all(own.map((each) => leases.revoke(each, limit)));
     // Another thread may have moved the keys of a lent lock to an etcd lease that this store does not know.
-    if (isOwn && keepFor === 0 && !mark && !lease.isLent) return void (await endOwn());
+    if (isOwn && keepFor === 0 && !mark && lease.lent === undefined) return void (await endOwn());
     const others: object[] = [];
     if (mark) {
       const life = await leases.once(secondsOf(mark.life), limit);

@@ -29,7 +29,7 @@ export class Extensions {
       if (!isElsewhere) return { result: false };
       return { result: false, next: views.map((view) => without(view, lease.id)) };
     };
-    // Another connection has acquired the lock of a copy, so the server of this connection may not know it yet.
-    return this.records.change(lease.keys, renew, lease.isCopy === true);
+    // Another connection has acquired or renewed the lock, so the server of this connection may not know that yet.
+    return this.records.change(lease.keys, renew, lease.isCopy === true || lease.lent !== undefined);
   }
 }

@@ -256,6 +256,101 @@ test('a thread that hung sends nothing for a lock that was taken back meanwhile'
   await lock.release();
 });
 
+test('a thread that hung asks no node again to store a lock that was taken back meanwhile, and is released (S27)', async () => {
+  jest.spyOn(Math, 'random').mockReturnValue(0.99);
+  threads.ready();
+  nodes[2].fate = { acquire: AWAY };
+  const lock = await acquire({ ttl: 3 * TTL });
+  nodes[2].fate = {};
+  const other = await redlockOver([nodes[2]], { owner: 'other' }).acquire(['k'], {
+    ...{ ttl: 60 * TTL, retry: NO_RETRY, renew: false, signals: [] },
+  });
+  const away = threads.nodes[2]!;
+  await until(() => away.count('acquire') > 0);
+  awayFor(threads.nodes);
+  const extended = lock.extend();
+  await until(() => threads.sent.some(({ kind }) => kind === 'return'));
+  // Only messages do not arrive: the timers of the thread run before its messages.
+  threads.isHanging = true;
+  await extended;
+  await lock.release();
+  const before = away.count('acquire');
+  await jest.advanceTimersByTimeAsync(500);
+  await other.release();
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(before).toBeGreaterThan(0);
+  expect(await holdersAt(nodes[2])).toEqual([]);
+  jest.restoreAllMocks();
+});
+
+async function until(isSo: () => boolean): Promise<void> {
+  for (let count = 0; !isSo(); count++) {
+    if (count > 10 * TTL) throw new Error('it does not become so');
+    await jest.advanceTimersByTimeAsync(1);
+  }
+}
+
+test('a holder that was blocked takes no lock back for a failed renewal that the thread has made up for meanwhile', async () => {
+  threads.ready();
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(1);
+  threads.isBlocked = true;
+  awayFor(threads.nodes);
+  await jest.advanceTimersByTimeAsync(350);
+  for (const node of threads.nodes) node.fate = {};
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(threads.sent.map(({ kind }) => kind)).toEqual(['block', 'adopt', 'unconfirmed', 'held']);
+  threads.unblock();
+  expect(lock.state).toBe('held');
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(threads.sent.map(({ kind }) => kind)).not.toContain('return');
+  await lock.release();
+});
+
+test('a thread that could not renew a lock once, and then can, is not told as one that does not reach the nodes', async () => {
+  threads.ready();
+  const lock = await acquire();
+  for (let count = 0; count < 2; count++) {
+    awayFor(threads.nodes);
+    await jest.advanceTimersByTimeAsync(350);
+    for (const node of threads.nodes) node.fate = {};
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+  }
+  expect(threads.sent.filter(({ kind }) => kind === 'return')).toHaveLength(2);
+  expect([lock.isHeld(), threads.outdone]).toEqual([true, 0]);
+  await lock.release();
+});
+
+test('a thread that reads a call of `extend` only after the lock was taken back does not extend the lock (S9)', async () => {
+  threads.ready();
+  const lock = await acquire();
+  await jest.advanceTimersByTimeAsync(TTL / 2);
+  threads.hang();
+  const extended = lock.extend(4 * TTL);
+  await jest.advanceTimersByTimeAsync(TTL);
+  await extended;
+  const ttls: number[] = [];
+  for (const node of threads.nodes) node.extend = (_, ttl) => void ttls.push(ttl);
+  threads.goOn();
+  await jest.advanceTimersByTimeAsync(10);
+  expect(ttls).not.toContain(4 * TTL);
+  expect(lock.remaining()).toBeGreaterThan(2 * TTL);
+  await lock.release();
+});
+
+test('a thread that becomes ready while the module closes is not used', async () => {
+  const before = jest.getTimerCount();
+  const closed = threads.host.close();
+  threads.ready();
+  threads.host.receive({ kind: 'closed' });
+  await closed;
+  const lock = await acquire();
+  expect(threads.sent.map(({ kind }) => kind)).toEqual(['close']);
+  await lock.release();
+  await jest.advanceTimersByTimeAsync(10);
+  expect(jest.getTimerCount()).toBe(before);
+});
+
 /** Keeps the requests to a node back, until the test makes them. */
 function heldBack(node: ScriptedNode, what: 'acquire' | 'extend' = 'acquire'): (() => void)[] {
   const late: (() => void)[] = [];

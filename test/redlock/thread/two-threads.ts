@@ -120,11 +120,12 @@ export class TwoThreads {
     for (const node of this.nodes) node.fate = { extend: 'hang' };
   }
 
-  /** Lets the thread run again, which then receives its messages. */
+  /** Lets the thread run again, which then receives its messages, each in an event of its own. */
   goOn(): void {
     this.isHanging = false;
     for (const node of this.nodes) node.fate = {};
-    for (const message of this.#unread.splice(0)) this.#toThread(message);
+    for (const [index, message] of this.#unread.splice(0).entries())
+      setTimeout(() => this.#toThread(message), index * MESSAGE_MS);
   }
 
   /** Ends the thread, as a crash does. */

@@ -107,7 +107,12 @@ const NOTHING = Buffer.alloc(0);
     expect(
       await extendOn(
         far,
-        Lease.copied(held, 0, () => false),
+        Lease.copied(
+          held,
+          0,
+          () => false,
+          () => false,
+        ),
         LIMIT,
       ),
     ).toBe(true);
