@@ -4,12 +4,22 @@ import { fromSharedTime, toSharedTime } from './shared-clock.js';
 /** Number of locks in one block of shared memory. */
 export const SLOTS_PER_BLOCK = 256;
 
-const BYTES_PER_SLOT = 24;
+/**
+ * Bytes of a slot for the text that describes its lock. A lock with longer keys is handed over by a message. `npm run
+ * bench -- thread` measures both.
+ */
+export const TEXT_BYTES = 480;
+
+/** The bytes of a slot: two ends, three numbers, and the text. */
+const BYTES_PER_SLOT = 16 + 12 + TEXT_BYTES;
 
 /** The reason why the thread does not renew a lock any more. */
 export const WHY = { none: 0, blocked: 1, maxHold: 2, gone: 3 } as const;
 
 export type Why = (typeof WHY)[keyof typeof WHY];
+
+/** The state of a slot before the thread that renews knows its lock: the lock is offered, and then taken. */
+const OFFER = { none: 0, made: 1, taken: 2 } as const;
 
 /** The state of a lock, which the thread that holds it writes. */
 const STATE = { renewed: 0, ended: 1, returned: 2 } as const;
@@ -24,15 +34,62 @@ const STATE = { renewed: 0, ended: 1, returned: 2 } as const;
 export class LockSlots {
   readonly #ends: BigInt64Array;
   readonly #flags: Int32Array;
+  /** The state of the offer of each slot, the length of its text, and at the end the number of offers so far. */
+  readonly #offers: Int32Array;
+  readonly #texts: Buffer;
+  /** The number of offers at the last look. */
+  #seen = 0;
 
-  constructor(readonly memory = new SharedArrayBuffer(SLOTS_PER_BLOCK * BYTES_PER_SLOT)) {
+  constructor(readonly memory = new SharedArrayBuffer(SLOTS_PER_BLOCK * BYTES_PER_SLOT + 4)) {
+    const words = SLOTS_PER_BLOCK * 4;
     this.#ends = new BigInt64Array(memory, 0, 2 * SLOTS_PER_BLOCK);
-    this.#flags = new Int32Array(memory, SLOTS_PER_BLOCK * 16, 2 * SLOTS_PER_BLOCK);
+    this.#flags = new Int32Array(memory, 4 * words, 2 * SLOTS_PER_BLOCK);
+    this.#offers = new Int32Array(memory, 6 * words, SLOTS_PER_BLOCK + 1);
+    this.#texts = Buffer.from(memory, 7 * words + 4);
   }
 
-  /** Clears a slot for another lock. */
-  clear(slot: number): void {
-    this.setEnd(slot, { monotonic: 0, wall: 0 });
+  /**
+   * Offers a lock to the thread that renews, which takes it at its next look, even if this thread does not run then. That
+   * costs no message, which is dear, and a lock that is released before the look is {@link withdraw}n.
+   *
+   * @param text - describes the lock
+   * @returns `false` if the text is too long
+   */
+  offer(slot: number, text: string): boolean {
+    if (Buffer.byteLength(text) > TEXT_BYTES) return false;
+    const at = slot * TEXT_BYTES;
+    this.#texts.fill(' ', at + this.#texts.write(text, at), at + TEXT_BYTES);
+    Atomics.store(this.#offers, slot, OFFER.made);
+    Atomics.add(this.#offers, SLOTS_PER_BLOCK, 1);
+    return true;
+  }
+
+  /** Says that the lock is handed over by a message. */
+  skipOffer(slot: number): void {
+    Atomics.store(this.#offers, slot, OFFER.taken);
+  }
+
+  /** Withdraws the offer of a lock. Returns `false` if the other thread has taken the lock. */
+  withdraw(slot: number): boolean {
+    return Atomics.compareExchange(this.#offers, slot, OFFER.made, OFFER.none) === OFFER.made;
+  }
+
+  /** Takes the locks that were offered since the last look. Returns their texts. */
+  take(): readonly string[] {
+    const count = Atomics.load(this.#offers, SLOTS_PER_BLOCK);
+    if (count === this.#seen) return [];
+    this.#seen = count;
+    const texts: string[] = [];
+    for (let slot = 0; slot < SLOTS_PER_BLOCK; slot++) {
+      if (Atomics.compareExchange(this.#offers, slot, OFFER.made, OFFER.taken) !== OFFER.made) continue;
+      texts.push(this.#texts.toString('utf8', slot * TEXT_BYTES, (slot + 1) * TEXT_BYTES));
+    }
+    return texts;
+  }
+
+  /** Clears a slot for another lock with this end of the validity. */
+  begin(slot: number, end: Instant): void {
+    this.setEnd(slot, end);
     Atomics.store(this.#flags, 2 * slot, STATE.renewed);
     Atomics.store(this.#flags, 2 * slot + 1, WHY.none);
   }

@@ -9,12 +9,15 @@ export interface SlotName {
   readonly slot: number;
 }
 
-/** A lock that the thread renews from now on. */
+/**
+ * A lock that the thread renews from now on. It is written to shared memory, or sent if it is too long for that. All
+ * numbers are finite: JSON has no others.
+ */
 export interface Adopt extends SlotName {
   readonly kind: 'adopt';
   readonly lease: CopiedLease;
-  /** Milliseconds for which a release would keep the keys now. */
-  readonly keepFor: number;
+  /** The shared time until which a release would keep the keys; absent if it would not. */
+  readonly keptUntil?: number;
   readonly fencingToken: number;
   /** The ttl of the renewals, which may be shorter than the ttl of the lease. */
   readonly ttl: number;
@@ -42,6 +45,8 @@ export type ToThread =
   /** The thread may connect its stores. */
   | { readonly kind: 'connect' }
   | Adopt
+  /** A lock in shared memory is due before the thread would look. */
+  | { readonly kind: 'look' }
   | Extend
   /** A new block of shared memory. */
   | { readonly kind: 'block'; readonly block: number; readonly memory: SharedArrayBuffer }

@@ -80,7 +80,11 @@ export class Renewals {
   }
 
   receive(message: Exclude<ToThread, { readonly kind: 'connect' | 'close' }>): void {
+    // The message may be about a lock that was offered before.
+    this.#takeOffers();
     switch (message.kind) {
+      case 'look':
+        return;
       case 'block':
         return void this.#blocks.set(message.block, new LockSlots(message.memory));
       case 'adopt':
@@ -101,14 +105,22 @@ export class Renewals {
     this.#context.clocks.end();
   }
 
+  /** Adopts the locks that the other thread has written to shared memory. */
+  #takeOffers(): void {
+    for (const slots of this.#blocks.values())
+      for (const text of slots.take()) this.#adopt(JSON.parse(text) as Adopt);
+  }
+
   #adopt(adopted: Adopt): void {
-    const { block, slot, fencingToken, ttl, ends, isUnconfirmed, maxHold, maxBlocked, guard } = adopted;
+    const { block, slot, fencingToken, ttl, ends, isUnconfirmed, maxHold, maxBlocked, guard, keptUntil } =
+      adopted;
     const slots = this.#blocks.get(block)!;
     this.settings.guard.note(guard);
     const name: SlotName = { block, slot };
     const isEnded = (): boolean => !entry.isReturned && slots.isEnded(slot);
     const isTakenBack = (): boolean => entry.isReturned || !slots.isRenewed(slot);
-    const lease = Lease.copied(adopted.lease, adopted.keepFor, isEnded, isTakenBack);
+    const keepFor = keptUntil === undefined ? 0 : Math.max(0, fromSharedTime(keptUntil) - performance.now());
+    const lease = Lease.copied(adopted.lease, keepFor, isEnded, isTakenBack);
     // The validity that a quorum has confirmed for the other thread began one usable ttl before its end.
     const usable = usableTtl(ttl, this.settings.driftFactor);
     const validFrom = before(usable, ends);
@@ -189,6 +201,7 @@ export class Renewals {
   }
 
   #look(): void {
+    this.#takeOffers();
     this.#dropExpired();
     if (this.#blocked.look() > 0) return;
     const paused = [...this.#paused];

@@ -2,12 +2,25 @@ import { tellNodeError } from '../../core/lock-events.js';
 import { neutrally } from '../../core/neutral.js';
 import { BEAT_MS, type Beats } from './liveness.js';
 import { LockSlots, SLOTS_PER_BLOCK } from './lock-slots.js';
-import { type ExtendFailure, type FromThread, type SlotName, type ToThread, votesOf } from './messages.js';
+import {
+  type Adopt,
+  type ExtendFailure,
+  type FromThread,
+  type SlotName,
+  type ToThread,
+  votesOf,
+} from './messages.js';
 import type { HandedOver, RemotelyRenewed, RemoteRenewal, RenewalThread } from './renewal-ports.js';
 import { toSharedTime } from './shared-clock.js';
 
 /** Milliseconds within which a thread that runs has answered. */
 const ANSWER_MS = 5_000;
+
+/**
+ * A lock that is due for its renewal within so many milliseconds is announced by a message, too: the thread looks for
+ * locks each {@link BEAT_MS}, and later on a busy machine.
+ */
+const SOON_MS = 2 * BEAT_MS;
 
 /** The connection to the thread. */
 export interface ThreadPort {
@@ -32,6 +45,8 @@ interface Entry {
   isEnded: boolean;
   /** `true` when the thread need hear nothing more of the lock. */
   isOver: boolean;
+  /** `true` after a message that names the slot: the thread must not read it when another lock has the slot. */
+  isNamed: boolean;
 }
 
 /** A call of `extend` without an answer. */
@@ -76,18 +91,17 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     const name = this.#free.pop() ?? this.#addBlock();
     const { block, slot } = name;
     const slots = this.#blocks[block]!;
-    const entry: Entry = { lock, isEnded: false, isOver: false };
+    const entry: Entry = { lock, isEnded: false, isOver: false, isNamed: false };
     const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
     const { id, keys, owner, kind, since, permitsSeen } = lease;
     lease.lent ??= 'certain';
-    slots.clear(slot);
-    slots.setEnd(slot, end);
+    slots.begin(slot, end);
     this.#locks.set(nameOf(name), entry);
     this.beats.add();
-    this.port.post({
+    this.#offer(slots, {
       ...{ kind: 'adopt', block, slot, fencingToken, ttl, maxBlocked, guard: this.guardNow() },
       lease: { id, keys, owner, ttl: lease.ttl, kind, since, slots: lease.slots, permitsSeen },
-      keepFor: lease.keepFor,
+      ...(lease.keepFor > 0 && { keptUntil: toSharedTime(performance.now() + lease.keepFor) }),
       isUnconfirmed,
       ends: { shared: toSharedTime(end.monotonic), wall: end.wall },
       maxHold: maxHold && {
@@ -95,6 +109,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
         since: { shared: toSharedTime(maxHold.since.monotonic), wall: maxHold.since.wall },
       },
     });
+    if (end.monotonic - performance.now() - (2 / 3) * ttl < SOON_MS) this.port.post({ kind: 'look' });
     let seen = slots.endOf(slot);
     return {
       newEnd: () => {
@@ -105,12 +120,16 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       get why() {
         return slots.whyOf(slot);
       },
-      extend: (more) => this.#extend(name, more),
+      extend: (more) => {
+        entry.isNamed = true;
+        return this.#extend(name, more);
+      },
       end: (isReleased) => {
         if (entry.isOver || (entry.isEnded && !isReleased)) return;
         entry.isEnded = true;
         entry.isOver = isReleased;
         slots.setEnded(slot);
+        if (!entry.isNamed && slots.withdraw(slot)) return this.#drop(name);
         if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
         this.#answerCalls({ reason: 'lost' }, nameOf(name));
       },
@@ -125,6 +144,12 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
         this.#answerCalls({ reason: 'returned' }, nameOf(name));
       },
     };
+  }
+
+  #offer(slots: LockSlots, adopt: Adopt): void {
+    if (slots.offer(adopt.slot, JSON.stringify(adopt))) return;
+    slots.skipOffer(adopt.slot);
+    this.port.post(adopt);
   }
 
   receive(message: FromThread): void {

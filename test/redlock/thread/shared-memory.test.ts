@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { LockSlots, SLOTS_PER_BLOCK, WHY } from '../../../lib/redlock/thread/lock-slots.js';
+import { LockSlots, SLOTS_PER_BLOCK, TEXT_BYTES, WHY } from '../../../lib/redlock/thread/lock-slots.js';
 import { fromSharedTime, toSharedTime } from '../../../lib/redlock/thread/shared-clock.js';
 
 /** More than the time between two readings of a clock on a busy machine. */
@@ -55,8 +55,35 @@ describe('the state of locks in shared memory', () => {
     expect([2, 3, 4].map((slot) => others.isEnded(slot))).toEqual([false, true, false]);
     expect([3, 4, 5].map((slot) => slots.whyOf(slot))).toEqual([WHY.none, WHY.blocked, WHY.none]);
     slots.setEnd(4, { monotonic: 1, wall: 1 });
-    slots.clear(3);
-    slots.clear(4);
-    expect([slots.isEnded(3), slots.whyOf(4), slots.endOf(4).wall]).toEqual([false, WHY.none, 0]);
+    slots.begin(3, { monotonic: 2, wall: 2 });
+    slots.begin(4, { monotonic: 2, wall: 2 });
+    expect([slots.isEnded(3), slots.whyOf(4), slots.endOf(4).wall]).toEqual([false, WHY.none, 2]);
+  });
+
+  test('another instance takes each lock that was offered once, unless the offer was withdrawn', () => {
+    const slots = new LockSlots();
+    const others = new LockSlots(slots.memory);
+    expect(others.take()).toEqual([]);
+    const long = JSON.stringify('ключ '.repeat(45));
+    expect([slots.offer(0, long), slots.offer(1, '"b"'), slots.offer(SLOTS_PER_BLOCK - 1, '"c"')]).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect(slots.withdraw(1)).toBe(true);
+    expect(others.take().map((text) => JSON.parse(text) as unknown)).toEqual([JSON.parse(long), 'c']);
+    expect([others.take(), slots.withdraw(0), slots.withdraw(1)]).toEqual([[], false, false]);
+    // The text of another lock of the slot is shorter.
+    slots.offer(0, '"d"');
+    expect(others.take().map((text) => JSON.parse(text) as unknown)).toEqual(['d']);
+  });
+
+  test('a lock is not offered whose text has more bytes than a slot', () => {
+    const slots = new LockSlots();
+    expect([
+      slots.offer(0, 'я'.repeat(TEXT_BYTES / 2)),
+      slots.offer(1, 'я'.repeat(TEXT_BYTES / 2 + 1)),
+    ]).toEqual([true, false]);
+    expect(new LockSlots(slots.memory).take()).toHaveLength(1);
   });
 });

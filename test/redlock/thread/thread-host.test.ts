@@ -6,8 +6,9 @@ import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import { NODE_ERROR_CHANNEL } from '../../../lib/core/lock-events.js';
 import type { HeldKey } from '../../../lib/core/ports.js';
 import type { HeldLock } from '../../../lib/redlock/held-lock.js';
+import type { Adopt } from '../../../lib/redlock/thread/messages.js';
 import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
-import { SLOTS_PER_BLOCK } from '../../../lib/redlock/thread/lock-slots.js';
+import { LockSlots, SLOTS_PER_BLOCK, TEXT_BYTES } from '../../../lib/redlock/thread/lock-slots.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 import { TwoThreads } from './two-threads.js';
@@ -24,8 +25,16 @@ beforeEach(() => {
   jest.useFakeTimers();
   nodes = scriptedNodes(3) as typeof nodes;
   threads = new TwoThreads(nodes);
+  const { offer } = LockSlots.prototype;
+  // A lock that is handed over by shared memory counts as a message, too.
+  jest.spyOn(LockSlots.prototype, 'offer').mockImplementation(function (this: LockSlots, slot, text) {
+    const isOffered = offer.call(this, slot, text);
+    if (isOffered) threads.sent.push(JSON.parse(text) as Adopt);
+    return isOffered;
+  });
 });
 afterEach(() => {
+  jest.restoreAllMocks();
   threads.end();
   jest.useRealTimers();
 });
@@ -280,7 +289,6 @@ test('a thread that hung asks no node again to store a lock that was taken back 
   await jest.advanceTimersByTimeAsync(TTL);
   expect(before).toBeGreaterThan(0);
   expect(await holdersAt(nodes[2])).toEqual([]);
-  jest.restoreAllMocks();
 });
 
 async function until(isSo: () => boolean): Promise<void> {
@@ -456,15 +464,69 @@ test('a holder takes its locks back when the thread ends, and goes on with an ex
 
 test('a slot is used again only after the thread has given it up', async () => {
   threads.ready();
-  const slotsOf = (): number[] =>
-    threads.sent.flatMap((message) => (message.kind === 'adopt' ? [message.slot] : []));
-  await (await acquire()).release();
-  await (await acquire()).release();
-  await jest.advanceTimersByTimeAsync(10);
-  await (await acquire()).release();
-  const [first, second, third] = slotsOf();
+  for (const pause of [0, 10, 0]) {
+    const lock = await acquire();
+    // The thread adopts it.
+    await jest.advanceTimersByTimeAsync(2);
+    await lock.release();
+    await jest.advanceTimersByTimeAsync(pause);
+  }
+  const [first, second, third] = slotsUsed();
   expect(second).not.toBe(first);
   expect([first, second]).toContain(third);
+});
+
+function slotsUsed(): number[] {
+  return threads.sent.flatMap((message) => (message.kind === 'adopt' ? [message.slot] : []));
+}
+
+test('a lock that is released before the thread looks costs no message, and its slot is used again at once', async () => {
+  threads.ready();
+  for (const key of ['a', 'b']) {
+    const lock = await acquire({ ttl: 30 * TTL }, key);
+    await jest.advanceTimersByTimeAsync(1);
+    await lock.release();
+  }
+  expect(threads.sent.map(({ kind }) => kind)).toEqual(['block', 'adopt', 'adopt']);
+  const [first, second] = slotsUsed();
+  expect(second).toBe(first);
+  await jest.advanceTimersByTimeAsync(30 * TTL);
+  expect(extensions(threads.nodes)).toBe(0);
+});
+
+test('a call of `extend` that the thread reads after the release does not extend the next lock of the slot', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 30 * TTL });
+  const extended = lock.extend(60 * TTL).catch((error: unknown) => error);
+  await lock.release();
+  expect(await extended).toBeInstanceOf(LockLostError);
+  await acquire({ ttl: 30 * TTL }, 'another');
+  await jest.advanceTimersByTimeAsync(TTL);
+  const [first, second] = slotsUsed();
+  expect(second).not.toBe(first);
+  expect(extensions(threads.nodes)).toBe(0);
+});
+
+test('a lock whose holder blocks its event loop in the turn of the acquisition is kept', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 3 * TTL, maxBlocked: 60 * TTL });
+  threads.isBlocked = true;
+  await jest.advanceTimersByTimeAsync(15 * TTL);
+  expect(lock.isHeld()).toBe(true);
+  expect(extensions(nodes)).toBe(0);
+  threads.unblock();
+  await lock.release();
+});
+
+test('a lock whose keys are too long for a slot is handed over by a message', async () => {
+  threads.ready();
+  const lock = await acquire({}, 'я'.repeat(TEXT_BYTES / 2));
+  expect(LockSlots.prototype.offer).toHaveReturnedWith(false);
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect([lock.isHeld(), extensions(nodes)]).toEqual([true, 0]);
+  await lock.release();
+  await jest.advanceTimersByTimeAsync(10);
+  expect(threads.sent.map(({ kind }) => kind)).toEqual(['block', 'adopt', 'end', 'dropped']);
 });
 
 test('more locks than a block of slots has are all renewed', async () => {

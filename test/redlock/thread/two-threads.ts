@@ -28,7 +28,7 @@ export class TwoThreads {
   readonly nodes: ScriptedNode[];
   readonly redlock: Redlock;
   readonly host: ThreadHost;
-  /** All messages in the order in which they were sent. */
+  /** All messages in the order in which they were sent, except those that only wake the thread. */
   readonly sent: (ToThread | FromThread)[] = [];
   /** `true` while the event loop of the holder does not run: it sends no signs of life, and receives no messages. */
   isBlocked = false;
@@ -62,7 +62,7 @@ export class TwoThreads {
       message: Message,
       receive: (copy: Message) => void,
     ): void => {
-      this.sent.push(message);
+      if (message.kind !== 'look') this.sent.push(message);
       const copy = structuredClone(message);
       setTimeout(() => {
         if (!this.#isDead) receive(copy);
