@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockHeldError, LockUnavailableError } from '../../lib/core/errors.js';
+import { EXCLUSIVE, type LockKind } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Store } from '../../lib/core/ports.js';
-import type { LockOptions } from '../../lib/index.js';
+import type { AcquireOptions } from '../../lib/index.js';
 import type { Redlock } from '../../lib/redlock/redlock.js';
 import { bundle } from '../support/bundle.js';
 import { redlockOver } from '../support/core.js';
@@ -39,7 +40,7 @@ export interface HolderOptions {
   readonly program: string;
   readonly urls: readonly string[];
   readonly key: string;
-  readonly options: LockOptions;
+  readonly options: AcquireOptions;
   /** `true` if the nodes are clients, which a file of the application makes in each thread. */
   readonly hasClients?: boolean;
   /** The addresses of the clients in the thread, if they differ. */
@@ -116,15 +117,21 @@ export class Contest {
     readonly holder: BlockedHolder,
     private readonly other: Redlock,
     private readonly key: string,
+    private readonly kind: LockKind,
   ) {}
 
-  /** @param stores - stores of the other process on the same servers, not connected */
+  /**
+   * The other process asks for an exclusive lock, or for a permit if the holder has one.
+   * @param stores - stores of the other process on the same servers, not connected
+   */
   static async start(stores: readonly Store[], options: HolderOptions): Promise<Contest> {
     const { key } = options;
     await Promise.all(stores.map((store) => store.connect()));
     const other = redlockOver(stores, { owner: 'other', nodeTimeout: TTL / 5 });
     const holder = await BlockedHolder.start({ ...options, options: { ttl: TTL, ...options.options } });
-    return new Contest(holder, other, key);
+    const { permits } = options.options;
+    const kind: LockKind = permits === undefined ? EXCLUSIVE : { mode: 'permits', permits };
+    return new Contest(holder, other, key, kind);
   }
 
   /** Tries to get the lock every 50 ms, until it is granted or `stop` settles. Resolves to the time of the grant. */
@@ -153,7 +160,7 @@ export class Contest {
 
   /** Acquires and releases the lock, unless another process holds it. Returns the time. */
   async #grant(): Promise<number | undefined> {
-    const request = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
+    const request = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [], kind: this.kind };
     try {
       const lock = await this.other.acquire([this.key], request);
       const granted = performance.now();

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
-import type { LockOptions } from '../../lib/index.js';
+import type { AcquireOptions } from '../../lib/index.js';
 import { countLocks, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -28,20 +28,30 @@ afterAll(async () => {
   await Promise.all(servers.map((server) => server.stop()));
 });
 
-async function contest(key: string, options: LockOptions, nodes = 1, hasClients = false): Promise<Contest> {
+async function contest(
+  key: string,
+  options: AcquireOptions,
+  nodes = 1,
+  { hasClients = false, user = '' } = {},
+): Promise<Contest> {
   const urls = servers.slice(0, nodes).map(({ url }) => url);
-  const begun = await Contest.start(nodesTo(urls), { program, urls, key, options, hasClients });
+  const urlsOfHolder = urls.map((url) => url.replace('//', `//${user}`));
+  const begun = await Contest.start(nodesTo(urls), { program, urls: urlsOfHolder, key, options, hasClients });
   contests.push(begun);
   return begun;
 }
 
 test("a lock with renew: 'thread' is not granted while its holder is blocked for 5 ttl, and the first statement knows that it is held", async () => {
-  const [one, three, own] = await Promise.all([
+  await client.call('ACL', 'SETUSER', 'holder', 'on', '>secret', '~*', '&*', '+@all');
+  const all = await Promise.all([
     contest('one', { renew: 'thread' }),
     contest('three', { renew: 'thread' }, 3),
-    contest('clients', { renew: 'thread' }, 1, true),
+    contest('clients', { renew: 'thread' }, 1, { hasClients: true }),
+    contest('user', { renew: 'thread' }, 1, { user: 'holder:secret@' }),
+    contest('shared', { renew: 'thread', mode: 'shared' }),
+    contest('permit', { renew: 'thread', permits: 1 }),
   ]);
-  const blocked = Promise.all([one.blockedFor(5), three.blockedFor(5), own.blockedFor(5)]);
+  const blocked = Promise.all(all.map((each) => each.blockedFor(5)));
   // One of the three nodes fails during the block.
   await servers[2]!.kill();
   const results = await blocked;
@@ -52,7 +62,7 @@ test("a lock with renew: 'thread' is not granted while its holder is blocked for
     // The thread has renewed the lock in its last third at the latest.
     expect(after.remaining).toBeGreaterThan(0);
   }
-  for (const each of [one, three, own]) {
+  for (const each of all) {
     const { holder } = each;
     expect(await holder.ask('show')).toMatchObject({ held: true, aborted: false });
     expect(await holder.ask('release')).toMatchObject({ held: false, aborted: false });
