@@ -15,6 +15,7 @@ import { readers } from './readers.js';
 import { serverTime } from './server-time.js';
 import { simulation } from './simulation.js';
 import { stores } from './stores.js';
+import { thread } from './thread.js';
 import { throughput } from './throughput.js';
 import { timeouts } from './timeouts.js';
 import { weight } from './weight.js';
@@ -29,6 +30,7 @@ export const GROUPS: readonly Group[] = [
   leftovers,
   handOver,
   held,
+  thread,
   kinds,
   roundTrips,
   timeouts,
