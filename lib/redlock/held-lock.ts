@@ -457,13 +457,23 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     checkCanExchange(this.#context.nodes, keys, 'LOCK_NOT_DETACHED', 'detached');
   }
 
-  /** Extends the lock in the other thread, which does it in turn with its renewals (S9). */
+  /**
+   * Extends the lock in the other thread, which does it in turn with its renewals (S9). If that takes longer than a renewal
+   * and an extension may, the thread hangs, and the lock is taken back.
+   */
   async #extendElsewhere(remote: RemoteRenewal, ttl: number): Promise<void> {
     this.assertHeld();
     this.#assertExtensible();
     this.ownTtl = this.ttl;
     this.lease.ttl = Math.max(this.lease.ttl, ttl);
+    const hangs = setTimeout(
+      () => {
+        if (this.remote === remote) this.#takeBack('other');
+      },
+      this.#nodeLimit + nodeTimeLimit(ttl, this.#context.settings.nodeTimeout) + STRAY_MARGIN_MS,
+    );
     const failure = await remote.extend(ttl);
+    clearTimeout(hangs);
     // The nodes may still carry the extension out.
     if (failure) this.lease.lent = 'in doubt';
     this.assertHeld();

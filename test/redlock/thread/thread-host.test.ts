@@ -346,6 +346,19 @@ test('a thread that reads a call of `extend` only after the lock was taken back 
   await lock.release();
 });
 
+test('a call of `extend` that the thread does not answer is made by the holder, long before the lock is due', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 30 * TTL });
+  threads.hang();
+  const extended = lock.extend(40 * TTL);
+  // A renewal takes 1.5 s at most, and the extension 2 s.
+  await jest.advanceTimersByTimeAsync(4 * TTL);
+  await extended;
+  expect(extensions(nodes)).toBe(3);
+  expect(lock.remaining()).toBeGreaterThan(38 * TTL);
+  await lock.release();
+});
+
 test('a thread that becomes ready while the module closes is not used', async () => {
   const before = jest.getTimerCount();
   const closed = threads.host.close();
