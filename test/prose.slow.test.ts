@@ -1,27 +1,16 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
-import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
+import { problemsOf } from '../prose/problems.mjs';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
 // `npm run lint` checks the prose of the project. These tests show with small files which problems the linter reports.
 
 /** The problems in a file with this text, each as `line: message`. */
 async function problemsIn(name: string, text: string): Promise<string[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'prose-'));
-  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
-  const file = join(folder, name);
-  await mkdir(dirname(file), { recursive: true });
-  await writeFile(file, text);
-  return new Promise((done) => {
-    execFile(process.execPath, [resolve('prose/lint.mjs'), file], (error, stdout, stderr) => {
-      const problems = stdout.split('\n').filter(Boolean);
-      expect(stderr).toBe('');
-      expect(error?.code ?? 0).toBe(problems.length > 0 ? 1 : 0);
-      done(problems.map((problem) => problem.slice(file.length + 1)));
-    });
-  });
+  return (await problemsOf(name, text)).map((problem) => problem.slice(name.length + 1));
 }
 
 /** The problems of a file with these comments, each on a line between statements. */
@@ -34,6 +23,21 @@ const FRAGMENT = 'no sentence: begin with its noun or its verb';
 const PRONOUN = 'a pronoun before its noun: name the noun';
 
 const LONG = `${'one two three four five '.repeat(7)}six.`;
+
+test('the command of the prose linter ends with code 1 and prints problems with file and line, if there are any', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'prose-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  const [good, bad] = [join(folder, 'good.md'), join(folder, 'bad.md')];
+  await writeFile(good, 'The lock is held.');
+  await writeFile(bad, 'The lock is held.\n\nThe the lock is held.');
+  const runs = [[good], [good, bad]].map((files) =>
+    spawnSync(process.execPath, ['prose/lint.mjs', ...files], { encoding: 'utf8' }),
+  );
+  expect(runs.map(({ status, stdout, stderr }) => ({ status, stdout, stderr }))).toEqual([
+    { status: 0, stdout: '', stderr: '' },
+    { status: 1, stdout: `${bad}:3: "The the": the word stands twice\n`, stderr: '' },
+  ]);
+});
 
 test('the prose linter reports each problem of a page with its line number', async () => {
   const page = [

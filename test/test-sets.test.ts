@@ -3,7 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 
-// `npm test` runs the files `*.test.ts` without the slow ones, `*.slow.test.ts`. `npm run test:all` runs all of them.
+// `npm test` runs the files `*.test.ts` without the slow ones, `*.slow.test.ts`. `npm run test:all` runs all of them, and
+// `npm run test:ci` also the tests that need a browser.
 
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as {
   scripts: Readonly<Record<string, string>>;
@@ -11,7 +12,7 @@ const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as {
 
 /** Returns the test files that Jest runs for a script of package.json. */
 function filesOf(script: string): readonly string[] {
-  const [, options = ''] = /npm run test:jest(?: -- (.*))?$/.exec(scripts[script] ?? '') ?? [];
+  const [, options = ''] = /npm run (?:-s )?test:jest(?: -- (.*))?$/.exec(scripts[script] ?? '') ?? [];
   const args = ['node_modules/jest/bin/jest.js', '--listTests', ...options.split(' ').filter(Boolean)];
   return execFileSync(process.execPath, args, { encoding: 'utf8' })
     .split('\n')
@@ -37,7 +38,13 @@ test('`npm test` runs every test file whose name does not end in `.slow.test.ts`
   expect(filesOf('test')).toEqual(quick);
 });
 
+test('`npm run test:ci` runs every test file, and the tests that need a browser except those of the site', () => {
+  const browser = filesOf('test:browser').filter((name) => !name.includes('/test/site/'));
+  expect(browser.length).toBeGreaterThan(1);
+  expect(filesOf('test:ci')).toEqual([...files, ...browser].toSorted());
+});
+
 test('.ci/run runs all tests, once', () => {
   const steps = readFileSync('.ci/run', 'utf8').match(/^step npm (run )?test.*$/gm) ?? [];
-  expect(steps.filter((step) => !step.includes('test:browser'))).toEqual(['step npm run test:all']);
+  expect(steps).toEqual(['step npm run test:ci']);
 });

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals
 import { publint } from 'publint';
 import { startRedis, type RedisServer } from '../support/redis-server.js';
 import { ConsumerApp } from './consumer-app.js';
+import { onNest11, outcome } from './outcome.js';
 import { loadedBy, packPackage, type PackedPackage } from './packed-package.js';
 import { runCommand } from './run-command.js';
 import { testingPage, VITEST } from './testing-page.js';
@@ -183,25 +184,6 @@ describe('the packed package', () => {
   });
 });
 
-const outcome = {
-  built: [{ name: 'daily', keys: ['report:daily'], held: true }, null],
-  service: { second: 'refused', error: 'LOCK_HELD', third: 'taken' },
-  keptByThread: true,
-  open: { name: 'daily', locked: true },
-  secret: 403,
-  board: [200, 'text/javascript; charset=utf-8', true],
-  fencing: true,
-};
-
-/** The parts of the outcome that only the application on NestJS 11 prints. */
-const onNest11 = {
-  // One tick runs once on two instances.
-  ticks: { 'schedule 5': 1, 'schedule 6': 1 },
-  // NestJS 12 gives the same answers: see test/nest/sse.test.ts.
-  events: { plain: [200, expect.stringContaining('event: error')], later: [500] },
-  health: expect.objectContaining({ status: 'up', quorum: 1, voting: 1 }),
-};
-
 describe('an application that installs the package', () => {
   let redis: RedisServer;
   let nest11: ConsumerApp;
@@ -311,31 +293,4 @@ describe('an application that installs the package', () => {
       expect(lines.slice(0, Number(line)).join('\n')).toContain('function checkModuleOptions');
     }
   });
-
-  // This test is the last one, because it changes the installed packages.
-  test.each([11, 12])(
-    'an application on NestJS %d acquires its locks with the oldest allowed versions of the peer dependencies',
-    async (major) => {
-      const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
-        peerDependencies: Record<string, string>;
-      };
-      const oldest = (name: string): string => {
-        const versions = (peerDependencies[name] ?? '').split(' || ').map((range) => range.replace('^', ''));
-        const version = (major === 11 ? versions[0] : versions.at(-1)) ?? '';
-        // NestJS 12.0.0 cannot be installed: its core asks for version 11 of common.
-        return `${name}@${version.replace('12.0.0', '12.0.1')}`;
-      };
-      const ours = ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs'].map(oldest);
-      const more = major === 11 ? [oldest('@nestjs/terminus')] : [];
-      const app = major === 11 ? nest11 : nest12;
-      const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
-      const express = oldest('@nestjs/core').replace('core', 'platform-express');
-      await app.npm('install', ...options, ...ours, ...more, express);
-      await expect(app.run()).resolves.toEqual({
-        ...outcome,
-        ...(major === 11 ? onNest11 : {}),
-        package: expect.stringContaining('nestjs-redlock'),
-      });
-    },
-  );
 });

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { cp, mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { packPackage } from '../consumers/packed-package.js';
@@ -9,22 +9,24 @@ import { until } from '../support/until.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 
-/** Packs the package, for `buildExample`; returns the tarball. */
-export async function packForExamples(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'examples-'));
-  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
-  return (await packPackage(folder)).tarball;
-}
-
 /**
- * Builds a copy of `examples/NAME` as `npm start` does. The copy has the packed package, links to the dependencies of
- * its package.json, and no other modules. It installs nothing, because an installation would take a minute, and because
+ * Builds copies of `examples/NAME` as `npm start` does. A copy has the packed package, links to the dependencies of its
+ * package.json, and no other modules. Nothing is installed, because an installation would take a minute, and because
  * the tests in test/consumers install the package.
  *
- * @returns the folder of the copy
+ * @returns the folder with the copies
  */
-export async function buildExample(name: string, tarball: string): Promise<string> {
-  const folder = join(dirname(tarball), name);
+export async function buildExamples(names: readonly string[]): Promise<string> {
+  const parent = await mkdtemp(join(tmpdir(), 'examples-'));
+  cleanUpAfterTests(() => rm(parent, { recursive: true, force: true }));
+  const { tarball } = await packPackage(parent);
+  for (const name of names) await copyExample(name, parent, tarball);
+  await compile(names, parent);
+  return parent;
+}
+
+async function copyExample(name: string, parent: string, tarball: string): Promise<void> {
+  const folder = join(parent, name);
   await cp(join(ROOT, 'examples', name), folder, { recursive: true });
   const { dependencies, devDependencies } = JSON.parse(
     await readFile(join(folder, 'package.json'), 'utf8'),
@@ -38,8 +40,25 @@ export async function buildExample(name: string, tarball: string): Promise<strin
   const own = join(modules, 'nestjs-redlock');
   await mkdir(own);
   await runCommand('tar', ['-xzf', tarball, '-C', own, '--strip-components=1'], { cwd: folder });
-  await runCommand(process.execPath, [join(modules, 'typescript/bin/tsc')], { cwd: folder });
-  return folder;
+}
+
+/** One run of the compiler reads the types of Nest once for all examples, which have the same `tsconfig.json`. */
+async function compile(names: readonly string[], parent: string): Promise<void> {
+  const configs = await Promise.all(
+    names.map((name) => readFile(join(parent, name, 'tsconfig.json'), 'utf8')),
+  );
+  const [config = ''] = configs;
+  const { compilerOptions } = JSON.parse(config) as { compilerOptions: object };
+  for (const [index, name] of names.entries()) {
+    if (configs[index] !== config) throw new Error(`examples/${name} has other options of the compiler`);
+  }
+  const typeRoots = [`${names[0]}/node_modules/@types`];
+  const options = { ...compilerOptions, rootDir: '.', outDir: 'built', typeRoots };
+  const include = names.map((name) => `${name}/src`);
+  await writeFile(join(parent, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include }));
+  const compiler = join(ROOT, 'node_modules/typescript/bin/tsc');
+  await runCommand(process.execPath, [compiler], { cwd: parent });
+  for (const name of names) await rename(join(parent, 'built', name, 'src'), join(parent, name, 'dist'));
 }
 
 /** Lines on stderr that only say that the machine is busy: `cron` fires late, or Redis answers late. */

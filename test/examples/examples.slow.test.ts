@@ -1,20 +1,20 @@
 import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { locateBinaries } from '../../sample-app/demo/embedded-postgres.js';
 import { hasMysql, startMysqlServer } from '../support/mysql-server.js';
 import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { buildExample, ExampleProcess, packForExamples } from './example.js';
+import { buildExamples, ExampleProcess } from './example.js';
 
 const NAMES = ['cron', 'http', 'mysql', 'postgresql', 'queue'];
 
-const folders = new Map<string, string>();
-const folderOf = (name: string): string => folders.get(name) ?? '';
+let folder: string;
+const folderOf = (name: string): string => join(folder, name);
 
 beforeAll(async () => {
-  const tarball = await packForExamples();
-  for (const name of NAMES) folders.set(name, await buildExample(name, tarball));
+  folder = await buildExamples(NAMES);
 });
 
 test('these tests build each folder in `examples`', async () => {

@@ -5,6 +5,7 @@ import type { LockRuntime } from '../../lib/service/lock-runtime.js';
 import type { LockHandle } from '../../lib/core/lock-handle.js';
 import type { LockMode } from '../../lib/core/lock-mode.js';
 import type { RedlockModuleOptions } from '../../lib/setup/redlock.options.js';
+import { SILENT_LOG } from '../support/silent-log.js';
 import type { Access } from './access.js';
 import { type FaultEventBody, machineTime } from './events.js';
 import { startHeartbeat } from './heartbeat.js';
@@ -83,8 +84,6 @@ Date.now = () => realNow() + clockShift;
 const heartbeat = startHeartbeat((duration, at) => note({ event: 'stall', duration }, at));
 
 // Import these modules here, not at the top: they read the clock while they load.
-const { Logger } = await import('@nestjs/common');
-Logger.overrideLogger(false);
 const { openRuntime } = await import('../../lib/setup/open-runtime.js');
 const { Leaders } = await import('../../lib/service/leader/leaders.js');
 const { LockService } = await import('../../lib/service/lock.service.js');
@@ -95,10 +94,13 @@ const passedIn: readonly PassedIn[] = passesIn
   ? await Promise.all(options.targets.map((target) => openPassedIn(passesIn, target)))
   : [];
 const register = await RegisterClient.open(options.registerPort);
-const runtime: LockRuntime = await openRuntime({
-  ...options.module,
-  ...(passesIn && { nodes: passedIn.map(({ client }) => client) as RedlockModuleOptions['nodes'] }),
-});
+const runtime: LockRuntime = await openRuntime(
+  {
+    ...options.module,
+    ...(passesIn && { nodes: passedIn.map(({ client }) => client) as RedlockModuleOptions['nodes'] }),
+  },
+  { log: SILENT_LOG },
+);
 const locks = new LockService(runtime, new Leaders(runtime, undefined, runtime.log));
 /** The attempts that hold the lock. */
 const relying = new Set<number>();

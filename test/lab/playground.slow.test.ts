@@ -68,84 +68,85 @@ test('the playground continues to submit tasks after the instance that accepts t
 });
 
 const LONG = process.env['FAULTS'] === 'long';
-const INSTALLED = [
+const STORES = [
+  ['PostgreSQL', 'postgres'] as const,
   ...(hasMysql() ? [['MariaDB', 'mysql'] as const] : []),
   ...(hasEtcd() ? [['etcd', 'etcd'] as const] : []),
   ...(hasZooKeeper() ? [['ZooKeeper', 'zookeeper'] as const] : []),
 ];
-const STORES = [['PostgreSQL', 'postgres'] as const, ...(LONG ? INSTALLED : [])];
 
-describe.each(STORES)('locks of the playground in %s', (name, store) => {
-  /** Runs the playground under the lock of this package until `situation` ends; returns the outcome. */
-  async function play(
-    settings: Partial<StagePlan>,
-    situation: (stage: Stage, node: LockServer, events: readonly LabEvent[]) => Promise<void>,
-  ) {
-    const ended = lab.run(playground, { strategy: 'with-lock', store, nodes: 1, ...settings });
-    try {
-      await until(() => lab.stage?.instances.length === 3);
-      const stage = lab.stage as Stage;
-      expect(stage.nodes.map((node) => node.name)).toEqual([name]);
-      await situation(stage, stage.nodes[0] as LockServer, stage.recorder.record.events);
-    } finally {
-      lab.stop();
-      await ended.catch(() => undefined);
+if (LONG)
+  describe.each(STORES)('locks of the playground in %s', (name, store) => {
+    /** Runs the playground under the lock of this package until `situation` ends; returns the outcome. */
+    async function play(
+      settings: Partial<StagePlan>,
+      situation: (stage: Stage, node: LockServer, events: readonly LabEvent[]) => Promise<void>,
+    ) {
+      const ended = lab.run(playground, { strategy: 'with-lock', store, nodes: 1, ...settings });
+      try {
+        await until(() => lab.stage?.instances.length === 3);
+        const stage = lab.stage as Stage;
+        expect(stage.nodes.map((node) => node.name)).toEqual([name]);
+        await situation(stage, stage.nodes[0] as LockServer, stage.recorder.record.events);
+      } finally {
+        lab.stop();
+        await ended.catch(() => undefined);
+      }
+      const [record] = await ended;
+      return record?.outcome;
     }
-    const [record] = await ended;
-    return record?.outcome;
-  }
 
-  const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
-    events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
+    const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
+      events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
 
-  test('no two instances hold the lock at once when the store is killed or paused and instances restart', async () => {
-    const outcome = await play(
-      // The ttl is long, so that a holder does not lose its lock when its process stalls.
-      { ttl: 6_000, work: 300 },
-      async (stage, node, events) => {
-        const [{ name: first }] = stage.instances as [LabInstance];
-        const allPush = async (): Promise<void> => {
-          const since = events.length;
-          await until(() => has(events, since, 'pushed'));
-          for (const instance of stage.instances)
-            await until(() => has(events, since, 'acquired', instance.name));
-        };
-        const nobodyIsServed = async (): Promise<void> => {
-          const [instance] = stage.instances as [LabInstance];
-          await stage.kill(instance);
-          await stage.revive(instance);
-          // The killed process may have acquired the lock just now. All events of its name from here on come from the
-          // new process.
-          const since = events.length;
-          expect(stage.instances[0]?.name).toBe(first);
-          for (const each of stage.instances) await until(() => has(events, since, 'unavailable', each.name));
-          expect(has(events, since, 'acquired', first)).toBe(false);
-        };
+    test('no two instances hold the lock at once when the store is killed or paused and instances restart', async () => {
+      const outcome = await play(
+        // The ttl is long, so that a holder does not lose its lock when its process stalls.
+        { ttl: 6_000, work: 300 },
+        async (stage, node, events) => {
+          const [{ name: first }] = stage.instances as [LabInstance];
+          const allPush = async (): Promise<void> => {
+            const since = events.length;
+            await until(() => has(events, since, 'pushed'));
+            for (const instance of stage.instances)
+              await until(() => has(events, since, 'acquired', instance.name));
+          };
+          const nobodyIsServed = async (): Promise<void> => {
+            const [instance] = stage.instances as [LabInstance];
+            await stage.kill(instance);
+            await stage.revive(instance);
+            // The killed process may have acquired the lock just now. All events of its name from here on come from the
+            // new process.
+            const since = events.length;
+            expect(stage.instances[0]?.name).toBe(first);
+            for (const each of stage.instances)
+              await until(() => has(events, since, 'unavailable', each.name));
+            expect(has(events, since, 'acquired', first)).toBe(false);
+          };
 
-        await allPush();
-        await stage.killNode(node);
-        await nobodyIsServed();
-        await stage.startNode(node);
-        await allPush();
-        stage.pauseNode(node);
-        await nobodyIsServed();
-        stage.resumeNode(node);
-        await allPush();
+          await allPush();
+          await stage.killNode(node);
+          await nobodyIsServed();
+          await stage.startNode(node);
+          await allPush();
+          stage.pauseNode(node);
+          await nobodyIsServed();
+          stage.resumeNode(node);
+          await allPush();
 
-        expect(events.filter(({ who }) => who === name)).toMatchObject([
-          { kind: 'node-killed' },
-          { kind: 'node-started', empty: false },
-          { kind: 'paused' },
-          { kind: 'resumed' },
-        ]);
-      },
-    );
+          expect(events.filter(({ who }) => who === name)).toMatchObject([
+            { kind: 'node-killed' },
+            { kind: 'node-started', empty: false },
+            { kind: 'paused' },
+            { kind: 'resumed' },
+          ]);
+        },
+      );
 
-    expect(outcome).toMatchObject({ duplicates: 0, overlaps: 0, grantedTwice: 0 });
-    expect(outcome?.pushes).toBeGreaterThan(0);
-  });
+      expect(outcome).toMatchObject({ duplicates: 0, overlaps: 0, grantedTwice: 0 });
+      expect(outcome?.pushes).toBeGreaterThan(0);
+    });
 
-  if (LONG)
     test('locks are still held after the store was killed and restarted', async () => {
       const outcome = await play({ ttl: 60_000, work: 1_000 }, async (stage, node, events) => {
         const isRead = (event: LabEvent): boolean => event.kind === 'read' && event.tasks > 0;
@@ -167,4 +168,4 @@ describe.each(STORES)('locks of the playground in %s', (name, store) => {
 
       expect(outcome).toMatchObject({ duplicates: 0, overlaps: 0, grantedTwice: 0, refused: 0 });
     });
-});
+  });

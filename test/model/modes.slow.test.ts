@@ -493,7 +493,11 @@ describe.each([
     }
   });
 
-  const planted = PLANTED.filter(([, , needed]) => needed.every((mode) => modes.some((one) => one === mode)));
+  // Wrong rules show in the comparison with any node, and a comparison with Redis takes long.
+  const compared = open === memoryNode || process.env.MODEL === 'long' ? PLANTED : [];
+  const planted = compared.filter(([, , needed]) =>
+    needed.every((mode) => modes.some((one) => one === mode)),
+  );
   for (const [what, plant] of planted) {
     test(`the comparison with a node detects wrong rules in which ${what}`, async () => {
       let difference: unknown;

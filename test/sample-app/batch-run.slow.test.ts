@@ -6,6 +6,7 @@ import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
 const TASKS = 240;
 const ALWAYS_FAILING = 6;
 const RUN_TIMEOUT = 300_000;
+const LONG = process.env['FAULTS'] === 'long';
 
 /** Most tasks succeed at once, some succeed after one or two failures, and every fortieth task always fails. */
 const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({
@@ -44,24 +45,26 @@ describe('several instances in separate processes', () => {
     );
   }
 
-  test(
-    'instances with the lock share the work and push no task twice',
-    async () => {
-      const result = await run({ dispatcher: 'locked', instances: 2, killOne: false });
+  if (LONG)
+    test(
+      'instances with the lock share the work and push no task twice',
+      async () => {
+        const result = await run({ dispatcher: 'locked', instances: 2, killOne: false });
 
-      expect(result).toMatchObject({
-        duplicatePushes: 0,
-        refused: 0,
-        lost: 0,
-        done: TASKS - ALWAYS_FAILING,
-        dead: ALWAYS_FAILING,
-      });
-      expect(result.instances).toHaveLength(2);
-    },
-    RUN_TIMEOUT,
-  );
+        expect(result).toMatchObject({
+          duplicatePushes: 0,
+          refused: 0,
+          lost: 0,
+          done: TASKS - ALWAYS_FAILING,
+          dead: ALWAYS_FAILING,
+        });
+        expect(result.instances).toHaveLength(2);
+      },
+      RUN_TIMEOUT,
+    );
 
-  test.each(['redis', 'postgres'] as const)(
+  // The instances share the work here, too, so the short form plays no run without a killed instance.
+  test.each(LONG ? (['redis', 'postgres'] as const) : (['redis'] as const))(
     'no task is pushed twice or lost when one instance is killed, with locks in %s',
     async (store) => {
       const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });

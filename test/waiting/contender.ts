@@ -1,10 +1,10 @@
-import { Logger } from '@nestjs/common';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
 import { openRuntime } from '../../lib/setup/open-runtime.js';
 import type { LockOptions } from '../../lib/core/lock-options.js';
 import type { RedlockModuleOptions } from '../../lib/setup/redlock.options.js';
+import { SILENT_LOG } from '../support/silent-log.js';
 
 // A process that acquires one lock again and again, in several loops. Messages from the test control it.
 
@@ -34,8 +34,7 @@ export type Report =
   | { readonly event: 'served'; readonly served: readonly Served[]; readonly errors: readonly string[] };
 
 const options = JSON.parse(process.argv[2]!) as ContenderOptions;
-Logger.overrideLogger(false);
-const runtime = await openRuntime(options.module);
+const runtime = await openRuntime(options.module, { log: SILENT_LOG });
 const locks = new LockService(runtime, new Leaders(runtime, undefined, runtime.log));
 const served: Served[] = [];
 const errors: string[] = [];

@@ -64,6 +64,8 @@ export const crashes: readonly Scenario[] = [
   },
   {
     name: 'LOADING: a node reads its data after a restart',
+    // test/stores/redis/loading.test.ts covers such a node in the short form.
+    onlyLong: true,
     stage: {
       nodes: 3,
       nodeArgs: [...DURABLE, '--key-load-delay', '3000', '--loading-process-events-interval-bytes', '1024'],

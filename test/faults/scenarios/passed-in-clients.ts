@@ -8,12 +8,17 @@ import { crash } from './crashes.js';
 
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
-export const nodeRedis = scenariosOf('node-redis');
+// A client is an adapter over the same store, and the other scenarios play these faults with the client of the library.
+// So the short form plays only the faults after which the queue and the reconnection of each client count.
 
-/** The short form plays fewer of them: GLIDE is an adapter over the same store. */
-export const valkeyGlide = scenariosOf('Valkey GLIDE').map((scenario) =>
-  /SIGKILL|delivered late/.test(scenario.name) ? scenario : { ...scenario, onlyLong: true },
-);
+export const nodeRedis = scenariosOf('node-redis').map(inShortForm(/SIGKILL|cut in flight|delivered late/));
+
+export const valkeyGlide = scenariosOf('Valkey GLIDE').map(inShortForm(/delivered late/));
+
+/** Leaves the scenarios with other names out of the short form. */
+function inShortForm(names: RegExp): (scenario: Scenario) => Scenario {
+  return (scenario) => (names.test(scenario.name) ? scenario : { ...scenario, onlyLong: true });
+}
 
 function scenariosOf(library: Library): readonly Scenario[] {
   return [

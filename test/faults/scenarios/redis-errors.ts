@@ -46,6 +46,7 @@ export const redisErrors: readonly Scenario[] = [
   },
   {
     name: 'FLUSHALL of all nodes, restart guard off: tokens still increase',
+    onlyLong: true,
     stage: { nodes: 3 },
     clients: 4,
     client: { leastHold: 400, hold: 450 },

@@ -11,7 +11,8 @@ for (const { name, bin } of installed) {
   inspectionContract(name, () => postgresBackend({ bin }));
 }
 
-// Without this test the file would fail on a machine that has no PostgreSQL of Debian.
+// Without this test the file would fail on a machine that has no PostgreSQL of Debian. Each change runs these contracts
+// on the embedded PostgreSQL: see contract/postgres.test.ts.
 test(`the contracts run on ${installed.length} versions of PostgreSQL of Debian`, () => {
   expect(installed).toEqual(expect.any(Array));
 });

@@ -1,0 +1,1 @@
+export function problemsOf(file: string, text: string): Promise<string[]>;
