@@ -34,7 +34,7 @@ import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { startApp } from '../support/nest-app.js';
 import { type Named, nameOf, permutations, stack } from '../support/stacking.js';
 
-// test/decorator/with-lock.stacking.test.ts tests guards, pipes and interceptors.
+// test/decorator/with-lock.stacking.slow.test.ts tests guards, pipes and interceptors.
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
 const calls: string[] = [];

@@ -16,7 +16,6 @@ export async function crash(servers: readonly RedisServer[], downFor: number): P
 export const crashes: readonly Scenario[] = [
   {
     name: 'no faults',
-    essential: true,
     stage: { nodes: 5 },
     clients: 10,
     seconds: [2, 30],
