@@ -9,6 +9,9 @@ export function canInstall() {
   return process.getuid?.() === 0 && existsSync(APT);
 }
 
+/** True after this process has updated the lists of packages. */
+let isUpdated = false;
+
 /** Installs packages, and does not start their servers. */
 export function install(...packages) {
   // A Debian package starts its server after the installation, unless this policy script exits with 101.
@@ -17,7 +20,8 @@ export function install(...packages) {
     writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
   }
   try {
-    apt('update');
+    if (!isUpdated) apt('update');
+    isUpdated = true;
     apt('install', '-y', '--no-install-recommends', ...packages);
   } finally {
     if (ownPolicy) {
