@@ -7,6 +7,8 @@ const TASKS = 240;
 const ALWAYS_FAILING = 6;
 const RUN_TIMEOUT = 300_000;
 const LONG = process.env['FAULTS'] === 'long';
+/** Stores of the locks of the run with a killed instance. */
+const STORES: readonly ('redis' | 'postgres')[] = LONG ? ['redis', 'postgres'] : ['redis'];
 
 /** Most tasks succeed at once, some succeed after one or two failures, and every fortieth task always fails. */
 const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({
@@ -64,7 +66,7 @@ describe('several instances in separate processes', () => {
     );
 
   // The instances share the work here, too, so the short form plays no run without a killed instance.
-  test.each(LONG ? (['redis', 'postgres'] as const) : (['redis'] as const))(
+  test.each(STORES)(
     'no task is pushed twice or lost when one instance is killed, with locks in %s',
     async (store) => {
       const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });
