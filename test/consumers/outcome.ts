@@ -1,6 +1,6 @@
 import { expect } from '@jest/globals';
 
-/** What `src/main.ts` of each consumer prints, besides the path of the package. */
+/** The values that `src/main.ts` of each consumer prints, besides the path of the package. */
 export const outcome = {
   built: [{ name: 'daily', keys: ['report:daily'], held: true }, null],
   service: { second: 'refused', error: 'LOCK_HELD', third: 'taken' },
