@@ -22,20 +22,16 @@ for (const [store, isInstalled, start] of STORES)
 
     const begin = (...args: string[]): CliProcess => new CliProcess(args, env);
     const cli = (...args: string[]): Promise<Ended> => runCli(args, env);
-    /** Runs a script of a shell under a lock whose ttl outlasts a busy machine. */
-    const run = (key: string, script: string): CliProcess =>
-      begin('run', key, '--ttl', '60s', '--', 'sh', '-c', script);
 
-    test('the command has the token, and its exit code and signals pass in both ways', async () => {
-      const ended = await run('k', 'echo "token $REDLOCK_TOKEN"; exit 7').ended;
-      expect(ended).toEqual({ code: 7, stdout: expect.stringMatching(/^token \d{16}\n$/), stderr: '' });
-      const trapped = run('k', "trap 'exit 9' TERM; echo begun; while :; do sleep 0.1; done");
-      await trapped.says('begun');
+    test('the command has the token, gets the signal, and its exit code passes on', async () => {
+      const script = `trap 'exit 9' TERM; echo "token $REDLOCK_TOKEN"; while :; do sleep 0.1; done`;
+      const trapped = begin('run', 'k', '--ttl', '60s', '--', 'sh', '-c', script);
+      await trapped.says('token');
       trapped.signal('SIGTERM');
-      expect((await trapped.ended).code).toBe(9);
-      const killed = run('k', 'kill -INT $$');
-      await killed.ended;
-      expect(killed.endedBy).toBe('SIGINT');
+      expect(await trapped.ended).toMatchObject({
+        code: 9,
+        stdout: expect.stringMatching(/^token \d{16}\n$/),
+      });
     });
 
     test('others see the reason and the end of a `hold`, and `run --skip` ends with 75', async () => {
@@ -44,8 +40,9 @@ for (const [store, isInstalled, start] of STORES)
       const until = /until (\S+)/.exec(hold.stdout)?.[1];
       const skipped = await cli('run', 'k', '--skip', '--', 'echo', 'ran');
       expect(skipped).toMatchObject({ code: 75, stdout: '' });
-      for (const shown of [skipped.stderr, (await cli('inspect', 'k')).stdout, (await cli('list')).stdout])
-        expect(shown).toContain(`until ${until}: migration 42`);
+      const shown = `until ${until}: migration 42`;
+      expect(skipped.stderr).toContain(shown);
+      expect((await cli('inspect', 'k')).stdout).toContain(shown);
       hold.signal('SIGINT');
       expect((await hold.ended).code).toBe(0);
     });
