@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
@@ -11,6 +10,7 @@ import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import type { PostgresOptions } from '../../../lib/stores/postgres/postgres.options.js';
 import { SCHEMA_VERSION, schemaSql } from '../../../lib/stores/postgres/schema.js';
+import { formerSchemaSql } from '../../fixtures/former-postgres-schema.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
@@ -642,7 +642,7 @@ describe('the tables of the store', () => {
     await owner.query('create role early login');
     const hold = 'redlock.hold_back(text[], text, text, text, double precision)';
     // The function `hold_back` of version 1 has another result.
-    await owner.query(await readFile('test/fixtures/postgres-schema-1.sql', 'utf8'));
+    await owner.query(formerSchemaSql(1));
     await owner.query('grant execute on all functions in schema redlock to early');
     await owner.query(schemaSql('redlock'));
     const rights = `has_function_privilege('early', '${hold}', 'execute') as early`;

@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Client } from 'pg';
 import { UnfitStoreError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
 import { SCHEMA_VERSION, schemaSql } from '../../../lib/stores/postgres/schema.js';
+import { formerSchemaSql } from '../../fixtures/former-postgres-schema.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
 import { newTerms } from '../../support/postgres-store.js';
@@ -126,10 +126,10 @@ test('a schema of the application without such names takes the tables, and its f
   expect(rows).toEqual([[true, true, false, false]]);
 });
 
-test.each([1, 5])(
+test.each([1, 5] as const)(
   'a schema of version %d, which has no marks, is recognized and keeps its locks',
   async (version) => {
-    await client.query(await readFile(`test/fixtures/postgres-schema-${version}.sql`, 'utf8'));
+    await client.query(formerSchemaSql(version));
     const lease = new Lease(['held'], 'me', 60_000);
     await client.query(
       `insert into redlock.locks (key, state, id, owner, since, token, ends)
@@ -154,7 +154,7 @@ test.each([1, 5])(
 
 test('a schema of version 5 that has taken over a table of the application is refused, and the table keeps its rows', async () => {
   await client.query(`create schema redlock; set search_path = redlock; ${TICKS}`);
-  await client.query(await readFile('test/fixtures/postgres-schema-5.sql', 'utf8'));
+  await client.query(formerSchemaSql(5));
   await expect(newStore().connect()).rejects.toThrow('which are not its own: table or view ticks. Give');
   expect((await client.query('select from redlock.ticks')).rowCount).toBe(1_000);
 });

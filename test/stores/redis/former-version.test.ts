@@ -18,7 +18,7 @@ import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
 // During a rolling upgrade, processes of the former version run beside processes of this one. The former version is here
-// as its scripts, in test/fixtures: those from before a node had an identity key (S28).
+// as its scripts, in test/fixtures: those from before a node had an identity key (S28), without their queues and ticks.
 
 const PREFIX = 'lock:';
 const TTL = 60_000;
