@@ -42,6 +42,36 @@ const FAULTS = {
   cut: 'ends connections at random',
 } as const;
 
+/** The shortest ttl of a lock on etcd and on ZooKeeper, in milliseconds. */
+const TTL = 2_000;
+
+/**
+ * Milliseconds in which a call must settle (rule J6 of docs/fault-tests.md). The short runs get more time, because other
+ * tests on the same machine delay them.
+ */
+const BUDGET =
+  process.env['FAULTS'] === 'long'
+    ? { acquire: 2_000, release: 1_500 }
+    : { acquire: 10_000, release: 10_000 };
+
+/**
+ * Terms of a contention on etcd or ZooKeeper.
+ *
+ * @param duration - milliseconds
+ */
+export function contentionFor(duration: number): Contention {
+  return {
+    duration,
+    ttl: TTL,
+    timeout: 1_500,
+    budget: BUDGET,
+    // One hold of twenty is longer than the ttl: the lock is renewed, or another process takes it over.
+    hold: () => (Math.random() < 0.05 ? 2 * TTL : Math.random() * 60),
+    // On etcd, locks with renewal share a lease, and each lock without renewal has its own: use both kinds.
+    renews: (attempt) => attempt % 3 !== 0,
+  };
+}
+
 /** Repeats an action for this long, with this pause; both are in milliseconds. */
 async function again(duration: number, pause: number, action: () => Promise<unknown>): Promise<void> {
   for (const end = performance.now() + duration; performance.now() < end; await delay(pause)) await action();

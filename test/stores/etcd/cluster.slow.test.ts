@@ -18,7 +18,7 @@ import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { renewed } from '../lock-lifetime.js';
-import { contentionFor, LEAST } from './contention.js';
+import { contentionFor } from '../contention-contract.js';
 
 // A cluster of three members, one of which is killed, paused or cannot be reached. `npm run test:faults` runs longer.
 
@@ -203,7 +203,8 @@ const waiting: AcquireTerms = {
         const isSpoilt = name.includes('stands still') && oldLeadersRevoke();
         if (isSpoilt) process.stderr.write('Not judged: overlaps, which this etcd causes by issue 15247.\n');
         expect(isSpoilt ? [] : overlaps).toEqual([]);
-        expect(acquisitions).toBeGreaterThan(LEAST);
+        // Low: holds may be long, and a member is away for half of the time.
+        expect(acquisitions).toBeGreaterThan(2);
         await whole();
         await until(async () => (await servers[0]!.holders()).length === 0);
         await Promise.all(processes.map((redlock) => redlock.close()));

@@ -16,7 +16,7 @@ import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { hasZooKeeper, type ZooKeeperServer, zooKeeperServers } from '../../support/zookeeper-server.js';
-import { contentionFor, LEAST } from './contention.js';
+import { contentionFor } from '../contention-contract.js';
 import { holdersIn } from './holders-in.js';
 
 // An ensemble of three servers. `npm run test:faults` runs longer, and with more faults.
@@ -207,7 +207,9 @@ const NOTHING = Buffer.alloc(0);
       });
       const { overlaps, tokenFaults, late, acquisitions } = verdict;
       expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-      expect(acquisitions).toBeGreaterThan(LEAST);
+      // Low in the short run: holds may be long, and servers are down for half of the time. With four acquisitions one of
+      // the two keys has had three holders.
+      expect(acquisitions).toBeGreaterThan(LONG ? 20 : 4);
       await leader();
       const witness = await openStore(servers[0]!.address);
       await until(async () => (await holdersIn(witness)).size === 0);

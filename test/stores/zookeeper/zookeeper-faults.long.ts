@@ -13,7 +13,7 @@ import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { hasZooKeeper, startZooKeeper } from '../../support/zookeeper-server.js';
-import { contentionFor } from './contention.js';
+import { contentionFor } from '../contention-contract.js';
 import { holdersIn } from './holders-in.js';
 
 const TTL = 60_000;
