@@ -214,21 +214,6 @@ test.each(Object.entries({ ACQUIRE_PERMITS, RAISE_PERMITS, EXTEND_PERMITS, RELEA
 );
 
 describe('the ACQUIRE_PERMITS script', () => {
-  test('`ACQUIRE_PERMITS` grants each of n holders one slot, the lowest slot first, and refuses the next caller', async () => {
-    const leases = Array.from({ length: 3 }, () => leaseFor());
-    const slots = [];
-    for (const lease of leases) slots.push((await granted(lease)).slot);
-    expect(slots).toEqual([0, 1, 2]);
-    const { holder, others } = await refused(leaseFor());
-    expect(holder).toMatchObject({ mode: 'permits', owner: 'me' });
-    const ids = [holder, ...others!].map(({ id }) => id);
-    expect(ids.sort()).toEqual(leases.map(({ id }) => id).sort());
-    for (const { remaining } of [holder, ...others!]) {
-      expect(remaining).toBeLessThanOrEqual(TTL);
-      expect(remaining).toBeGreaterThan(TTL - PATIENCE);
-    }
-  });
-
   test('`ACQUIRE_PERMITS` grants slot 0 if a key has one permit, and stores the holder only in the record', async () => {
     const lease = await hold('k', { permits: 1, owner: 'host:1' });
     const { holder } = await refused(leaseFor('k', { permits: 1 }));
@@ -268,24 +253,6 @@ describe('the ACQUIRE_PERMITS script', () => {
     );
   });
 
-  test('a permit is refused during an exclusive lock, and an exclusive lock is refused while permits are held', async () => {
-    const writer = alone();
-    await acquireAlone(writer);
-    const { holder } = await refused(leaseFor());
-    expect(holder).toMatchObject({ id: writer.id, mode: 'exclusive', owner: 'writer' });
-    await releaseAlone(writer);
-
-    const long = await hold('k', { ttl: 3 * TTL });
-    const short = await hold('k', { ttl: TTL });
-    const reply = await acquireAlone(alone());
-    expect(reply).toMatchObject({ granted: false, holder: { id: long.id } });
-    await release(long);
-    await expect(acquireAlone(alone())).resolves.toMatchObject({ granted: false, holder: { id: short.id } });
-    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
-    await release(short);
-    await expect(acquireAlone(alone())).resolves.toMatchObject({ granted: true });
-  });
-
   test.each([
     ['kept for minHold', 'K'],
     ['held by readers', 'S'],
@@ -295,50 +262,6 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
     await lapseAll();
     await granted(leaseFor());
-  });
-
-  test('`ACQUIRE_PERMITS` grants the slot of a lease again after the ttl of that lease, and shortens no other lease (S23)', async () => {
-    const permits = 2;
-    const long = await hold('k', { permits });
-    const began = Date.now();
-    const short = await hold('k', { permits, ttl: 3_000 });
-    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
-    const next = leaseFor('k', { permits, ttl: 10_000 });
-    const { holder } = await refused(next);
-    expect(holder.id).toBe(short.id);
-    let reply: AcquireReply | Error;
-    await until(async () => {
-      reply = await acquire(next);
-      return 'granted' in reply && reply.granted;
-    });
-    expect(Date.now() - began).toBeGreaterThanOrEqual(3_000);
-    expect(reply!).toMatchObject({ slots: [1] });
-    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
-    expect(await remainingOf(long)).toBeGreaterThan(TTL - PATIENCE);
-    await expect(extend(TTL, long, short)).resolves.toBe('10');
-    await refused(leaseFor('k', { permits }));
-  });
-
-  test('`ACQUIRE_PERMITS` keeps the slot of a held lease while other leases are granted and released', async () => {
-    const keeper = leaseFor('k', { permits: 5 });
-    const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
-    const { slot, token } = await granted(keeper);
-    for (let round = 0; round < 10; round++) {
-      await releaseAll(others.splice(0));
-      for (let index = 0; index < 4; index++) others.push(await hold('k', { permits: 5 }));
-      await expect(extend(TTL, keeper)).resolves.toBe('1');
-      await expect(granted(keeper)).resolves.toMatchObject({ slot, token });
-    }
-  });
-
-  test('`ACQUIRE_PERMITS` grants the preferred slot, or the next free slot in cyclic order', async () => {
-    const permits = 5;
-    expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 3 });
-    expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 4 });
-    expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 0 });
-    expect(await granted(leaseFor('k', { permits }), from(2))).toMatchObject({ slot: 2 });
-    expect(await granted(leaseFor('k', { permits }), from(2))).toMatchObject({ slot: 1 });
-    await refused(leaseFor('k', { permits }), from(2));
   });
 
   test('`ACQUIRE_PERMITS` grants exactly the required slot, or names the holder of that slot', async () => {
@@ -390,28 +313,6 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(apart, exactly(2, 1))).toMatchObject({ slots: [2, 1] });
     expect(await granted(apart, exactly(1, 1))).toMatchObject({ slots: [1, 1] });
     await expect(takenOf('a')).resolves.toBe('110');
-  });
-
-  test('`ACQUIRE_PERMITS` grants each request a slot below its own number of permits when these numbers differ', async () => {
-    const few = () => leaseFor('k', { permits: 2 });
-    const many = () => leaseFor('k', { permits: 4 });
-    const slots = [];
-    for (const lease of [few(), many(), many(), many()]) slots.push((await granted(lease)).slot);
-    expect(slots).toEqual([0, 1, 2, 3]);
-    await expect(takenOf()).resolves.toBe('1111');
-    await refused(few());
-    await refused(many());
-  });
-
-  test('`ACQUIRE_PERMITS` refuses a request when all slots below its number of permits are taken, even if a higher slot is free', async () => {
-    const leases = [];
-    for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
-    await release(leases[3]!);
-    await refused(leaseFor('k', { permits: 2 }));
-    await refused(leaseFor('k', { permits: 2 }), from(1));
-    await release(leases[0]!);
-    expect(await granted(leaseFor('k', { permits: 2 }), from(1))).toMatchObject({ slot: 0 });
-    expect((await recordOf())!.slice(70, 74)).toBe('0004');
   });
 
   test('`ACQUIRE_PERMITS` adds slots for a request with a larger number of permits, and grants the preferred slot first', async () => {
@@ -1179,28 +1080,6 @@ describe('the queue of a key with permits', () => {
     await expect(queue()).resolves.toEqual([]);
   });
 
-  test('n waiters are notified one after the other when n permits are freed at once', async () => {
-    const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
-    const held = await fill();
-    const waited = (index: number): number => 900 - index * 100;
-    for (const [index, { waiter }] of all.entries()) await wait(waiter, waited(index));
-    await releaseAll(held);
-    const served: string[] = [];
-    for (let round = 0; round < 3; round++) {
-      const told = await toldTo(all);
-      const next = all.findIndex((each, index) => isTurn(told[index]!) && !served.includes(each.name));
-      const { waiter, name } = all[next]!;
-      expect(readAcquirePermitsReply(await wait(waiter, waited(next)))).toMatchObject({
-        granted: true,
-        slots: [round],
-      });
-      served.push(name);
-    }
-    expect(served).toEqual(all.slice(0, 3).map(({ name }) => name));
-    expect(isTurn((await toldTo(all))[3]!)).toBe(false);
-    await expect(queue()).resolves.toEqual([all[3]!.name]);
-  });
-
   test('a caller gets a permit only if the free slots outnumber the waiters in front of that caller', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
@@ -1369,26 +1248,6 @@ describe('the queue of a key with permits', () => {
     await refused(y, { ...exactly(0), ordered: true });
     expect(isTurn((await toldTo([first]))[0]!)).toBe(true);
     expect(x.ended).toBe(false);
-  });
-
-  test('the next waiter of a process is queued when the previous waiter of that process gets a permit', async () => {
-    const me = await listener('a');
-    const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
-    expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
-    expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true, nextIsFirst: true, slots: [0] });
-    await expect(queue()).resolves.toEqual([me.name]);
-    // Slots are free, so the waiter is notified.
-    expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
-  });
-
-  test('the first waiter is told to try again at the end of minHold', async () => {
-    const first = await listener('a');
-    const lease = await hold('k', { permits: 1 });
-    await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });
-    lease.acquired(performance.now(), TTL);
-    await expect(release(lease)).resolves.toBe(1);
-    const [[text]] = (await toldTo([first])) as [[string]];
-    expect(Number(text.split(' ')[0])).toBeGreaterThan(TTL - PATIENCE);
   });
 
   test('only a record that expires within LINGER_MS remains after the last release', async () => {

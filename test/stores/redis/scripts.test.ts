@@ -13,7 +13,6 @@ import { ACQUIRE, packAcquire } from '../../../lib/stores/redis/scripts/acquire.
 import {
   acquireAnswers,
   readAcquireReply,
-  showsWaiters,
   tooYoungFor,
 } from '../../../lib/stores/redis/scripts/acquire-answer.js';
 import { BIRTH } from '../../../lib/stores/redis/scripts/birth.js';
@@ -388,13 +387,6 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(await granted(leaseFor('k'))).toBeGreaterThan(tokenAhead(-PATIENCE));
   });
 
-  test('the fencing token increases with each of many pipelined locks and releases of a key', async () => {
-    const leases = Array.from({ length: 200 }, () => leaseFor('k'));
-    const answers = await together(() => leases.flatMap((lease) => [acquire(lease), release(lease)]));
-    const tokens = answers.filter((_, index) => index % 2 === 0).map(Number);
-    for (const [index, token] of tokens.entries()) expect(token).toBeGreaterThan(tokens[index - 1] ?? 0);
-  });
-
   test('the fencing token of a lock is larger than the last token of each of its keys, and is stored at all these keys', async () => {
     const last = tokenAhead();
     await write('a', { state: 'F', token: last - 5 });
@@ -517,17 +509,6 @@ describe('the ACQUIRE script for a tick of a schedule', () => {
     const key = tickKey(PREFIX, ['k'], { schedule: 'nightly' });
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
-
-  test('`ACQUIRE` refuses a tick that has run and all earlier ticks, and returns the owner that ran the stored tick', async () => {
-    await ran(AT);
-    for (const at of [AT, AT - 1]) {
-      const reply = readAcquireReply(await acquire(ticking(at)));
-      expect(reply).toMatchObject({ granted: false, ran: true, holder: { owner: 'host:1' } });
-      expect((reply as { holder: { remaining: number } }).holder.remaining).toBeGreaterThan(TTL - PATIENCE);
-    }
-    await expect(recordOf('k')).resolves.toBeNull();
-    await granted(ticking(AT + 1, ['k', 'l']));
-  });
 
   test('`ACQUIRE` refuses a tick of an interval, which has no planned time, while any tick of the schedule is remembered', async () => {
     await granted(ticking(0, 'other'));
@@ -1067,19 +1048,6 @@ describe('the queue of a key', () => {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
-  test('the queue orders refused callers by the time at which they began to wait, not by the order of their requests', async () => {
-    await holding();
-    const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
-    const answer = await wait(late, 10);
-    expect(showsWaiters(answer)).toBe(true);
-    await wait(early, 5_000);
-    await wait(last, 0);
-    // A caller without a waiter does not join the queue.
-    await acquire(leaseFor('k'), { ordered: true });
-    await expect(queue()).resolves.toEqual([early, late, last].map(waiterName));
-    expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
-  });
-
   test('the record of a key has the flag `w` from the first waiter until nobody waits', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
@@ -1291,36 +1259,6 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('the next waiter of a process is queued when the previous waiter of that process gets the lock', async () => {
-    const [me, other] = [waiterOf('a'), waiterOf('b')];
-    const lease = leaseFor('k');
-    const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });
-    expect(answer).toEqual([0, expect.any(Number), 2]);
-    expect(readAcquireReply(answer)).toMatchObject({ granted: true, nextIsFirst: true });
-    await expect(queue()).resolves.toEqual([waiterName(me)]);
-    await expect(stateOf('k')).resolves.toBe('Hw');
-    await wait(other, 45_000);
-    await lapse('k');
-    const again = await acquire(leaseFor('k'), { waiter: me, waited: 50_000, next: 40_000 });
-    expect(again).toEqual([0, expect.any(Number), 1]);
-    await expect(queue()).resolves.toEqual([other, me].map(waiterName));
-    await expect(stateOf('k')).resolves.toBe('Hw');
-  });
-
-  test('the next waiter is notified when the first waiter leaves during its own turn', async () => {
-    const [first, second] = [await listener('a'), await listener('b')];
-    const holder = await holding();
-    await wait(first.waiter, 900);
-    await wait(second.waiter, 500);
-    await release(holder);
-    await leave(first.waiter);
-    expect(await toldTo([second])).toEqual([[message(200, holder, second), message(0, undefined, second)]]);
-    await leave(second.waiter);
-    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
-    first.stop();
-    second.stop();
-  });
-
   test.each<[string, Written | undefined, boolean]>([
     ['no record', undefined, true],
     ['a record that has lapsed', { life: LINGER_MS }, true],
@@ -1394,39 +1332,6 @@ describe('the queue of a key', () => {
     await acquire(leaseFor('k'), { deadline: -100, waiter: waiterOf('a') });
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
     await expect(stateOf('k')).resolves.toBe('H-');
-  });
-
-  test('the first waiter is told to try again at the end of minHold', async () => {
-    const first = await listener('a');
-    const lease = await holding();
-    await wait(first.waiter, 900);
-    lease.acquired(performance.now(), TTL);
-    await release(lease);
-    await until(() => first.told.length === 1);
-    const after = Number(first.told[0]!.split(' ')[0]);
-    expect(first.told).toEqual([message(after, lease, first)]);
-    expect(after).toBeGreaterThan(TTL - PATIENCE);
-    expect(after).toBeLessThanOrEqual(TTL);
-    first.stop();
-  });
-
-  test('the first waiter is told to try again after the pause that a release requests', async () => {
-    const first = await listener('a');
-    const holder = await holding();
-    await wait(first.waiter, 900);
-    await release(holder, 70);
-    expect(await toldTo([first])).toEqual([[message(70, holder, first)]]);
-    first.stop();
-  });
-
-  test('a forced release notifies the first waiter', async () => {
-    const first = await listener('a');
-    const holder = await holding();
-    await wait(first.waiter, 900);
-    await forceRelease('k', holder.id);
-    expect(await toldTo([first])).toEqual([[message(0, holder, first)]]);
-    await expect(stateOf('k')).resolves.toBe('Fw');
-    first.stop();
   });
 
   test('a release notifies the first waiter even when Redis is out of memory', async () => {

@@ -203,53 +203,12 @@ test.each(
 });
 
 describe('readers', () => {
-  test('all readers of a lock get the same token, even if a later reader proposes a larger token', async () => {
-    const first = reader();
-    const token = await granted(first);
-    const others = [reader(), reader(), reader()];
-    await expect(ask(others, { proposal: token + 1_000 })).resolves.toEqual(
-      others.map(() => ({ granted: true, token })),
-    );
-    await expect(idsOf()).resolves.toEqual(expect.arrayContaining([first, ...others].map(({ id }) => id)));
-  });
-
   test('all readers of a lock are stored in one record, one sorted set and one hash, each with an expiry', async () => {
     await granted(reader(), {});
     await granted(reader(), {});
     const keys = (await redis.keys('*')).toSorted();
     expect(keys).toEqual(['lock:{k}', 'lock:{k}:h', 'lock:{k}:s']);
     await expectToOutlive('k', TTL + LINGER_MS);
-  });
-
-  test('readers exclude a writer, and the refusal names the reader whose lock expires last', async () => {
-    const [short, last, middle] = [
-      reader('k', { ttl: SHORT }),
-      reader('k', { owner: 'last' }),
-      reader('k', { ttl: 50_000 }),
-    ];
-    for (const lease of [short, last, middle]) await granted(lease);
-    const holder = await refusal(writer());
-    expect(holder).toMatchObject({ id: last.id, owner: 'last', mode: 'shared' });
-    expectAbout(holder.remaining, TTL);
-  });
-
-  test('readers are refused while a writer holds the lock', async () => {
-    const lease = writer();
-    await granted(lease);
-    await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'exclusive' });
-  });
-
-  test('readers get a token between the tokens of the previous and the next writer', async () => {
-    const [before, after] = [writer(), writer()];
-    const tokens = [await granted(before)];
-    await release(before);
-    const readers = [reader(), reader()];
-    for (const lease of readers) tokens.push(await granted(lease));
-    for (const lease of readers) await release(lease);
-    tokens.push(await granted(after));
-    expect(tokens[1]).toBeGreaterThan(tokens[0]!);
-    expect(tokens[2]).toBe(tokens[1]);
-    expect(tokens[3]).toBeGreaterThan(tokens[2]!);
   });
 
   test('after all earlier readers have released, a new reader gets a larger token, which can be the proposed token', async () => {
@@ -313,17 +272,6 @@ describe('readers', () => {
       await expect(redis.exists('lock:{marked}')).resolves.toBe(0);
     },
   );
-
-  test('a reader of several keys acquires either all of them or none', async () => {
-    const blocker = writer('b');
-    await granted(blocker);
-    await expect(refusal(reader(['a', 'b', 'c']))).resolves.toMatchObject({ id: blocker.id });
-    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
-    await release(blocker);
-    const lease = reader(['a', 'b', 'c']);
-    await granted(lease);
-    for (const key of lease.keys) await expect(idsOf(key)).resolves.toEqual([lease.id]);
-  });
 
   test('a reader of several keys gets one token, and smaller tokens of these keys are raised to this token', async () => {
     const [a, b] = [reader('a'), reader('b')];
@@ -433,17 +381,6 @@ describe('readers', () => {
 });
 
 describe('the expiry of a reader', () => {
-  test('a reader that does not renew expires after its own ttl, and is removed, even if other readers renew', async () => {
-    const [dead, alive] = [reader('k', { ttl: SHORT, owner: 'dead' }), reader('k', { owner: 'alive' })];
-    await granted(dead);
-    await granted(alive);
-    await lapse(dead);
-    await expect(extend(TTL, dead, alive)).resolves.toBe('01');
-    await expect(idsOf()).resolves.toEqual([alive.id]);
-    await release(alive);
-    await granted(writer());
-  });
-
   test('expired readers leave entries in Redis, and each later reader removes about 500 of these entries', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
