@@ -5,7 +5,7 @@ import type { AcquireRequest } from '../../core/ports.js';
 import type { Base } from './bases.js';
 import type { EtcdLease } from './etcd-leases.js';
 import { holderValue, viewOf, waiterValue } from './key-view.js';
-import { queueOf, rivalsOf, slotsFrom, ticksFrom, viewRange, wellFormed } from './names.js';
+import { queueOf, rivalsOf, slotsFrom, ticksFrom, viewRange } from './names.js';
 import type { Next, QueueEntries } from './queue-entries.js';
 import {
   absent,
@@ -64,7 +64,7 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
   const { lease, since, position } = request;
   const { base, etcdLease, slots, names, passes, entry, next } = round;
   const { id, kind, tick } = lease;
-  const owner = wellFormed(lease.owner);
+  const owner = lease.owner.toWellFormed();
   const compare = [hasValue(base.name, base.text)];
   if (etcdLease.shared) compare.push(modifiedAt(etcdLease.fenceName, etcdLease.fence));
   const ticks = tick && ticksFrom(keys[0] ?? '', tick.schedule, tick.at);
@@ -85,9 +85,10 @@ export function transactionOf(asked: Asked, round: Round, queueEntries: QueueEnt
     const queued = queueEntries.all(position.waiter);
     const { waiter } = position;
     success.push(...queued.filter((name) => name !== next?.name).map(remove));
-    if (next) success.push(put(next.name, waiterValue(wellFormed(waiter.owner), kind), entry.etcdLease.id));
+    if (next)
+      success.push(put(next.name, waiterValue(waiter.owner.toWellFormed(), kind), entry.etcdLease.id));
     failure.push(...queued.filter((name) => name !== entry.name).map(remove));
-    failure.push(put(entry.name, waiterValue(wellFormed(waiter.owner), kind), entry.etcdLease.id));
+    failure.push(put(entry.name, waiterValue(waiter.owner.toWellFormed(), kind), entry.etcdLease.id));
   }
   // This read must be the last, because `Acquisitions.#granted` takes the last response.
   if (ordered) success.push(get(queueOf(keys[0] ?? ''), { limit: 1, keys_only: true }));

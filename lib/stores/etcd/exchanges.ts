@@ -5,7 +5,7 @@ import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { didNothing } from './gateway.js';
 import type { Holds } from './holds.js';
 import { type FoundHolder, holderValue, viewOf } from './key-view.js';
-import { holderName, holdersOf, type Names, wellFormed } from './names.js';
+import { holderName, holdersOf, type Names } from './names.js';
 import { entriesAt, get, modifiedAt, put, remove } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';
 
@@ -132,7 +132,7 @@ export class Exchanges {
     const { lease, since } = asked.request;
     // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
     if (holds.hasEnded(lease)) throw new Error('the attempt ended before the request was sent');
-    const owner = wellFormed(lease.owner);
+    const owner = lease.owner.toWellFormed();
     const names = this.#namesOf(found, asked);
     const compare = found.map(({ name, modified }) => modifiedAt(name, modified));
     const success = found.flatMap((holder, index) => {

@@ -23,9 +23,6 @@ import type { KeyRange } from './protocol.js';
 const LETTERS: Readonly<Record<LockMode, string>> = { exclusive: 'e', permits: 'p', shared: 'r' };
 const MODES: Readonly<Record<string, LockMode>> = { e: 'exclusive', p: 'permits', r: 'shared' };
 
-/** Half of a surrogate pair, which has no form in UTF-8. */
-const LONE_SURROGATE = /\p{Surrogate}/gu;
-
 const NUMBER_LENGTH = 16;
 
 /** The names of keys in etcd under one prefix. */
@@ -43,7 +40,7 @@ export class Names {
 
   /** The first part of all names for a lock's key. As in Redis, half of a surrogate pair is stored as U+FFFD. */
   of(key: string): string {
-    return `${this.#locks}${wellFormed(key)}`;
+    return `${this.#locks}${key.toWellFormed()}`;
   }
 
   fence(etcdLease: string): string {
@@ -70,10 +67,6 @@ export function foreignKey(name: string): string {
     `the key ${printable(name)} in etcd has a value that is not of this package, and is left as it is; give \`etcd\` ` +
     'another `prefix`, or delete the key if no other program needs it'
   );
-}
-
-export function wellFormed(text: string): string {
-  return text.replaceAll(LONE_SURROGATE, '\uFFFD');
 }
 
 /** The range of the holders of a key. */
@@ -158,7 +151,7 @@ export function parseEntryName(key: string, name: string): Pick<KeyWaiter, 'proc
 
 /** The range of the records of this tick and of later ticks of its schedule. */
 export function ticksFrom(key: string, schedule: string, at: number): KeyRange {
-  const of = `${key}\0t\0${encodeURIComponent(wellFormed(schedule))}`;
+  const of = `${key}\0t\0${encodeURIComponent(schedule.toWellFormed())}`;
   return [`${of}\0${padded(at)}`, `${of}\x01`];
 }
 

@@ -15,7 +15,7 @@ import {
   viewOf,
   waiterValue,
 } from './key-view.js';
-import { tickOf, waiterName, wellFormed } from './names.js';
+import { tickOf, waiterName } from './names.js';
 import type { QueueEntries } from './queue-entries.js';
 import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';
@@ -128,7 +128,7 @@ export class Refusals {
     if (!position || !entry || entry.name.startsWith(`${key}\0`)) return;
     const name = queueEntries.nameFor(key, position.waiter, asked.came);
     queueEntries.addName(name, position.waiter);
-    const value = waiterValue(wellFormed(position.waiter.owner), lease.kind);
+    const value = waiterValue(position.waiter.owner.toWellFormed(), lease.kind);
     const success = [remove(entry.name), put(name, value, entry.etcdLease.id)];
     try {
       await transactions.run({ success }, timeLeft(asked));

@@ -4,7 +4,7 @@ import { limitOf, secondsOf } from './etcd-leases.js';
 import { GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
 import { type FoundHolder, holderValue, tickValue, viewOf } from './key-view.js';
-import { holdersOf, keptName, type Names, tickName, wellFormed } from './names.js';
+import { holdersOf, keptName, type Names, tickName } from './names.js';
 import { entriesAt, get, present, put, remove, revisionOf } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';
 
@@ -152,7 +152,7 @@ export class Releases {
     if (mark) {
       const life = await leases.once(secondsOf(mark.life), limit);
       const name = tickName(this.context.names.of(keys[0] ?? ''), mark.schedule, mark.at);
-      others.push(put(name, tickValue(wellFormed(owner), mark.life), life.id));
+      others.push(put(name, tickValue(owner.toWellFormed(), mark.life), life.id));
     }
     const kept = keepFor > 0 ? await this.#kept(lease, names, keepFor, limit) : [];
     const freed = [...names.map(remove), ...others];

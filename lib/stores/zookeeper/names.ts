@@ -22,9 +22,6 @@ export const GENERATION = `${ROOT}/generation`;
 /** All nodes that must exist before the first lock. */
 export const FIXED = [ROOT, LOCKS, QUEUES, CLOCK, GENERATION] as const;
 
-/** Half of a surrogate pair, which has no form in UTF-8. */
-const LONE_SURROGATE = /\p{Surrogate}/gu;
-
 /** Digits of a time in the name of a queue entry, so that names sort like the times. */
 const TIME_DIGITS = 15;
 
@@ -106,7 +103,7 @@ function parsedEntry(name: string): WaiterEntry | undefined {
 }
 
 function encoded(text: string): string {
-  return encodeURIComponent(text.replaceAll(LONE_SURROGATE, '\uFFFD'));
+  return encodeURIComponent(text.toWellFormed());
 }
 
 function decoded(text: string): string | undefined {
