@@ -183,17 +183,6 @@ describe('fencing tokens', () => {
 });
 
 describe('a request', () => {
-  test('an acquire that is sent twice gets the same token, and fails after its lock is released', async () => {
-    const store = await openStore();
-    for (const kind of [undefined, SHARED, PERMITS]) {
-      const lease = leaseOn([freshKey()], kind);
-      const first = grantOf(await acquireOn(store, lease));
-      expect(grantOf(await acquireOn(store, lease)).token).toBe(first.token);
-      await releaseOn(store, lease);
-      await expect(acquireOn(store, lease)).rejects.toThrow('was stored before, and has ended');
-    }
-  });
-
   test('the store refuses a key with a NUL character, and takes the longest key', async () => {
     const store = await openStore();
     expect(store.refuses(['a', 'a\0b'])).toMatch(/has no NUL character/);
@@ -272,48 +261,6 @@ describe('concurrent batches', () => {
 });
 
 describe('shared locks', () => {
-  test('a shared lock has one token for all readers, and excludes writers', async () => {
-    const store = await openStore();
-    const key = freshKey();
-    const [one, two] = [leaseOn([key], SHARED), leaseOn([key], SHARED, 2 * TTL)];
-    const first = grantOf(await acquireOn(store, one));
-    expect(grantOf(await acquireOn(store, two)).token).toBe(first.token);
-    const refused = await acquireOn(store, leaseOn([key]));
-    expect(refused).toMatchObject({ granted: false, holder: { id: two.id, mode: 'shared' } });
-    await releaseOn(store, two);
-    expect(await acquireOn(store, leaseOn([key]))).toMatchObject({ holder: { id: one.id } });
-    await releaseOn(store, one);
-    expect(grantOf(await acquireOn(store, leaseOn([key]))).token).toBeGreaterThan(first.token);
-  });
-
-  test('the shared locks of two readers expire separately, each after its own ttl (S23)', async () => {
-    const store = await openStore();
-    const key = freshKey();
-    const [short, long] = [leaseOn([key], SHARED, 200), leaseOn([key], SHARED)];
-    await acquireOn(store, short);
-    await acquireOn(store, long);
-    await until(
-      async () => (await store.read([key]))[0] instanceof Object && (await holdersOf(store, key)) === 1,
-    );
-    expect(await extendOn(store, short, TTL)).toBe(false);
-    expect(await extendOn(store, long, TTL)).toBe(true);
-  });
-
-  test('a shared lock is refused to new readers while a waiting writer holds readers back with `holdBack` (S22)', async () => {
-    const store = await openStore();
-    const key = freshKey();
-    await acquireOn(store, leaseOn([key], SHARED));
-    const waiter = { keys: [key], mode: 'exclusive', process: 'p', number: 1, owner: 'writer' } as const;
-    await store.holdBack(waiter, 10);
-    await lengthenMark(key);
-    expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({
-      granted: false,
-      holder: { owner: 'writer' },
-    });
-    await store.letPass(waiter);
-    expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
-  });
-
   test('`holdBack` for a second writer does not wait for the row lock while a first writer holds readers back (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
@@ -340,65 +287,6 @@ async function lengthenMark(key: string): Promise<void> {
   await looker.query(`update redlock.locks set mark_ends = mark_ends + interval '1 minute' where key = $1`, [
     `lock:${key}`,
   ]);
-}
-
-describe('permits', () => {
-  test('permits are granted up to the limit, each with its own slot and token (S20)', async () => {
-    const store = await openStore();
-    const key = freshKey();
-    const leases = [leaseOn([key], PERMITS), leaseOn([key], PERMITS), leaseOn([key], PERMITS, 2 * TTL)];
-    const replies = await Promise.all(leases.map((lease) => acquireOn(store, lease)));
-    expect(replies).toMatchObject([
-      { granted: true, slots: [0] },
-      { granted: true, slots: [1] },
-      { granted: false, holder: { id: leases[0]!.id, slot: 0 }, others: [{ id: leases[1]!.id, slot: 1 }] },
-    ]);
-    await releaseOn(store, leases[1]!);
-    const next = grantOf(await acquireOn(store, leases[2]!));
-    expect(next.slots).toEqual([1]);
-    expect(next.token).toBeGreaterThan(grantOf(replies[1]!).token);
-    expect(await store.read([key])).toMatchObject([
-      {
-        mode: 'permits',
-        permits: 2,
-        holders: [
-          { id: leases[0]!.id, slot: 0 },
-          { id: leases[2]!.id, slot: 1 },
-        ],
-      },
-    ]);
-    expect(await acquireOn(store, leaseOn([key]))).toMatchObject({
-      granted: false,
-      holder: { id: leases[2]!.id },
-    });
-  });
-
-  test('an acquire of permits on several keys takes a slot of each key, or no slot at all', async () => {
-    const store = await openStore();
-    const [a, b] = [freshKey(), freshKey()];
-    await acquireOn(store, leaseOn([a], PERMITS));
-    expect(await acquireOn(store, leaseOn([a, b], PERMITS))).toMatchObject({ slots: [1, 0] });
-    expect(await acquireOn(store, leaseOn([a, b], PERMITS))).toMatchObject({ granted: false });
-    expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
-  });
-
-  test('a request for a permit gets a different slot if its preferred slot is held, but is refused if its required slot is held', async () => {
-    const store = await openStore();
-    const key = freshKey();
-    const wish = { slots: [1], exactly: false };
-    expect(await acquireOn(store, leaseOn([key], PERMITS), { wish })).toMatchObject({ slots: [1] });
-    const lease = leaseOn([key], PERMITS);
-    expect(await acquireOn(store, lease, { wish })).toMatchObject({ slots: [0] });
-    expect(await acquireOn(store, lease, { wish: { slots: [1], exactly: true } })).toMatchObject({
-      granted: false,
-    });
-    expect(await holdersOf(store, key)).toBe(1);
-  });
-});
-
-async function holdersOf(store: PostgresStore, key: string): Promise<number> {
-  const [state] = await store.read([key]);
-  return state && !(state instanceof Error) ? state.holders.length : 0;
 }
 
 describe('waiters', () => {
@@ -458,25 +346,6 @@ describe('waiters', () => {
     // Without messages each hand-over would take five seconds.
     expect(performance.now() - begun).toBeLessThan(30_000);
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
-  });
-
-  test('waiting readers that are adjacent in the queue acquire together, while a reader behind a writer waits', async () => {
-    const redlock = await newProcess('a');
-    const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
-    const key = freshKey();
-    const held = await redlock.acquire([key], options);
-    const readers = others.slice(0, 2).map((other) => other.acquire([key], { ...options, kind: SHARED }));
-    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 2);
-    const writer = others[2]!.acquire([key], options);
-    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 3);
-    const late = redlock.acquire([key], { ...options, kind: SHARED });
-    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 4);
-    await held.release();
-    const locks = await Promise.all(readers);
-    expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(2);
-    await Promise.all(locks.map((lock) => lock.release()));
-    await (await writer).release();
-    await (await late).release();
   });
 
   test('a waiter behind a dead process acquires before the queue entry of that process expires', async () => {
