@@ -309,29 +309,6 @@ describe('inheritance', () => {
   });
 });
 
-test('with two @WithLock on one method, the upper lock is acquired first, and both locks are held', async () => {
-  const asked: string[] = [];
-  @Injectable()
-  class Service {
-    @WithLock(() => (asked.push('upper'), 'upper'), once)
-    @WithLock(() => (asked.push('lower'), 'lower'), once)
-    async run(): Promise<(boolean | undefined)[]> {
-      return ['upper', 'lower'].map((key) => currentLock(key)?.isHeld());
-    }
-  }
-  app = await startApp({ providers: [Service] });
-  await expect(app.get(Service).run()).resolves.toEqual([true, true]);
-  expect(asked).toEqual(['upper', 'lower']);
-  await expect(excludes('upper', () => app.get(Service).run())).resolves.toBe(true);
-  await expect(excludes('lower', () => app.get(Service).run())).resolves.toBe(true);
-  await expect(
-    app
-      .get(LockService)
-      .acquire(['lower', 'upper'], once)
-      .then((lock) => lock.release()),
-  ).resolves.toBe(undefined);
-});
-
 test('concurrent calls with different keys on one object each hold their own lock', async () => {
   @Injectable()
   class Service {

@@ -507,16 +507,3 @@ test('an acquire reports that a lock without an expiry never ends by itself', as
   expect(error).toMatchObject({ code: 'LOCK_HELD', owner: 'somebody', retryAfter: Infinity });
   expect((error as Error).message).toContain('without an expiry');
 });
-
-test('an acquire fails on a value that is not a lock, and keeps the value (S19)', async () => {
-  await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
-  await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow(
-    'the key has a value that is not a lock of this package',
-  );
-  await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
-});
-
-test('an acquire fails with WRONGTYPE on a key of another type (S19)', async () => {
-  await looker.rpush('lock:{k}', 'a list');
-  await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow('WRONGTYPE');
-});

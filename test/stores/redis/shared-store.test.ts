@@ -5,7 +5,6 @@ import { Lease } from '../../../lib/core/lease.js';
 import { EXCLUSIVE, SHARED } from '../../../lib/core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, HeldKey } from '../../../lib/core/ports.js';
 import type { RedisStore } from '../../../lib/stores/redis/redis-store.js';
-import { markKey } from '../../../lib/stores/redis/lock-key.js';
 import { HOLD_BACK } from '../../../lib/stores/redis/scripts/hold-back.js';
 import { LEAVE } from '../../../lib/stores/redis/scripts/leave.js';
 import { LET_PASS } from '../../../lib/stores/redis/scripts/let-pass.js';
@@ -102,34 +101,6 @@ test('shared locks also work if `SCRIPT FLUSH` runs before each command', async 
   await expect(store.read(['k'])).resolves.toMatchObject([{ holders: [{ id: other.id }] }]);
 });
 
-/**
- * Makes the mark of `k` last for the whole test. The mark of a waiter makes the node refuse later readers and later
- * callers for a permit, unless they have the waiter's mode (S22). A mark lasts for two seconds unless its waiter renews
- * it, and a test may take longer on a busy machine.
- */
-async function lengthenMark(): Promise<void> {
-  await redis.pexpire(markKey('lock:', 'k'), TTL);
-}
-
-test('new readers are refused while the mark of a waiting writer is set, and admitted after its removal', async () => {
-  const waiter = {
-    keys: ['k'],
-    mode: 'exclusive',
-    process: 'a'.repeat(16),
-    number: 1,
-    owner: 'them',
-  } as const;
-  await acquireOn(store, leaseOf('shared'));
-  await store.holdBack(waiter, 100);
-  await lengthenMark();
-  await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({
-    granted: false,
-    holder: { owner: 'them' },
-  });
-  await store.letPass(waiter);
-  await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
-});
-
 describe('a server that knows only one of the scripts that set and remove marks', () => {
   const waiter = {
     keys: ['k'],
@@ -164,15 +135,6 @@ describe('a server that knows only one of the scripts that set and remove marks'
     await Promise.all([store.letPass(waiter), store.holdBack(waiter, 100)]);
     expect(await hasMark()).toBe(true);
   });
-});
-
-test('`forceRelease` ends the leases with the given ids, and returns the ids of the ended leases', async () => {
-  const leases = [leaseOf('shared'), leaseOf('shared'), leaseOf('shared')];
-  for (const lease of leases) await acquireOn(store, lease);
-  const [a, b, c] = leases.map(({ id }) => id) as [string, string, string];
-  await expect(store.forceRelease('k', [c, 'somebody', a])).resolves.toEqual([c, a]);
-  await expect(store.forceRelease('k', [a, b])).resolves.toEqual([b]);
-  await expect(store.read(['k'])).resolves.toEqual([undefined]);
 });
 
 test('a lock with several readers appears only once in a list of locks', async () => {
