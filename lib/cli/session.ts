@@ -1,10 +1,10 @@
+import type { StoreTerms } from '../core/store-factory.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
 import { RedisStore } from '../stores/redis/redis-store.js';
 import { fanOut } from '../redlock/fan-out.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Store } from '../core/ports.js';
 import type { Target } from './target.js';
-import { lookingTerms } from './looking-terms.js';
 import { openNodes } from './node-url.js';
 import { factoryOf } from './targets.js';
 
@@ -44,6 +44,18 @@ export async function openSession(target: Target): Promise<Session> {
 async function openStores(target: Target): Promise<readonly Store[]> {
   const factory = await factoryOf(target);
   return factory ? [factory.openStore(lookingTerms(target))] : openRedis(target);
+}
+
+/** The settings of a store that only looks at locks. */
+export function lookingTerms({ keyPrefix }: Target): StoreTerms {
+  return {
+    keyPrefix,
+    // `doctor` prints these warnings.
+    warnOnce: () => undefined,
+    lost: () => undefined,
+    ready: () => undefined,
+    looksOnly: true,
+  };
 }
 
 function openRedis(target: Target): readonly Store[] {

@@ -1,4 +1,5 @@
 import { canHoldTogether, type LockKind, type LockMode } from './lock-mode.js';
+import type { SlotWish } from './ports.js';
 
 /** A holder of a key, in whatever form a store keeps it. */
 export interface PresentHolder {
@@ -21,10 +22,15 @@ export interface Presence<H extends PresentHolder = PresentHolder, W extends Pre
 }
 
 /** The slot that a caller requests on a key with permits. */
-export interface SlotWish {
+export interface WishedSlot {
   readonly slot: number;
   /** `true` if no other slot will do. */
   readonly exactly: boolean;
+}
+
+/** The slot that a request asks for on its key at this position. */
+export function wishedSlot(wish: SlotWish | undefined, index: number): WishedSlot | undefined {
+  return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 
 /** The number of permits; 0 for another kind of lock. */
@@ -36,7 +42,7 @@ export function permitsOf(kind: LockKind): number {
 export function slotFor(
   { holders }: Pick<Presence, 'holders'>,
   kind: LockKind,
-  wish?: SlotWish,
+  wish?: WishedSlot,
 ): number | undefined {
   if (kind.mode !== 'permits') return 0;
   const taken = new Set(holders.map(({ slot }) => slot));
@@ -56,7 +62,7 @@ export function slotFor(
 export function inTheWay<H extends PresentHolder>(
   presence: { readonly holders: readonly H[] },
   kind: LockKind,
-  wish?: SlotWish,
+  wish?: WishedSlot,
 ): readonly H[] {
   const { holders } = presence;
   const apart = holders.filter(({ mode }) => !canHoldTogether(mode, kind.mode));

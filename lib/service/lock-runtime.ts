@@ -15,7 +15,6 @@ import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { neutrally } from '../core/neutral.js';
 import { onAbort } from '../core/on-abort.js';
-import { MissingValues } from './missing-values.js';
 import type { DetachedLock, Pass } from '../core/pass.js';
 import type { AcquireTerms, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
@@ -38,7 +37,6 @@ export class LockRuntime {
   readonly #closers = new Set<LockScope>();
   #draining: Promise<void> | undefined;
   readonly #options: ResolvedOptions;
-  readonly #missingValues: MissingValues;
   readonly #warnings: LockWarnings;
   readonly #around: SurroundingLocks;
   /**
@@ -63,7 +61,6 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
-    this.#missingValues = new MissingValues(log);
     this.#warnings = new LockWarnings(log);
     this.#around = new SurroundingLocks(this, inspection, transactions);
     // Every call listens to one of these signals. Add a listener that stays: a further listener then costs almost
@@ -173,7 +170,7 @@ export class LockRuntime {
   // few tenths of a microsecond.
   acquire(call: LockCall): Promise<RunnableLock> {
     const { keys, origin } = call;
-    for (const key of keys) if (missingValueIn(key)) this.#missingValues.warn(key, origin);
+    for (const key of keys) if (missingValueIn(key)) this.#warnings.missingValue(key, origin);
     if (call.options.ttl < RISKY_TTL_MS) this.#warnings.shortTtl(call);
     const outer = this.#around.mayBe ? this.#around.outerOf(call) : undefined;
     const joined = outer && JoinedLock.in(outer);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Cluster, Redis } from 'ioredis';
 import { type Request, readCommandLine } from '../../lib/cli/command-line.js';
 import type { Target } from '../../lib/cli/target.js';
-import { lookingTerms } from '../../lib/cli/looking-terms.js';
+import { lookingTerms } from '../../lib/cli/session.js';
 import { openNodes } from '../../lib/cli/node-url.js';
 import { factoryOf } from '../../lib/cli/targets.js';
 

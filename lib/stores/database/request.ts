@@ -62,7 +62,7 @@ export interface AskedRelease {
   readonly owner?: string;
 }
 
-export interface AcquireTerms {
+export interface AskTerms {
   readonly keys: readonly string[];
   readonly ordered: boolean;
   /**
@@ -75,7 +75,7 @@ export interface AcquireTerms {
 
 export function acquisitionOf(
   { lease, since, position, proposal, wish }: AcquireRequest,
-  { keys, ordered, deadline, channel }: AcquireTerms,
+  { keys, ordered, deadline, channel }: AskTerms,
 ): AskedAcquisition {
   const { id, owner, ttl, kind, tick } = lease;
   const plain = { id, keys, owner: storedOwner(owner), mode: kind.mode, since, ttl, deadline, ordered };
@@ -139,7 +139,7 @@ export interface Named {
 }
 
 /** The result of `acquire_lease`. */
-export interface Acquired {
+export interface AcquisitionAnswer {
   readonly token?: number;
   readonly slots?: readonly number[] | null;
   readonly waits?: boolean;
@@ -157,7 +157,7 @@ export interface BatchAnswer {
   readonly at: number;
   readonly released: readonly boolean[];
   readonly extended: readonly boolean[] | null;
-  readonly acquired: readonly Acquired[];
+  readonly acquired: readonly AcquisitionAnswer[];
 }
 
 export function replyOf({
@@ -170,7 +170,7 @@ export function replyOf({
   ran,
   late,
   error,
-}: Acquired): AcquireReply | Error {
+}: AcquisitionAnswer): AcquireReply | Error {
   if (token !== undefined) {
     const ofPermits = slots ? { slots, ...(permits ? { permits } : {}) } : {};
     return { granted: true, token, ...(first ? { nextIsFirst: true } : {}), ...ofPermits };

@@ -1,4 +1,4 @@
-import { permitsOf, type SlotWish } from '../../core/admission.js';
+import { permitsOf } from '../../core/admission.js';
 import { elapsedSince, type Instant } from '../../core/clock.js';
 import { NoTimeError } from '../../core/errors.js';
 import type { AcquireRequest } from '../../core/ports.js';
@@ -113,10 +113,6 @@ export function permitsSeen({ keys }: Asked, { names }: Round, reply: TxnReply):
     return viewOf(key, [...entriesAt(reply, at), ...entriesAt(reply, at + 1)]).holders;
   });
   return Math.max(...holders.map(({ permits }) => permits));
-}
-
-export function slotAt(wish: AcquireRequest['wish'], index: number): SlotWish | undefined {
-  return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 
 /**

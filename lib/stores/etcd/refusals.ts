@@ -1,9 +1,9 @@
-import { ahead, inTheWay, slotFor } from '../../core/admission.js';
+import { ahead, inTheWay, slotFor, wishedSlot } from '../../core/admission.js';
 import type { Lease } from '../../core/lease.js';
 import type { AcquireReply, Holder, KeyHolder } from '../../core/ports.js';
 import type { RecentKeys } from '../../core/recent-keys.js';
 import type { Tick } from '../../core/tick.js';
-import { type Asked, type Round, slotAt, timeLeft } from './attempt.js';
+import { type Asked, type Round, timeLeft } from './attempt.js';
 import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import {
@@ -64,7 +64,7 @@ export class Refusals {
     const views = keys.map((key, index) => viewOf(key, entriesAt(reply, index)));
     for (const [index, key] of keys.entries()) {
       const view = views[index] as KeyView;
-      const rivals = inTheWay(view, kind, slotAt(wish, index));
+      const rivals = inTheWay(view, kind, wishedSlot(wish, index));
       if (rivals.length === 0) continue;
       turns.end(key);
       this.#noteOthers(asked, view);
@@ -88,7 +88,7 @@ export class Refusals {
       return { granted: false, holder: await this.#turnOf(head, rivals, left) };
     }
     const slots = views.map((view, index) =>
-      round.collided && !wish ? anyFreeSlot(view, kind) : slotFor(view, kind, slotAt(wish, index)),
+      round.collided && !wish ? anyFreeSlot(view, kind) : slotFor(view, kind, wishedSlot(wish, index)),
     );
     return { again: true, slots: slots.map((slot) => slot ?? 0) };
   }

@@ -1,6 +1,6 @@
 import type { KeyHolder, KeyState, KeyWaiter } from '../../core/ports.js';
 import {
-  type Acquired,
+  type AcquisitionAnswer,
   type AskedAcquisition,
   type AskedRelease,
   type FoundWaiter,
@@ -164,7 +164,7 @@ interface Answer {
 }
 
 /** The answer of `acquire`. */
-interface AnsweredAcquisition extends Omit<Acquired, 'holder' | 'others'> {
+interface AnsweredAcquisition extends Omit<AcquisitionAnswer, 'holder' | 'others'> {
   readonly holders?: readonly Named[];
   readonly several?: boolean;
 }

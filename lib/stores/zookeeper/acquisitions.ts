@@ -1,4 +1,4 @@
-import { ahead, inTheWay, permitsOf, type SlotWish, slotFor } from '../../core/admission.js';
+import { ahead, inTheWay, permitsOf, slotFor, type WishedSlot, wishedSlot } from '../../core/admission.js';
 import { elapsedSince, now } from '../../core/clock.js';
 import { NoTimeError } from '../../core/errors.js';
 import { tokenAt } from '../../core/fencing-token.js';
@@ -134,7 +134,7 @@ export class Acquisitions {
     const { kind, keys } = asked.request.lease;
     for (const [at, view] of views.entries()) {
       const live = liveHolders(view);
-      const rivals = rivalsOf(live, kind, slotAt(asked, at));
+      const rivals = rivalsOf(live, kind, wishedSlot(asked.request.wish, at));
       if (rivals.length === 0) continue;
       this.context.turns.end(keys[at] ?? '');
       const verdict = {
@@ -172,10 +172,6 @@ export class Acquisitions {
   }
 }
 
-function slotAt({ request: { wish } }: Asked, at: number): SlotWish | undefined {
-  return wish && { slot: wish.slots[at] ?? 0, exactly: wish.exactly };
-}
-
 /**
  * Repeats a grant. The caller counts its ttl from the repeated request, but other processes count it from the first
  * stamp: so the lease needs a new one.
@@ -195,7 +191,9 @@ function grant(asked: Asked, views: readonly KeyView[]): Decision<Verdict> {
   const { id, owner, ttl, kind } = lease;
   const token = Math.max(tokenAt(Date.now()), ...views.map(({ record }) => record.token + 1));
   const lives = views.map(liveHolders);
-  const slots = lives.map((holders, at) => slotFor({ holders }, kind, slotAt(asked, at)) ?? 0);
+  const slots = lives.map(
+    (holders, at) => slotFor({ holders }, kind, wishedSlot(asked.request.wish, at)) ?? 0,
+  );
   const hasSlots = kind.mode === 'permits';
   const next = views.map((view, at): KeyView => {
     const holder: HolderRecord = {
@@ -280,7 +278,7 @@ function ranRefusal({ request: { lease } }: Asked, views: readonly KeyView[]): A
 function rivalsOf(
   holders: readonly HolderRecord[],
   kind: LockKind,
-  wish?: SlotWish,
+  wish?: WishedSlot,
 ): readonly HolderRecord[] {
   const rivals = inTheWay({ holders }, kind, wish);
   return rivals.length === 0 && kind.mode === 'shared' && holders.length >= MOST_HOLDERS ? holders : rivals;
