@@ -16,6 +16,13 @@ const waiting: AcquireTerms = {
   retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };
 
+/** Milliseconds, less than a turn of a waiter. A scenario with a slower step is no proof: a turn may have passed. */
+const SLOW = 100;
+
+function isInOrder({ served }: { readonly served: readonly number[] }): boolean {
+  return served.every((call, index) => call === index);
+}
+
 (hasEtcd() ? describe : describe.skip)('the queue of etcd', () => {
   test('waiters of two applications get the lock in the order in which they came, whatever else the applications do', async () => {
     const server = await startEtcd();
@@ -27,27 +34,49 @@ const waiting: AcquireTerms = {
       applications.push(redlockOver([store], PATIENT));
     }
     const [busy, quiet] = applications as [Redlock, Redlock];
-    const holder = await busy.acquire(['key'], once);
-    const served: number[] = [];
-    const calls: Promise<void>[] = [];
-    for (let call = 0; call < 10; call++) {
-      // One application learns of revisions that the other does not know of.
-      const other = await busy.acquire([`other:${call}`], once);
-      await other.release();
-      const redlock = call % 2 === 0 ? busy : quiet;
-      calls.push(
-        redlock.acquire(['key'], waiting).then(async (lock) => {
-          served.push(call);
-          await lock.release();
-        }),
+
+    /** The order in which ten waiters got the lock, and the milliseconds of the slowest step. */
+    async function scenario(): Promise<{ served: readonly number[]; slowest: number }> {
+      let slowest = 0;
+      let last = performance.now();
+      const step = (): void => {
+        slowest = Math.max(slowest, performance.now() - last);
+        last = performance.now();
+      };
+      const holder = await busy.acquire(['key'], once);
+      const served: number[] = [];
+      const calls: Promise<void>[] = [];
+      last = performance.now();
+      for (let call = 0; call < 10; call++) {
+        // One application learns of revisions that the other does not know of.
+        const other = await busy.acquire([`other:${call}`], once);
+        await other.release();
+        const redlock = call % 2 === 0 ? busy : quiet;
+        calls.push(
+          redlock.acquire(['key'], waiting).then(async (lock) => {
+            step();
+            served.push(call);
+            await lock.release();
+          }),
+        );
+        await delay(15);
+        step();
+      }
+      // The queue has one entry for each application.
+      await until(
+        async () => (await server.keys()).filter(({ key }) => key.includes('key\0q\0')).length === 2,
       );
-      await delay(15);
+      last = performance.now();
+      await holder.release();
+      await Promise.all(calls);
+      return { served, slowest };
     }
-    // The queue has one entry for each application.
-    await until(async () => (await server.keys()).filter(({ key }) => key.includes('key\0q\0')).length === 2);
-    await holder.release();
-    await Promise.all(calls);
-    expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+
+    let outcome = await scenario();
+    for (let tries = 1; tries < 20 && !isInOrder(outcome) && outcome.slowest >= SLOW; tries++) {
+      outcome = await scenario();
+    }
+    expect(outcome.served).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     await Promise.all(applications.map((redlock) => redlock.close()));
     await server.stop();
   });
