@@ -24,6 +24,8 @@ interface JournalEntry {
   readonly time: number;
   readonly wall: number;
   readonly command: Command;
+  /** The messages that reached no client, so that the node passed over their waiters. */
+  readonly unheard: string[];
 }
 
 /** A simulated Redis server: one thread, its clock, its data, and a journal from which it can be restored. */
@@ -57,6 +59,8 @@ export class Server implements Host {
   #identity: ServerIdentity;
   #journal: JournalEntry[] = [];
   #compactAt = JOURNAL_GROWTH;
+  /** The last command that changed data, or that is repeated. */
+  #running: JournalEntry | undefined;
   readonly #known = new Set<string>();
   #data: InstanceType<Library['SimulatedNode']>;
 
@@ -208,6 +212,7 @@ export class Server implements Host {
     this.#use(since);
     for (const entry of journal) {
       this.#restoringAt = entry.wall;
+      this.#running = entry;
       this.#perform(entry.command);
       this.#journal.push(entry);
     }
@@ -234,14 +239,15 @@ export class Server implements Host {
   }
 
   #publish(channel: string, text: string): number {
-    // The commands of a journal had their receivers when they ran.
-    if (this.#restoringAt !== undefined) return 1;
+    // A command of the journal has the same effects as when it ran.
+    if (this.#restoringAt !== undefined) return this.#running?.unheard.includes(channel + text) ? 0 : 1;
     let receivers = 0;
     for (const connection of this.connections) {
       if (!connection.channels.has(channel)) continue;
       connection.reply({ channel, text });
       receivers++;
     }
+    if (receivers === 0) this.#running?.unheard.push(channel + text);
     return receivers;
   }
 
@@ -301,7 +307,8 @@ export class Server implements Host {
       return this.#error("OOM command not allowed when used memory > 'maxmemory'.");
     const { time } = this.world;
     if (isWrite) {
-      this.#journal.push({ time, wall: this.wall(), command });
+      this.#running = { time, wall: this.wall(), command, unheard: [] };
+      this.#journal.push(this.#running);
       if (this.#journal.length >= this.#compactAt) this.#compact();
     }
     if (command.name === 'acquire') for (const { lease } of command.requests) this.onAcquire?.(lease);
