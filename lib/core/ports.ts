@@ -83,8 +83,9 @@ export interface AcquireRequest {
    * If `true`, a caller that holds the lock asks a node that does not store the lease to store it (S26). The node then
    * stores the lease with `proposal`, which is its token, in the slots of `wish`, past the queue, marks and ticks. It
    * also does so if its record of the lease has expired, but not after the release of the lease. A last token of the
-   * key that is larger stays the last token. Everything else is as for other requests: the time limit, the guard, and
-   * that no other lease may exclude this one. Only a store that is one of several nodes gets such a request.
+   * key that is larger stays the last token. A smaller one is raised, also for a reader that joins other readers.
+   * Everything else is as for other requests: the time limit, the guard, and that no other lease may exclude this one.
+   * Only a store that is one of several nodes gets such a request.
    * @defaultValue false
    */
   readonly heals?: boolean;

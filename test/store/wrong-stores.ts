@@ -170,6 +170,17 @@ const WRONG_HEALING: readonly WrongStore[] = [
       }),
     })),
   },
+  {
+    mistake: 'heals a reader with the token of the other readers',
+    rejectedBy: 'gives a reader that heals beside other readers its own larger token',
+    make: memory((right) => ({
+      acquire: answering(async (request, ordered) => {
+        const [state] = await right.read(request.lease.keys);
+        const joins = request.heals && state && 'mode' in state && state.mode === 'shared';
+        return acquireOn(right, request.lease, { ...request, ordered, ...(joins ? { proposal: 0 } : {}) });
+      }),
+    })),
+  },
 ];
 
 const WRONG_ENDS: readonly WrongStore[] = [

@@ -88,6 +88,28 @@ export function healingContract({ test, open, lapse, modes }: Contract, mode: Lo
     await waiter.leave();
   });
 
+  if (mode === 'shared')
+    test('gives a reader that heals beside other readers its own larger token, which later readers get, too (S26)', async () => {
+      const ask = open();
+      if (!ask.store.raise) return;
+      // The lease that heals ends before the other one, and after it.
+      for (const ttl of [TTL / 2, 2 * TTL]) {
+        const key = freshKey();
+        const [other, healed, later] = [leaseOf(kind, key), leaseOf(kind, key, ttl), leaseOf(kind, key)];
+        const { token } = await ask.granted(other);
+        const larger = token + 1_000;
+        await ask.granted(healed, heals(larger));
+        const holders = (await ask.read(key))?.holders ?? [];
+        const tokens = new Map(holders.map(({ id, fencingToken }) => [id, fencingToken]));
+        assert.deepEqual([tokens.get(other.id), tokens.get(healed.id)], [token, larger]);
+        await ask.release(healed);
+        assert.equal((await ask.granted(later)).token, larger);
+        await ask.release(other);
+        await ask.release(later);
+        assert.ok((await ask.granted(leaseOf(kind, key))).token > larger);
+      }
+    });
+
   if (mode !== 'exclusive') return;
 
   test('heals the lock of a tick that has run on this node (S26)', async () => {

@@ -198,9 +198,9 @@ export class MemoryNode {
     const slots = records.map((record, index) =>
       kind.mode === 'permits' ? record.freeSlot(kind.permits, wish, index) : undefined,
     );
-    // A reader that joins other readers gets their token.
+    // A reader that joins other readers gets their token, unless it heals with a larger one.
     const joins = records.every((record) => record.joinsReaders(kind.mode));
-    const least = joins ? 0 : heals === true ? proposal : Math.max(tokenAt(Date.now()), proposal);
+    const least = heals === true ? proposal : joins ? 0 : Math.max(tokenAt(Date.now()), proposal);
     const token = Math.max(
       least,
       ...records.map((record, index) => record.leastToken(kind.mode, slots[index])),

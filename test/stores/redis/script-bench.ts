@@ -76,14 +76,16 @@ export interface Terms {
   /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
   readonly wish?: SlotWish;
+  /** `true` for leases that heal; `proposal` is then their token. */
+  readonly heals?: boolean;
 }
 
 export function requestFor(
   lease: Lease,
-  { guard = 0, proposal = 0, waiter, waited = 0, next, wish }: Terms = {},
+  { guard = 0, proposal = 0, waiter, waited = 0, next, wish, heals }: Terms = {},
 ): AcquireRequest {
   const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
-  return { lease, since: Date.now(), limit: 1_000, guard, proposal, position, wish };
+  return { lease, since: Date.now(), limit: 1_000, guard, proposal, position, wish, heals };
 }
 
 /** Describes the command of these requests, for the function that packs its arguments. */

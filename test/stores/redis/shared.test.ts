@@ -614,6 +614,28 @@ describe('the token of a reader', () => {
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
+  test.each([
+    ['first', SHORT],
+    ['last', 2 * TTL],
+  ])(
+    'a reader that heals beside other readers, and ends %s, raises the token of the phase to its own (S26)',
+    async (_, ttl) => {
+      const [one, other, healed] = [reader(), reader(), reader('k', { ttl })];
+      const token = await granted(one);
+      await granted(other);
+      const ahead = tokenAt(Date.now() + 3_600_000);
+      await expect(granted(healed, { heals: true, proposal: ahead })).resolves.toBe(ahead);
+      const { holders } = (await read())!;
+      const tokens = Object.fromEntries(holders.map(({ id, fencingToken }) => [id, fencingToken]));
+      expect(tokens).toEqual({ [one.id]: token, [other.id]: token, [healed.id]: ahead });
+      // A reader that heals with a smaller token gets the token of the phase.
+      const another = reader();
+      await expect(granted(another, { heals: true, proposal: token })).resolves.toBe(ahead);
+      await releaseAll([healed, one, other, another]);
+      await expect(granted(writer())).resolves.toBe(ahead + 1);
+    },
+  );
+
   test('the token of a reader is raised only if the reader holds all keys of its lease', async () => {
     const lease = reader(['a', 'b']);
     const token = await granted(lease);

@@ -55,8 +55,9 @@ const LEASED = new Arguments<Leased>({
  * {@link ACQUIRE}.
  *
  * A phase lasts from the first reader until the lease of the last reader ends. The first reader of a phase gets a new
- * token. A reader that joins gets the token of the phase, even if the client proposes another token (S21). A waiter in
- * another mode sends its mark to every node. While a node keeps the mark, it refuses readers that came later (S22).
+ * token. A reader that joins gets the token of the phase, even if the client proposes another token (S21). A reader that
+ * heals keeps its token if that is larger, and the token of the phase becomes as large (S26). A waiter in another mode
+ * sends its mark to every node. While a node keeps the mark, it refuses readers that came later (S22).
  *
  * While readers hold the lock, a node refuses readers only because of marks, not because of the queue: a mark expires
  * when its waiter dies, and an entry in the queue does not. While the lock is free and has a queue, no caller passes an
@@ -151,7 +152,7 @@ for at = first, #ARGV, ${LEASED.step} do
         refused = record and i
       else
         if shared then
-          token = math.max(token, last)
+          token = math.max(token, last, heals and least or 0)
         else
           token = math.max(token, least, (last or 0) + 1)
         end
