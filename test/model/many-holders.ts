@@ -22,6 +22,8 @@ export interface Wanted {
   readonly ttl: number;
   readonly proposal: number;
   readonly wish: { readonly slots: readonly number[]; readonly exactly: boolean } | undefined;
+  /** True if a held lock heals; `proposal` is then its token. */
+  readonly heals: boolean;
 }
 
 export interface Held {
@@ -41,6 +43,8 @@ export interface ModeRules {
   readonly excludes: boolean;
   /** A reader that joins other readers gets their token. */
   readonly joinsByToken: boolean;
+  /** A reader that heals beside other readers keeps its token if that is larger than theirs. */
+  readonly healsByToken: boolean;
   /** Each holder has an end of its own. */
   readonly ownEnds: boolean;
   /** The next token of a slot only has to be larger than the last token of the same slot. */
@@ -60,6 +64,7 @@ export interface ModeRules {
 export const RIGHT_MODES: Omit<ModeRules, 'linger'> = {
   excludes: true,
   joinsByToken: true,
+  healsByToken: true,
   ownEnds: true,
   rows: true,
   floor: true,
@@ -122,7 +127,7 @@ export class ManyHolders {
     return [...this.#keys.values()].flatMap(({ holders }) => [...holders.values()].map(({ end }) => end));
   }
 
-  acquire(claim: Claimant, now: number, { ttl, proposal, wish }: Wanted): Granted | undefined {
+  acquire(claim: Claimant, now: number, { ttl, proposal, wish, heals }: Wanted): Granted | undefined {
     const { id, keys, mode, permits } = claim;
     let mine = keys.map((name) => this.#mine(name, id, now));
     const moves = wish?.exactly && mine.some((held, index) => held && held.slot !== wish.slots[index]);
@@ -154,7 +159,9 @@ export class ManyHolders {
       } else slots.push(undefined);
       least = max(least, joining ? last : last + 1);
     }
-    const token = joins ? least : max(least, Math.floor(now), proposal);
+    const isOwn = heals && (!joins || this.rules.healsByToken);
+    const own = isOwn ? proposal : joins ? 0 : max(Math.floor(now), proposal);
+    const token = max(least, own);
     for (const [index, name] of keys.entries()) this.#grant(name, claim, now, ttl, token, slots[index]);
     return { token, slots };
   }

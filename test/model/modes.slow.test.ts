@@ -303,15 +303,17 @@ class Conversation {
     const index = this.#random(this.#leases.length);
     const lease = this.#oneToAsk(index);
     const claim = claimOf(lease);
-    const proposal = this.#random(2) === 0 ? 0 : Math.floor(steps(Date.now() + this.#random(150) - 100));
+    const heals = lease.kind.mode !== 'permits' && this.#random(4) === 0;
+    const isProposed = heals || this.#random(2) === 0;
+    const proposal = isProposed ? Math.floor(steps(Date.now() + this.#random(150) - 100)) : 0;
     const wish = this.#wish(lease);
-    const wanted: Wanted = { ttl: steps(lease.ttl), proposal, wish };
+    const wanted: Wanted = { ttl: steps(lease.ttl), proposal, wish, heals };
     let heard: Granted | undefined;
     return {
-      name: `acquire ${lease.kind.mode} ${claim.id.slice(0, 6)} of ${claim.keys.length}, ${JSON.stringify(wish)}`,
+      name: `${heals ? 'heal' : 'acquire'} ${lease.kind.mode} ${claim.id.slice(0, 6)} of ${claim.keys.length}, ${JSON.stringify(wish)}`,
       send: async () => {
         const terms = { since: Date.now(), limit: LONG_MS, guard: 0, position: undefined };
-        const requests = [{ lease, proposal, wish, ...terms }];
+        const requests = [{ lease, proposal, wish, heals, ...terms }];
         const [reply] = await answersTo<AcquireReply>(1, (tell) => node.store.acquire(requests, false, tell));
         const granted = grantOf(reply!);
         if (granted) this.#heard(lease, granted);
@@ -440,7 +442,7 @@ async function redisNode(): Promise<Node> {
 }
 
 /** Events that a sequence must contain, in any mode. */
-const SEEN = ['acquire', 'extend', 'raise', 'end'].flatMap((word) => [`${word}: yes`, `${word}: no`]);
+const SEEN = ['acquire', 'heal', 'extend', 'raise', 'end'].flatMap((word) => [`${word}: yes`, `${word}: no`]);
 const SEEN_IN: Readonly<Record<LockMode, readonly string[]>> = {
   exclusive: ['one: exclusive'],
   shared: ['one: shared', 'several: shared'],
@@ -468,6 +470,7 @@ async function firstDifference(
 const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['a lock is granted beside a lock of another mode', { excludes: false }, ['shared', 'permits']],
   ['a reader that joins other readers gets a larger token', { joinsByToken: false }, ['shared']],
+  ['a reader that heals beside other readers gets their token', { healsByToken: false }, ['shared']],
   ['an extension extends all holders', { ownEnds: false }, ['shared']],
   ['all slots share one series of tokens', { rows: false }, ['permits']],
   ['a new slot gets a token below earlier tokens', { floor: false }, ['permits']],
