@@ -1,5 +1,6 @@
 import type { NodeVote } from '../../core/errors.js';
 import type { CopiedLease } from '../../core/lease.js';
+import { SLOTS_PER_BLOCK } from './lock-slots.js';
 
 // The messages between the thread that holds the locks and the thread that renews them. A lock is named by its block of
 // shared memory and its slot in the block. Monotonic times are shared times (shared-clock.ts).
@@ -7,6 +8,11 @@ import type { CopiedLease } from '../../core/lease.js';
 export interface SlotName {
   readonly block: number;
   readonly slot: number;
+}
+
+/** The number of a slot among those of all blocks. */
+export function numberOf({ block, slot }: SlotName): number {
+  return block * SLOTS_PER_BLOCK + slot;
 }
 
 /**

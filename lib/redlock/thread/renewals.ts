@@ -14,6 +14,7 @@ import {
   type Extend,
   type ExtendFailure,
   type FromThread,
+  numberOf,
   sentVotes,
   type SlotName,
   type ToThread,
@@ -34,14 +35,14 @@ interface Adopted {
  */
 export class Renewals {
   readonly #blocks = new Map<number, LockSlots>();
-  /** The locks by the names of their slots. */
-  readonly #locks = new Map<string, Adopted>();
+  /** The locks by the {@link numberOf} their slots. */
+  readonly #locks = new Map<number, Adopted>();
   readonly #held = new Set<HeldLock>();
   /**
    * Lost locks that a node may store once more, with the time of the monotonic clock at which they have expired there
    * in any case. Until then their release must be repeated by this thread (S15).
    */
-  readonly #lost = new Map<string, { readonly name: SlotName; readonly until: number }>();
+  readonly #lost = new Map<number, { readonly name: SlotName; readonly until: number }>();
   /** The locks that were not renewed while the other thread was blocked. */
   readonly #paused = new Set<HeldLock>();
   readonly #context: LeaseContext;
@@ -131,7 +132,7 @@ export class Renewals {
       ...(maxHold && { maxHold: maxHold.duration, since: before(0, maxHold.since) }),
     });
     const entry: Adopted = { lock, isReturned: false };
-    this.#locks.set(nameOf(name), entry);
+    this.#locks.set(numberOf(name), entry);
     this.#held.add(lock);
     if (this.#held.size === 1) this.#context.clocks.begin();
     const mirror: Mirror = {
@@ -163,7 +164,7 @@ export class Renewals {
   }
 
   async #extend({ call, ttl, guard, block, slot }: Extend): Promise<void> {
-    const lock = this.#locks.get(nameOf({ block, slot }))?.lock;
+    const lock = this.#locks.get(numberOf({ block, slot }))?.lock;
     this.settings.guard.note(guard);
     const failure = lock ? await failureOf(() => lock.extend(ttl)) : { reason: 'lost' as const };
     this.post({ kind: 'extended', call, ...(failure && { failure }) });
@@ -171,18 +172,18 @@ export class Renewals {
 
   #end({ isReleased, block, slot }: Extract<ToThread, { readonly kind: 'end' }>): void {
     const name: SlotName = { block, slot };
-    const lock = this.#locks.get(nameOf(name))?.lock;
+    const lock = this.#locks.get(numberOf(name))?.lock;
     // A lost lock that was dropped may be released before the other thread knows that.
     if (!lock) return;
     this.#paused.delete(lock);
     // The last request may be stored within one ttl, and expires within another.
     if (!lock.endMirror(isReleased)) this.#drop(name);
-    else this.#lost.set(nameOf(name), { name, until: performance.now() + 2 * lock.lease.ttl });
+    else this.#lost.set(numberOf(name), { name, until: performance.now() + 2 * lock.lease.ttl });
   }
 
   #return({ block, slot }: SlotName): void {
     const name: SlotName = { block, slot };
-    const entry = this.#locks.get(nameOf(name));
+    const entry = this.#locks.get(numberOf(name));
     if (!entry) return;
     entry.isReturned = true;
     this.#paused.delete(entry.lock);
@@ -191,8 +192,8 @@ export class Renewals {
   }
 
   #drop(name: SlotName): void {
-    this.#locks.delete(nameOf(name));
-    this.#lost.delete(nameOf(name));
+    this.#locks.delete(numberOf(name));
+    this.#lost.delete(numberOf(name));
     this.post({ kind: 'dropped', ...name });
   }
 
@@ -227,8 +228,4 @@ function before(
   { shared, wall }: { readonly shared: number; readonly wall: number },
 ): Instant {
   return { monotonic: fromSharedTime(shared) - milliseconds, wall: wall - milliseconds };
-}
-
-function nameOf({ block, slot }: SlotName): string {
-  return `${block}:${slot}`;
 }

@@ -1,11 +1,13 @@
+import type { Instant } from '../../core/clock.js';
 import { tellNodeError } from '../../core/lock-events.js';
 import { neutrally } from '../../core/neutral.js';
 import { BEAT_MS, type Beats } from './liveness.js';
-import { LockSlots, SLOTS_PER_BLOCK } from './lock-slots.js';
+import { LockSlots, SLOTS_PER_BLOCK, type Why } from './lock-slots.js';
 import {
   type Adopt,
   type ExtendFailure,
   type FromThread,
+  numberOf,
   type SlotName,
   type ToThread,
   votesOf,
@@ -39,19 +41,52 @@ export interface HostListener {
 }
 
 /** A lock that was handed over. */
-interface Entry {
-  readonly lock: RemotelyRenewed;
+class Entry implements RemoteRenewal {
   /** `true` after the lock was lost, released or taken back. */
-  isEnded: boolean;
+  isEnded = false;
   /** `true` when the thread need hear nothing more of the lock. */
-  isOver: boolean;
+  isOver = false;
   /** `true` after a message that names the slot: the thread must not read it when another lock has the slot. */
-  isNamed: boolean;
+  isNamed = false;
+  /** The end that the holder knows. */
+  #seen: Instant;
+
+  constructor(
+    readonly lock: RemotelyRenewed,
+    readonly name: SlotName,
+    readonly slots: LockSlots,
+    private readonly host: Pick<ThreadHost, 'extend' | 'end' | 'takeBack'>,
+  ) {
+    this.#seen = slots.endOf(name.slot);
+  }
+
+  newEnd(): Instant | undefined {
+    const end = this.slots.endOf(this.name.slot);
+    if (end.monotonic === this.#seen.monotonic && end.wall === this.#seen.wall) return undefined;
+    return (this.#seen = end);
+  }
+
+  get why(): Why {
+    return this.slots.whyOf(this.name.slot);
+  }
+
+  extend(ttl: number): Promise<ExtendFailure | undefined> {
+    return this.host.extend(this, ttl);
+  }
+
+  end(isReleased: boolean): void {
+    this.host.end(this, isReleased);
+  }
+
+  takeBack(): void {
+    this.host.takeBack(this);
+  }
 }
 
 /** A call of `extend` without an answer. */
 interface Call {
-  readonly lock: string;
+  /** The {@link numberOf} the slot of its lock. */
+  readonly lock: number;
   readonly answer: (failure: ExtendFailure | undefined) => void;
 }
 
@@ -63,9 +98,10 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   readonly #blocks: LockSlots[] = [];
   /** The slots that no lock uses. */
   readonly #free: SlotName[] = [];
-  readonly #locks = new Map<string, Entry>();
+  /** The locks by the {@link numberOf} their slots. */
+  readonly #locks = new Map<number, Entry>();
   /** The slots of locks that were taken back, until the thread has answered: it may hang. */
-  readonly #takenBack = new Set<string>();
+  readonly #takenBack = new Set<number>();
   readonly #calls = new Map<number, Call>();
   #lastCall = 0;
   #isReady = false;
@@ -91,12 +127,12 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     const name = this.#free.pop() ?? this.#addBlock();
     const { block, slot } = name;
     const slots = this.#blocks[block]!;
-    const entry: Entry = { lock, isEnded: false, isOver: false, isNamed: false };
     const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
     const { id, keys, owner, kind, since, permitsSeen } = lease;
     lease.lent ??= 'certain';
     slots.begin(slot, end);
-    this.#locks.set(nameOf(name), entry);
+    const entry = new Entry(lock, name, slots, this);
+    this.#locks.set(numberOf(name), entry);
     this.beats.add();
     this.#offer(slots, {
       ...{ kind: 'adopt', block, slot, fencingToken, ttl, maxBlocked, guard: this.guardNow() },
@@ -110,40 +146,43 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       },
     });
     if (end.monotonic - performance.now() - (2 / 3) * ttl < SOON_MS) this.port.post({ kind: 'look' });
-    let seen = slots.endOf(slot);
-    return {
-      newEnd: () => {
-        const now = slots.endOf(slot);
-        if (now.monotonic === seen.monotonic && now.wall === seen.wall) return undefined;
-        return (seen = now);
-      },
-      get why() {
-        return slots.whyOf(slot);
-      },
-      extend: (more) => {
-        entry.isNamed = true;
-        return this.#extend(name, more);
-      },
-      end: (isReleased) => {
-        if (entry.isOver || (entry.isEnded && !isReleased)) return;
-        entry.isEnded = true;
-        entry.isOver = isReleased;
-        slots.setEnded(slot);
-        if (!entry.isNamed && slots.withdraw(slot)) return this.#drop(name);
-        if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
-        this.#answerCalls({ reason: 'lost' }, nameOf(name));
-      },
-      takeBack: () => {
-        if (entry.isEnded) return;
-        entry.isEnded = true;
-        entry.isOver = true;
-        slots.setReturned(slot);
-        this.#takenBack.add(nameOf(name));
-        this.port.post({ kind: 'return', block, slot });
-        this.#answer ??= neutrally(() => setTimeout(() => this.listener.hangs(), ANSWER_MS).unref());
-        this.#answerCalls({ reason: 'returned' }, nameOf(name));
-      },
-    };
+    return entry;
+  }
+
+  /** Extends the lock in the turn of the thread: {@link RemoteRenewal.extend}. */
+  extend(entry: Entry, ttl: number): Promise<ExtendFailure | undefined> {
+    const { block, slot } = entry.name;
+    entry.isNamed = true;
+    const call = ++this.#lastCall;
+    return new Promise((resolve) => {
+      this.#calls.set(call, { lock: numberOf(entry.name), answer: resolve });
+      this.port.post({ kind: 'extend', call, ttl, guard: this.guardNow(), block, slot });
+    });
+  }
+
+  /** Ends the renewal of a lock that is released or lost: {@link RemoteRenewal.end}. */
+  end(entry: Entry, isReleased: boolean): void {
+    if (entry.isOver || (entry.isEnded && !isReleased)) return;
+    const { block, slot } = entry.name;
+    entry.isEnded = true;
+    entry.isOver = isReleased;
+    entry.slots.setEnded(slot);
+    if (!entry.isNamed && entry.slots.withdraw(slot)) return this.#drop(entry.name);
+    if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
+    this.#answerCalls({ reason: 'lost' }, numberOf(entry.name));
+  }
+
+  /** Lets the holder renew the lock itself: {@link RemoteRenewal.takeBack}. */
+  takeBack(entry: Entry): void {
+    if (entry.isEnded) return;
+    const { block, slot } = entry.name;
+    entry.isEnded = true;
+    entry.isOver = true;
+    entry.slots.setReturned(slot);
+    this.#takenBack.add(numberOf(entry.name));
+    this.port.post({ kind: 'return', block, slot });
+    this.#answer ??= neutrally(() => setTimeout(() => this.listener.hangs(), ANSWER_MS).unref());
+    this.#answerCalls({ reason: 'returned' }, numberOf(entry.name));
   }
 
   #offer(slots: LockSlots, adopt: Adopt): void {
@@ -214,10 +253,11 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   }
 
   #drop(name: SlotName): void {
-    const entry = this.#locks.get(nameOf(name));
+    const number = numberOf(name);
+    const entry = this.#locks.get(number);
     if (entry) entry.isOver = true;
-    this.#locks.delete(nameOf(name));
-    this.#takenBack.delete(nameOf(name));
+    this.#locks.delete(number);
+    this.#takenBack.delete(number);
     if (this.#takenBack.size === 0) this.#answered();
     this.#free.push(name);
   }
@@ -228,7 +268,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   }
 
   /** Answers the calls of `extend` for one lock, or all, which the thread may never answer. */
-  #answerCalls(failure: ExtendFailure, lock?: string): void {
+  #answerCalls(failure: ExtendFailure, lock?: number): void {
     for (const [number, call] of this.#calls) {
       if (lock !== undefined && call.lock !== lock) continue;
       this.#calls.delete(number);
@@ -237,16 +277,8 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   }
 
   #lockOf(name: SlotName): RemotelyRenewed | undefined {
-    const entry = this.#locks.get(nameOf(name));
+    const entry = this.#locks.get(numberOf(name));
     return entry?.isEnded === false ? entry.lock : undefined;
-  }
-
-  #extend({ block, slot }: SlotName, ttl: number): Promise<ExtendFailure | undefined> {
-    const call = ++this.#lastCall;
-    return new Promise((resolve) => {
-      this.#calls.set(call, { lock: nameOf({ block, slot }), answer: resolve });
-      this.port.post({ kind: 'extend', call, ttl, guard: this.guardNow(), block, slot });
-    });
   }
 
   #addBlock(): SlotName {
@@ -257,8 +289,4 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     for (let slot = SLOTS_PER_BLOCK - 1; slot > 0; slot--) this.#free.push({ block, slot });
     return { block, slot: 0 };
   }
-}
-
-function nameOf({ block, slot }: SlotName): string {
-  return `${block}:${slot}`;
 }
