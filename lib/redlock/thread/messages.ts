@@ -1,18 +1,21 @@
 import type { NodeVote } from '../../core/errors.js';
 import type { CopiedLease } from '../../core/lease.js';
-import { SLOTS_PER_BLOCK } from './lock-slots.js';
 
-// The messages between the thread that holds the locks and the thread that renews them. A lock is named by its block of
-// shared memory and its slot in the block. Monotonic times are shared times (shared-clock.ts).
+// The messages between the thread that holds the locks and the thread that renews them. Monotonic times are shared times
+// (shared-clock.ts).
 
-export interface SlotName {
+/** A slot in a block of shared memory. */
+export interface Slot {
   readonly block: number;
   readonly slot: number;
 }
 
-/** The number of a slot among those of all blocks. */
-export function numberOf({ block, slot }: SlotName): number {
-  return block * SLOTS_PER_BLOCK + slot;
+/**
+ * Names a lock by its slot and the number of its hand-over. A message can come late, when another lock has the slot: the
+ * number shows that it does not concern that lock.
+ */
+export interface SlotName extends Slot {
+  readonly handOver: number;
 }
 
 /**

@@ -14,7 +14,6 @@ import {
   type Extend,
   type ExtendFailure,
   type FromThread,
-  numberOf,
   sentVotes,
   type SlotName,
   type ToThread,
@@ -35,7 +34,7 @@ interface Adopted {
  */
 export class Renewals {
   readonly #blocks = new Map<number, LockSlots>();
-  /** The locks by the {@link numberOf} their slots. */
+  /** The locks by the numbers of their hand-overs. */
   readonly #locks = new Map<number, Adopted>();
   readonly #held = new Set<HeldLock>();
   /**
@@ -113,11 +112,11 @@ export class Renewals {
   }
 
   #adopt(adopted: Adopt): void {
-    const { block, slot, fencingToken, ttl, ends, isUnconfirmed, maxHold, maxBlocked, guard, keptUntil } =
-      adopted;
+    const { block, slot, handOver, fencingToken, ttl, ends, isUnconfirmed, maxHold, maxBlocked } = adopted;
+    const { guard, keptUntil } = adopted;
     const slots = this.#blocks.get(block)!;
     this.settings.guard.note(guard);
-    const name: SlotName = { block, slot };
+    const name: SlotName = { block, slot, handOver };
     const isEnded = (): boolean => !entry.isReturned && slots.isEnded(slot);
     const isTakenBack = (): boolean => entry.isReturned || !slots.isRenewed(slot);
     const keepFor = keptUntil === undefined ? 0 : Math.max(0, fromSharedTime(keptUntil) - performance.now());
@@ -132,7 +131,7 @@ export class Renewals {
       ...(maxHold && { maxHold: maxHold.duration, since: before(0, maxHold.since) }),
     });
     const entry: Adopted = { lock, isReturned: false };
-    this.#locks.set(numberOf(name), entry);
+    this.#locks.set(handOver, entry);
     this.#held.add(lock);
     if (this.#held.size === 1) this.#context.clocks.begin();
     const mirror: Mirror = {
@@ -163,37 +162,36 @@ export class Renewals {
     lock.isHeld();
   }
 
-  async #extend({ call, ttl, guard, block, slot }: Extend): Promise<void> {
-    const lock = this.#locks.get(numberOf({ block, slot }))?.lock;
+  async #extend({ call, ttl, guard, handOver }: Extend): Promise<void> {
+    const lock = this.#locks.get(handOver)?.lock;
     this.settings.guard.note(guard);
     const failure = lock ? await failureOf(() => lock.extend(ttl)) : { reason: 'lost' as const };
     this.post({ kind: 'extended', call, ...(failure && { failure }) });
   }
 
-  #end({ isReleased, block, slot }: Extract<ToThread, { readonly kind: 'end' }>): void {
-    const name: SlotName = { block, slot };
-    const lock = this.#locks.get(numberOf(name))?.lock;
+  #end({ isReleased, block, slot, handOver }: Extract<ToThread, { readonly kind: 'end' }>): void {
+    const name: SlotName = { block, slot, handOver };
+    const lock = this.#locks.get(handOver)?.lock;
     // A lost lock that was dropped may be released before the other thread knows that.
     if (!lock) return;
     this.#paused.delete(lock);
     // The last request may be stored within one ttl, and expires within another.
     if (!lock.endMirror(isReleased)) this.#drop(name);
-    else this.#lost.set(numberOf(name), { name, until: performance.now() + 2 * lock.lease.ttl });
+    else this.#lost.set(handOver, { name, until: performance.now() + 2 * lock.lease.ttl });
   }
 
-  #return({ block, slot }: SlotName): void {
-    const name: SlotName = { block, slot };
-    const entry = this.#locks.get(numberOf(name));
+  #return({ block, slot, handOver }: SlotName): void {
+    const entry = this.#locks.get(handOver);
     if (!entry) return;
     entry.isReturned = true;
     this.#paused.delete(entry.lock);
     entry.lock.returnMirror();
-    this.#drop(name);
+    this.#drop({ block, slot, handOver });
   }
 
   #drop(name: SlotName): void {
-    this.#locks.delete(numberOf(name));
-    this.#lost.delete(numberOf(name));
+    this.#locks.delete(name.handOver);
+    this.#lost.delete(name.handOver);
     this.post({ kind: 'dropped', ...name });
   }
 

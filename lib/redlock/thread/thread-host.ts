@@ -7,7 +7,7 @@ import {
   type Adopt,
   type ExtendFailure,
   type FromThread,
-  numberOf,
+  type Slot,
   type SlotName,
   type ToThread,
   votesOf,
@@ -46,8 +46,6 @@ class Entry implements RemoteRenewal {
   isEnded = false;
   /** `true` when the thread need hear nothing more of the lock. */
   isOver = false;
-  /** `true` after a message that names the slot: the thread must not read it when another lock has the slot. */
-  isNamed = false;
   /** The end that the holder knows. */
   #seen: Instant;
 
@@ -85,7 +83,7 @@ class Entry implements RemoteRenewal {
 
 /** A call of `extend` without an answer. */
 interface Call {
-  /** The {@link numberOf} the slot of its lock. */
+  /** The number of the hand-over of its lock. */
   readonly lock: number;
   readonly answer: (failure: ExtendFailure | undefined) => void;
 }
@@ -97,13 +95,14 @@ interface Call {
 export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   readonly #blocks: LockSlots[] = [];
   /** The slots that no lock uses. */
-  readonly #free: SlotName[] = [];
-  /** The locks by the {@link numberOf} their slots. */
+  readonly #free: Slot[] = [];
+  /** The locks by the numbers of their hand-overs. */
   readonly #locks = new Map<number, Entry>();
-  /** The slots of locks that were taken back, until the thread has answered: it may hang. */
+  /** The locks that were taken back, until the thread has answered: it may hang. */
   readonly #takenBack = new Set<number>();
   readonly #calls = new Map<number, Call>();
   #lastCall = 0;
+  #handOvers = 0;
   #isReady = false;
   #timer: NodeJS.Timeout | undefined;
   #answer: NodeJS.Timeout | undefined;
@@ -124,7 +123,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
 
   takeOver(lock: RemotelyRenewed, handedOver: HandedOver): RemoteRenewal | undefined {
     if (!this.#isReady || this.#takenBack.size > 0) return undefined;
-    const name = this.#free.pop() ?? this.#addBlock();
+    const name: SlotName = { ...(this.#free.pop() ?? this.#addBlock()), handOver: ++this.#handOvers };
     const { block, slot } = name;
     const slots = this.#blocks[block]!;
     const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
@@ -132,10 +131,10 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     lease.lent ??= 'certain';
     slots.begin(slot, end);
     const entry = new Entry(lock, name, slots, this);
-    this.#locks.set(numberOf(name), entry);
+    this.#locks.set(name.handOver, entry);
     this.beats.add();
     this.#offer(slots, {
-      ...{ kind: 'adopt', block, slot, fencingToken, ttl, maxBlocked, guard: this.guardNow() },
+      ...{ kind: 'adopt', ...name, fencingToken, ttl, maxBlocked, guard: this.guardNow() },
       lease: { id, keys, owner, ttl: lease.ttl, kind, since, slots: lease.slots, permitsSeen },
       ...(lease.keepFor > 0 && { keptUntil: toSharedTime(performance.now() + lease.keepFor) }),
       isUnconfirmed,
@@ -151,38 +150,36 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
 
   /** Extends the lock in the turn of the thread: {@link RemoteRenewal.extend}. */
   extend(entry: Entry, ttl: number): Promise<ExtendFailure | undefined> {
-    const { block, slot } = entry.name;
-    entry.isNamed = true;
     const call = ++this.#lastCall;
     return new Promise((resolve) => {
-      this.#calls.set(call, { lock: numberOf(entry.name), answer: resolve });
-      this.port.post({ kind: 'extend', call, ttl, guard: this.guardNow(), block, slot });
+      this.#calls.set(call, { lock: entry.name.handOver, answer: resolve });
+      this.port.post({ kind: 'extend', call, ttl, guard: this.guardNow(), ...entry.name });
     });
   }
 
   /** Ends the renewal of a lock that is released or lost: {@link RemoteRenewal.end}. */
   end(entry: Entry, isReleased: boolean): void {
     if (entry.isOver || (entry.isEnded && !isReleased)) return;
-    const { block, slot } = entry.name;
+    const { slot, handOver } = entry.name;
     entry.isEnded = true;
     entry.isOver = isReleased;
     entry.slots.setEnded(slot);
-    if (!entry.isNamed && entry.slots.withdraw(slot)) return this.#drop(entry.name);
-    if (this.#isReady) this.port.post({ kind: 'end', isReleased, block, slot });
-    this.#answerCalls({ reason: 'lost' }, numberOf(entry.name));
+    if (entry.slots.withdraw(slot)) this.#drop(entry.name);
+    else if (this.#isReady) this.port.post({ kind: 'end', isReleased, ...entry.name });
+    this.#answerCalls({ reason: 'lost' }, handOver);
   }
 
   /** Lets the holder renew the lock itself: {@link RemoteRenewal.takeBack}. */
   takeBack(entry: Entry): void {
     if (entry.isEnded) return;
-    const { block, slot } = entry.name;
+    const { slot, handOver } = entry.name;
     entry.isEnded = true;
     entry.isOver = true;
     entry.slots.setReturned(slot);
-    this.#takenBack.add(numberOf(entry.name));
-    this.port.post({ kind: 'return', block, slot });
+    this.#takenBack.add(handOver);
+    this.port.post({ kind: 'return', ...entry.name });
     this.#answer ??= neutrally(() => setTimeout(() => this.listener.hangs(), ANSWER_MS).unref());
-    this.#answerCalls({ reason: 'returned' }, numberOf(entry.name));
+    this.#answerCalls({ reason: 'returned' }, handOver);
   }
 
   #offer(slots: LockSlots, adopt: Adopt): void {
@@ -196,7 +193,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       case 'ready':
         return this.#begin();
       case 'dropped':
-        return this.#drop({ block: message.block, slot: message.slot });
+        return this.#drop(message);
       case 'lost':
         return void this.#lockOf(message)?.isHeld();
       case 'held':
@@ -252,14 +249,14 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     this.listener.ready();
   }
 
-  #drop(name: SlotName): void {
-    const number = numberOf(name);
-    const entry = this.#locks.get(number);
-    if (entry) entry.isOver = true;
-    this.#locks.delete(number);
-    this.#takenBack.delete(number);
+  #drop({ block, slot, handOver }: SlotName): void {
+    const entry = this.#locks.get(handOver);
+    if (!entry) return;
+    entry.isOver = true;
+    this.#locks.delete(handOver);
+    this.#takenBack.delete(handOver);
     if (this.#takenBack.size === 0) this.#answered();
-    this.#free.push(name);
+    this.#free.push({ block, slot });
   }
 
   #answered(): void {
@@ -277,11 +274,11 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
   }
 
   #lockOf(name: SlotName): RemotelyRenewed | undefined {
-    const entry = this.#locks.get(numberOf(name));
+    const entry = this.#locks.get(name.handOver);
     return entry?.isEnded === false ? entry.lock : undefined;
   }
 
-  #addBlock(): SlotName {
+  #addBlock(): Slot {
     const block = this.#blocks.length;
     const slots = new LockSlots();
     this.#blocks.push(slots);

@@ -516,8 +516,32 @@ test('a call of `extend` that the thread reads after the release does not extend
   await acquire({ ttl: 30 * TTL }, 'another');
   await jest.advanceTimersByTimeAsync(TTL);
   const [first, second] = slotsUsed();
-  expect(second).not.toBe(first);
+  expect(second).toBe(first);
   expect(extensions(threads.nodes)).toBe(0);
+});
+
+test('the release of a lost lock, which the thread reads late, does not end the next lock of the slot', async () => {
+  threads.ready();
+  const lost = [await acquire({}, 'a'), await acquire({}, 'b')];
+  await jest.advanceTimersByTimeAsync(2);
+  threads.hang();
+  for (const lock of lost) lock.lose('a test');
+  for (const lock of lost) void lock.release();
+  await jest.advanceTimersByTimeAsync(1);
+  // The thread reads the two losses, and then the two releases, one in each millisecond.
+  threads.goOn();
+  await jest.advanceTimersByTimeAsync(1);
+  const next = await acquire();
+  const [first, , third] = slotsUsed();
+  expect(third).toBe(first);
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  expect(next.isHeld()).toBe(true);
+  // The thread renews it, and not its holder.
+  expect(extensions(nodes)).toBe(0);
+  const another = await acquire({}, 'another');
+  expect(new Set(slotsUsed().slice(2)).size).toBe(2);
+  await another.release();
+  await next.release();
 });
 
 test('a lock whose holder blocks its event loop in the turn of the acquisition is kept', async () => {
