@@ -66,7 +66,7 @@ const NOTHING = Buffer.alloc(0);
     // Alone, a server without a majority serves reads.
     await first.start(/^read-only$/);
     const client = newClient(servers);
-    await expect(client.open()).rejects.toThrow(/a connection to a majority of the servers/);
+    await expect(client.open()).rejects.toThrow(/whether it is connected to a majority of servers/);
     expect(client.available).toBe(false);
     await Promise.all(others.map((server) => server.start()));
     await until(() => client.available);
