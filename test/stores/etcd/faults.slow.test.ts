@@ -223,9 +223,10 @@ async function startLateGateway(server: EtcdServer) {
       await delay(1_000);
       const second = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       // The remaining time of the first lock is read first: time that passes between the two calls then shortens the
-      // remaining time of the second lock.
+      // remaining time of the second lock. A lease of its own would give the second lock a second more. A machine that
+      // stands still between two clocks that it reads makes the first time a little shorter.
       const ofFirst = first.remaining();
-      expect(second.remaining()).toBeLessThanOrEqual(ofFirst + 1);
+      expect(second.remaining()).toBeLessThanOrEqual(ofFirst + 500);
       expect(second.isHeld()).toBe(true);
       await Promise.all([first.release(), second.release()]);
       await redlock.close();

@@ -552,7 +552,7 @@ describe('the tables of the store', () => {
     await releaseOn(store, ticking);
     await client.query(
       `insert into redlock.locks (key, token, ends) values
-         ('ahead of the clock', extract(epoch from now() - interval '59 seconds') * 1048576, now() - interval '61 seconds'),
+         ('ahead of the clock', extract(epoch from now() + interval '1 hour') * 1048576, now() - interval '61 seconds'),
          ('recent', 1, now() - interval '5 seconds'), ('waited for', 1, now() - interval '61 seconds');
        insert into redlock.waiters values ('waited for', 'w', 'c', 'exclusive', 'o', now(), now());
        insert into redlock.locks (key, token, ends, mode) select 'old ' || i, i, now() - interval '61 seconds', 'permits'
