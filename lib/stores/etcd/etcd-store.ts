@@ -1,3 +1,4 @@
+import { now } from '../../core/clock.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
@@ -166,9 +167,8 @@ export class EtcdStore
   }
 
   exchange(request: ExchangeRequest): Promise<boolean> {
-    const answer = this.#exchanges.exchange(request);
-    this.#holds.asks(request.lease, answer);
-    return answer;
+    const since = now();
+    return this.#holds.inTurn(request.lease, () => this.#exchanges.exchange({ request, since }));
   }
 
   listen(

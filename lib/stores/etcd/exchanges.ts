@@ -1,4 +1,4 @@
-import { type Instant, now } from '../../core/clock.js';
+import type { Instant } from '../../core/clock.js';
 import type { ExchangeRequest } from '../../core/ports.js';
 import { timeLeft } from './attempt.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
@@ -19,8 +19,8 @@ interface ExchangeContext {
   readonly holds: Holds;
 }
 
-/** One exchange, and the time at which it began. */
-interface Asked {
+/** One exchange, and the time from which its limit counts. */
+export interface AskedExchange {
   readonly request: ExchangeRequest;
   readonly since: Instant;
 }
@@ -34,10 +34,9 @@ interface Asked {
 export class Exchanges {
   constructor(private readonly context: ExchangeContext) {}
 
-  async exchange(request: ExchangeRequest): Promise<boolean> {
+  async exchange(asked: AskedExchange): Promise<boolean> {
     const { leases } = this.context;
-    const { lease } = request;
-    const asked: Asked = { request, since: now() };
+    const { lease } = asked.request;
     /** An etcd lease to which no key is attached. */
     let spare: EtcdLease | undefined;
     try {
@@ -67,7 +66,7 @@ export class Exchanges {
   }
 
   /** For each key its holder that is the lease, or that the lease replaces; `undefined` if a key has none. */
-  async #holders(asked: Asked): Promise<readonly FoundHolder[] | undefined> {
+  async #holders(asked: AskedExchange): Promise<readonly FoundHolder[] | undefined> {
     const { transactions, names } = this.context;
     const { lease, replaces } = asked.request;
     const keys = lease.keys.map((key) => names.of(key));
@@ -84,7 +83,7 @@ export class Exchanges {
   }
 
   /** The ttl of the etcd leases of the holders, in seconds: what is left of them may be known too small. */
-  async #seconds(found: readonly FoundHolder[], asked: Asked): Promise<number> {
+  async #seconds(found: readonly FoundHolder[], asked: AskedExchange): Promise<number> {
     const { leases } = this.context;
     const granted = [...new Set(found.map(({ etcdLease }) => etcdLease))].map(async (id) => {
       if (id === '0') return secondsOf(asked.request.lease.ttl);
@@ -98,7 +97,7 @@ export class Exchanges {
    *
    * @returns `false` if nothing was changed, because a holder has changed meanwhile
    */
-  async #move(found: readonly FoundHolder[], asked: Asked, next: EtcdLease): Promise<boolean> {
+  async #move(found: readonly FoundHolder[], asked: AskedExchange, next: EtcdLease): Promise<boolean> {
     const { leases, holds } = this.context;
     const { lease } = asked.request;
     const before = holds.of(lease);
@@ -127,7 +126,7 @@ export class Exchanges {
   }
 
   /** @param next - the etcd lease of the keys; by default they keep theirs */
-  async #write(found: readonly FoundHolder[], asked: Asked, next?: EtcdLease): Promise<boolean> {
+  async #write(found: readonly FoundHolder[], asked: AskedExchange, next?: EtcdLease): Promise<boolean> {
     const { transactions, holds } = this.context;
     const { lease, since } = asked.request;
     // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
@@ -144,7 +143,7 @@ export class Exchanges {
     return (await transactions.run({ compare, success }, timeLeft(asked), true)).succeeded === true;
   }
 
-  #namesOf(found: readonly FoundHolder[], { request: { lease } }: Asked): readonly string[] {
+  #namesOf(found: readonly FoundHolder[], { request: { lease } }: AskedExchange): readonly string[] {
     return found.map(({ mode, slot }, index) =>
       holderName(this.context.names.of(lease.keys[index]!), mode, lease.id, slot),
     );

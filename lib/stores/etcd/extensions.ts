@@ -52,7 +52,7 @@ export class Extensions {
           tell,
         );
       } else if (mustMove(lease, hold, ttl)) {
-        void settle(this.#move(lease, hold, ttl), index, tell);
+        void settle(this.#moveInTurn(lease, hold, ttl), index, tell);
       } else {
         const group = together.get(hold.etcdLease) ?? [];
         group.push({ lease, hold, index });
@@ -114,7 +114,7 @@ export class Extensions {
     holds.add(lease, hold);
     return new Promise((resolve, reject) => {
       const tell: Tell<boolean> = (_, answer) => (answer instanceof Error ? reject(answer) : resolve(answer));
-      if (secondsOf(ttl) > etcdLease.seconds) void settle(this.#move(lease, hold, ttl), 0, tell);
+      if (secondsOf(ttl) > etcdLease.seconds) void settle(this.#moveInTurn(lease, hold, ttl), 0, tell);
       else void this.#renew(etcdLease, [{ lease, hold, index: 0 }], ttl, tell);
     });
   }
@@ -130,6 +130,10 @@ export class Extensions {
       const hold = asked < least ? holds.of(lease) : undefined;
       if (hold) releases.lapsed(lease, hold);
     }
+  }
+
+  #moveInTurn(lease: Lease, hold: Hold, ttl: number): Promise<boolean> {
+    return this.context.holds.inTurn(lease, () => this.#move(lease, hold, ttl));
   }
 
   /**

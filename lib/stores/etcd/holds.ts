@@ -71,6 +71,17 @@ export class Holds {
     this.#asking.set(lease, answer);
   }
 
+  /**
+   * Runs a request that may move the keys of a lease to another etcd lease, after the one before. The replies of two such
+   * requests could come in another order than their transactions were made, and the earlier one would then drop the etcd
+   * lease of the later one, and with it the keys.
+   */
+  inTurn<Answer>(lease: Lease, request: () => Promise<Answer>): Promise<Answer> {
+    const answer = this.answered(lease).then(request);
+    this.asks(lease, answer);
+    return answer;
+  }
+
   /** Resolves when no request for the lease is under way, whatever its result is. */
   async answered(lease: Lease): Promise<void> {
     await this.#asking.get(lease)?.catch(() => undefined);

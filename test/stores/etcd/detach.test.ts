@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import { makePass, readPass } from '../../../lib/core/pass.js';
@@ -12,6 +13,7 @@ import { type EtcdServer, hasEtcd, startEtcd } from '../../support/etcd-server.j
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
+import { until } from '../../support/until.js';
 
 const TTL = 60_000;
 const LIMIT = 60_000;
@@ -184,6 +186,31 @@ const textOf = (bytes = ''): string => Buffer.from(bytes, 'base64').toString();
     expect(await extendOn(store, lease, TTL)).toBe(true);
     await releaseOn(store, lease);
     expect(await storedOf(lease.keys[0]!)).toEqual([]);
+  });
+
+  test('the late answer of an exchange does not end the etcd lease of a later extension', async () => {
+    const { store, lease, detached } = await exchangedWithoutAnswer();
+    detached.ended = true;
+    let answer!: () => void;
+    const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+    gateway.intercept = async ({ path, body, pass }) => {
+      if (path !== 'kv/txn' || !body.includes('request_delete_range')) return undefined;
+      const reply = await pass();
+      await isAnswered;
+      return reply;
+    };
+    const givenBack = exchange(store, lease, detached);
+    const [key] = lease.keys as [string];
+    await until(async () => (await storedOf(key)).some(({ name }) => name.endsWith(lease.id)));
+    const extended = extendOn(store, lease, 2 * TTL);
+    // An extension that does not wait for the answer is made by then.
+    await Promise.race([extended, delay(500)]);
+    answer();
+    expect(await Promise.all([givenBack, extended])).toEqual([true, true]);
+    await delay(200);
+    expect(await storedOf(key)).toHaveLength(1);
+    await releaseOn(store, lease);
+    expect(await storedOf(key)).toEqual([]);
   });
 
   test('a lease of an exchange whose answer was lost is released', async () => {
