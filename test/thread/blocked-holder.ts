@@ -38,11 +38,16 @@ export async function holderProgram(): Promise<string> {
 
 export interface HolderOptions {
   readonly program: string;
+  /** The addresses of the nodes, or the options of one node as JSON. */
   readonly urls: readonly string[];
   readonly key: string;
   readonly options: AcquireOptions;
   /** `true` if the nodes are clients, which a file of the application makes in each thread. */
   readonly hasClients?: boolean;
+  /** `true` if the clients are one `Cluster`, which has these addresses. */
+  readonly isCluster?: boolean;
+  /** `true` if the process leads, with a key that begins with `leader:`, and the options of `@Leader`. */
+  readonly leads?: boolean;
   /** The addresses of the clients in the thread, if they differ. */
   readonly threadUrls?: readonly string[];
   /** Options of Node for the environment of the process. */
@@ -58,14 +63,17 @@ export class BlockedHolder {
   /** The lines of its log. */
   readonly log: string[] = [];
 
-  private constructor({ program, urls, key, options, hasClients, threadUrls, nodeOptions }: HolderOptions) {
+  private constructor({ program, urls, key, options, threadUrls, nodeOptions, ...more }: HolderOptions) {
+    const { hasClients = false, isCluster = false, leads = false } = more;
     const env = {
       ...process.env,
       NO_COLOR: '1',
       KEY: key,
       URLS: urls.join(','),
       OPTIONS: JSON.stringify(options),
-      HAS_CLIENTS: String(hasClients ?? false),
+      HAS_CLIENTS: String(hasClients),
+      IS_CLUSTER: String(isCluster),
+      LEADS: String(leads),
       ...(threadUrls && { THREAD_URLS: threadUrls.join(',') }),
       ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     };
@@ -90,8 +98,8 @@ export class BlockedHolder {
     return this.#answer();
   }
 
-  /** Stops the whole process, lets it go on, or asks it to shut down. */
-  send(signal: 'SIGSTOP' | 'SIGCONT' | 'SIGTERM'): void {
+  /** Stops the whole process, or lets it go on. */
+  send(signal: 'SIGSTOP' | 'SIGCONT'): void {
     this.#child.kill(signal);
   }
 

@@ -3,9 +3,6 @@ import type { INestApplication } from '@nestjs/common';
 import { Redis, type RedisOptions } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
 import {
   type LockHandle,
@@ -13,37 +10,27 @@ import {
   LockUnavailableError,
   type RedlockModuleOptions,
 } from '../../lib/index.js';
-import { selfSigned } from '../support/certificate.js';
 import { bundled } from '../support/bundle.js';
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
-import { freePort } from '../support/free-port.js';
-import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { certificateFiles, startTlsServer, type TlsServer } from '../support/tls-server.js';
 import { until } from '../support/until.js';
 
 const run = promisify(execFile);
-const { cert, key } = selfSigned();
 
+let cert: string;
+let key: string;
 let certFile: string;
-/** Servers with TLS on a second port. The server for mutual TLS requires a client certificate. */
-let servers: Record<'open' | 'mutual', { readonly redis: RedisServer; readonly port: number }>;
+/** The server for mutual TLS requires a client certificate. */
+let servers: Record<'open' | 'mutual', TlsServer>;
 let app: INestApplication | undefined;
 
 beforeAll(async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'tls-test-'));
-  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
-  certFile = join(folder, 'cert.pem');
-  const keyFile = join(folder, 'key.pem');
-  await Promise.all([writeFile(certFile, cert), writeFile(keyFile, key)]);
-  const start = async (authClients: 'yes' | 'no') => {
-    const port = await freePort();
-    const args = ['--tls-port', String(port), '--tls-cert-file', certFile, '--tls-key-file', keyFile];
-    args.push('--tls-ca-cert-file', certFile, '--tls-auth-clients', authClients);
-    return { redis: await startRedis({ args }), port };
-  };
-  const [open, mutual] = await Promise.all([start('no'), start('yes')]);
+  const files = await certificateFiles();
+  ({ cert, key, certFile } = files);
+  const [open, mutual] = await Promise.all([startTlsServer(files, 'no'), startTlsServer(files, 'yes')]);
   servers = { open, mutual };
 });
 afterEach(async () => {
