@@ -29,7 +29,12 @@ export class Disturbances {
 
   /** The time since which nothing disturbs the link and its server. */
   quietSince(link: Link): number {
-    return Math.max(this.#until.get(link) ?? 0, this.#until.get(link.server) ?? 0);
+    return Math.max(this.clearSince(link), this.#until.get(link.server) ?? 0);
+  }
+
+  /** The time since which nothing disturbs the link, whatever disturbs its server. */
+  clearSince(link: Link): number {
+    return this.#until.get(link) ?? 0;
   }
 
   /** `true` if a majority of the nodes answers a process, which has these links. */

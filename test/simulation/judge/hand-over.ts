@@ -6,6 +6,9 @@ const LOOK_MS = 250;
 /** Milliseconds after which a waiter has a free lock, if nothing disturbs any node or process. */
 const LONGEST_MS = 1_500;
 
+/** Milliseconds for which a request of a process that has ended may be under way. */
+const UNDER_WAY_MS = 1_000;
+
 /** Finds waiters that nobody tells that their lock is free. */
 export class HandOverWatch {
   constructor(private readonly scene: Scene) {}
@@ -29,10 +32,13 @@ export class HandOverWatch {
   }
 
   #look(): void {
-    const { world, judge } = this.scene;
+    const { world, judge, lastEnd, longestTtl } = this.scene;
+    // A process that was killed while it acquired a lock has it for its ttl, and nobody knows of that.
+    const unknown = lastEnd + UNDER_WAY_MS;
     for (const key of KEYS) {
       const free = judge.freeSince(key);
       if (free === undefined || world.time - free < LONGEST_MS) continue;
+      if (free < unknown && world.time < unknown + longestTtl) continue;
       const waiting = [...judge.waitingFor(key)].find(({ from }) => from < free);
       if (!waiting || waiting.isReported) continue;
       waiting.isReported = true;

@@ -119,10 +119,15 @@ export function apply(scene: Scene, event: FaultEvent): void {
   }
 }
 
-/** A node that lost data votes again after the guard, and gets held locks again with their next renewal (S12, S26). */
+/**
+ * A node that lost data votes again after the guard, and gets held locks again with their next renewal (S12, S26). The guard
+ * may begin only when a process sees the node again, after TCP has given up a forgotten connection (S28).
+ */
 function lostData(scene: Scene, node: number, down: number): void {
   const { world, disturbances, servers, longestTtl } = scene;
   const server = servers[node];
-  if (server) disturbances.happened(server, world.time, down + longestTtl * 1.4);
+  const clear = scene.links(undefined, node).map((link) => disturbances.clearSince(link));
+  const seen = Math.max(world.time + down, ...clear);
+  if (server) disturbances.happened(server, seen, longestTtl * 1.4);
   scene.lastEnd = world.time + down;
 }
