@@ -47,9 +47,11 @@ export async function attach(
   const began = now();
   const since = { ...began, wall: pass.at };
   const detached = new Lease(keys, ownerOfDetached(pass.owner), ttl, undefined, kind, since, pass.id);
-  const replaces = [pass.id];
+  detached.slots = slots;
+  const replaced = [detached];
   let timesGone = 0;
-  let isPass = false;
+  /** Set when a node has shown that the text is a pass. */
+  let former: readonly string[] = [];
   for (let attempts = 1; ; attempts++) {
     for (const signal of signals) if (signal.aborted) throw signal.reason;
     const left = Math.max(1, retry.timeout - elapsedSince(began));
@@ -58,19 +60,19 @@ export async function attach(
     lease.slots = slots;
     // Anybody can make a text that looks like a pass, so its ttl counts for this exchange only.
     const guard = settings.guard.duration && Math.max(settings.guard.duration, ttl);
+    const replaces = [...replaced.map(({ id }) => id), ...former];
     const verdict = await exchange(nodes, lease, { replaces, limit, guard, signals });
     const isAborted = signals.some(({ aborted }) => aborted);
     if (verdict.kind === 'exchanged' && !isAborted) {
-      const lock = heldLock(context, lease, pass, terms, verdict.sent);
+      const lock = heldLock(context, lease, pass, terms, verdict.sent, replaced);
       if (lock) return lock;
     }
     void giveBack(nodes, lease, detached, { limit, mayComeLater: verdict.mayComeLater }, busy);
     // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too. A node that missed
     // the detachment keeps the lease from before. Anybody can make a text with the id of a held lock, so that id counts
     // only when a node has shown that the text is a pass.
-    replaces.push(lease.id);
-    if (verdict.isFound && !isPass) replaces.push(...pass.replaced);
-    isPass ||= verdict.isFound;
+    replaced.push(lease);
+    if (verdict.isFound) former = pass.replaced;
     if (isAborted) continue;
     timesGone = verdict.kind === 'gone' ? timesGone + 1 : 0;
     const pause = retry.delay * (0.5 + Math.random()) + retry.jitter * Math.random();
@@ -81,20 +83,29 @@ export async function attach(
   }
 }
 
-/** Makes the handle, unless the ttl has been used up meanwhile (S4). */
+/**
+ * Makes the handle, unless the ttl has been used up meanwhile (S4).
+ *
+ * @param replaced - the detached lease, and those of failed attempts
+ */
 function heldLock(
   context: AttemptContext,
   lease: Lease,
   pass: DetachedLock,
   { renew, maxBlocked }: AttachTerms,
   sent: Instant,
+  replaced: Lease[],
 ): HeldLock | undefined {
   context.clocks.look();
   const taken = elapsedSince(sent);
   if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) return undefined;
   lease.acquired(sent.monotonic, pass.minHold);
+  // A failed attempt that is given back once more is dropped now.
+  for (const each of replaced) each.ended = true;
   const lock = new HeldLock(lease, pass.fencingToken, context, sent, taken, {
     renew,
+    // Another caller with the pass may have had a node for a moment, and gives it back. One node has none to give back.
+    ...(context.nodes.stores.length > 1 && { replaced }),
     ...(maxBlocked !== undefined && { maxBlocked }),
     ...(pass.lock !== undefined && { lock: pass.lock }),
     ...(pass.maxHold && { maxHold: pass.maxHold.duration, since: heldSince(pass, pass.maxHold.passed) }),

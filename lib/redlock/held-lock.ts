@@ -23,7 +23,7 @@ import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
 import { type Healed, Healing } from './healing.js';
 import type { NodeSet } from './node-set.js';
-import { release } from './release.js';
+import { Release, release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
 import { showAs } from '../core/shown-as.js';
 import { NO_SLOT } from '../core/slot-list.js';
@@ -85,6 +85,8 @@ export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
     readonly since?: Instant;
     /** The ttl of the renewals, if the lease has a longer one. */
     readonly ttl?: number;
+    /** The leases in whose place the lock has come, which some nodes may still keep. */
+    readonly replaced?: Lease[];
   };
 
 const LOADED_AT = Date.now();
@@ -181,8 +183,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
   boundBy: (() => string | undefined) | undefined;
   /** `true` after {@link detach}. */
   private wasDetached: true | undefined;
-  /** The leases of failed calls of {@link detach}, which some nodes may still keep. */
-  private detachments: Lease[] | undefined;
+  /**
+   * Leases that some nodes may still keep although nobody needs them: of failed calls of {@link detach}, and those in whose
+   * place `attach` has put this one.
+   */
+  private replaced: Lease[] | undefined;
   /**
    * Starts the next waiting call of this process, if that call is the first of all waiters. Called when the release has
    * been sent: the request of the next call uses the same connections, so the nodes answer it after the release.
@@ -204,10 +209,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     context: LeaseContext,
     validFrom: Instant,
     taken: number,
-    { renew, maxHold, maxBlocked, lock, since = validFrom, ttl = lease.ttl }: HoldTerms,
+    { renew, maxHold, maxBlocked, lock, replaced, since = validFrom, ttl = lease.ttl }: HoldTerms,
   ) {
     this.#context = context;
     if (lock !== undefined) this.declaredAs = lock;
+    if (replaced) this.replaced = replaced;
     if (ttl !== lease.ttl) this.ownTtl = ttl;
     const byThread = renew === 'thread' && context.settings.thread !== undefined;
     this.#limit =
@@ -404,7 +410,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     try {
       this.#assertDetachable();
       const { since, duration } = this.#limit;
-      const earlier = (this.detachments ??= []);
+      const earlier = (this.replaced ??= []);
       const { lease, fencingToken, ttl, declaredAs } = this;
       const maxHold = since && { duration, passed: Math.ceil(elapsedSince(since)) };
       const detachment = await detach(
@@ -746,6 +752,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     if (!this.isHeld()) return;
     if (this.mirror?.isRenewed === false) return;
     const { nodes, settings } = this.#context;
+    // Leases that `attach` has replaced may have come back to these nodes, and would keep the lock from healing.
+    for (const each of this.replaced ?? [])
+      new Release(nodes, each, this.#nodeLimit, 0, asked, Infinity, () => undefined);
     this.#healing?.end();
     this.#healing = new Healing(nodes, this, settings.guard.duration, this.#nodeLimit, asked);
   }
@@ -969,12 +978,13 @@ export class HeldLock implements LockHandle, Renewable, Extensible, Healed, Remo
     context.ended(this);
     const { nodes, unconfirmed } = context;
     const released = release(nodes, lease, this.#nodeLimit, unconfirmed);
-    if (lease.keepFor === 0) this.follower?.();
-    for (const each of this.detachments ?? []) {
+    for (const each of this.replaced ?? []) {
       // A node that still keeps this lease keeps it for the rest of `minHold`.
       each.acquired(performance.now(), lease.keepFor);
-      drop(nodes, each, { limit: this.#nodeLimit, mayComeLater: false });
+      // Another attacher may give it back a moment later.
+      drop(nodes, each, { limit: this.#nodeLimit, mayComeLater: true });
     }
+    if (lease.keepFor === 0) this.follower?.();
     this.#releaseStray();
     return released;
   }

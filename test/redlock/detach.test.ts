@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { LockLostError, LockUnavailableError, RedlockError } from '../../lib/core/errors.js';
+import { Lease } from '../../lib/core/lease.js';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import { isDetachedId, makePass, readPass } from '../../lib/core/pass.js';
@@ -340,6 +341,47 @@ describe('an attachment', () => {
     const attached = await settled(slow);
     expect(attached.remaining()).toBeLessThanOrEqual(988 - 190);
   });
+});
+
+describe('a node that another attacher gives back after the lock was attached without it', () => {
+  /** Takes the third node for another attacher; returns the function that gives it back. */
+  async function otherTakes(text: string): Promise<() => Promise<void>> {
+    const { id } = readPass(text);
+    const { memory } = nodes[2];
+    const [other, detached] = [
+      new Lease(['k'], 'other', TTL),
+      new Lease(['k'], 'api (detached)', TTL, undefined, EXCLUSIVE, undefined, id),
+    ];
+    const terms = { since: Date.now(), limit: 50, guard: 0 };
+    expect(await memory.exchange({ ...terms, lease: other, replaces: [id] })).toBe(true);
+    return async () => {
+      expect(await memory.exchange({ ...terms, lease: detached, replaces: [other.id] })).toBe(true);
+      expect(await holdersAt(nodes[2])).toMatchObject([{ id }]);
+    };
+  }
+
+  test('stores the lock from its next renewal on (S26)', async () => {
+    const text = await settled((await acquire()).detach());
+    const giveBack = await otherTakes(text);
+    const attached = await settled(attach(text));
+    await giveBack();
+    await jest.advanceTimersByTimeAsync(TTL / 2);
+    expect(await holdersAt(nodes[2])).toMatchObject([{ id: attached.id }]);
+  });
+
+  test.each(['before', 'after'])(
+    'is free soon after the lock was released, if it came %s that',
+    async (when) => {
+      const text = await settled((await acquire()).detach());
+      const giveBack = await otherTakes(text);
+      const attached = await settled(attach(text));
+      if (when === 'before') await giveBack();
+      await attached.release();
+      if (when === 'after') await giveBack();
+      await jest.advanceTimersByTimeAsync(TTL / 2);
+      for (const node of nodes) expect(await holdersAt(node)).toEqual([]);
+    },
+  );
 });
 
 describe('of several attachers', () => {
