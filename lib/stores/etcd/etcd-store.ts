@@ -168,7 +168,9 @@ export class EtcdStore
 
   exchange(request: ExchangeRequest): Promise<boolean> {
     const since = now();
-    return this.#holds.inTurn(request.lease, () => this.#exchanges.exchange({ request, since }));
+    const answer = this.#holds.inTurn(request.lease, () => this.#exchanges.exchange({ request, since }));
+    this.#holds.asks(request.lease, answer);
+    return answer;
   }
 
   listen(

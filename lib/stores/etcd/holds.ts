@@ -24,6 +24,8 @@ export class Holds {
   /** Leases that were released or have failed. */
   readonly #ended = new WeakSet<Lease>();
   readonly #asking = new WeakMap<Lease, Promise<unknown>>();
+  /** The last request for a lease that may move its keys to another etcd lease. */
+  readonly #moving = new WeakMap<Lease, Promise<unknown>>();
 
   constructor(private readonly hints: SlotHints) {}
 
@@ -76,9 +78,10 @@ export class Holds {
    * requests could come in another order than their transactions were made, and the earlier one would then drop the etcd
    * lease of the later one, and with it the keys.
    */
-  inTurn<Answer>(lease: Lease, request: () => Promise<Answer>): Promise<Answer> {
-    const answer = this.answered(lease).then(request);
-    this.asks(lease, answer);
+  inTurn(lease: Lease, request: () => Promise<boolean>): Promise<boolean> {
+    const before = this.#moving.get(lease);
+    const answer = before ? before.then(request, request) : request();
+    this.#moving.set(lease, answer);
     return answer;
   }
 
