@@ -34,8 +34,9 @@ const STATE = { renewed: 0, ended: 1, returned: 2 } as const;
 export class LockSlots {
   readonly #ends: BigInt64Array;
   readonly #flags: Int32Array;
-  /** The state of the offer of each slot, the length of its text, and at the end the number of offers so far. */
+  /** The state of the offer of each slot, and at the end the number of offers so far. */
   readonly #offers: Int32Array;
+  /** The text of each slot, filled up with spaces. */
   readonly #texts: Buffer;
   /** The number of offers at the last look. */
   #seen = 0;
