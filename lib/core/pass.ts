@@ -192,8 +192,13 @@ function isContent(value: unknown): value is Content {
     isWhole(a, 0) &&
     typeof p === 'string' &&
     isWhole(c, 1) &&
-    isListOf(r, isText)
+    isListOf(r, isId)
   );
+}
+
+/** Only such ids go to the nodes, where a statement may join several to one text. */
+function isId(value: unknown): value is string {
+  return typeof value === 'string' && /^[0-9a-v]{32}$/.test(value);
 }
 
 function areKeys(value: unknown): value is string[] {

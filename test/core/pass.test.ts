@@ -113,6 +113,7 @@ describe('a pass', () => {
     ['another type of prefix', (content) => (content.p = 5)],
     ['no nodes', (content) => (content.c = 0)],
     ['an id that is no text', (content) => (content.r = [7])],
+    ['two ids in one', (content) => (content.r = [`${LOCK.replaced[0]},${LOCK.replaced[0]}`])],
   ])('with %s is refused', (_, change) => {
     expect(() => readPass(forged(change))).toThrow('its content is not that of a detached lock');
   });
