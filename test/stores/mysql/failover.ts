@@ -1,27 +1,10 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
-import { LockLostError } from '../../../lib/core/errors.js';
-import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
+import { describe } from '@jest/globals';
 import { MysqlStore } from '../../../lib/stores/mysql/mysql-store.js';
-import { redlockOver } from '../../support/core.js';
-import { cleanUpAfterTests } from '../../support/leftovers.js';
-import { type MysqlProgram, type MysqlServer, startMysqlServer } from '../../support/mysql-server.js';
-import { PATIENT } from '../../support/patience.js';
+import { type MysqlProgram, startMysqlServer } from '../../support/mysql-server.js';
 import { newTerms } from '../../support/postgres-store.js';
-import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { extendUntilConfirmed } from '../lock-lifetime.js';
-import { contendOver, DURATION, LEAST } from '../postgres/contention.js';
-
-// A primary dies and its replica takes over. Clients connect to an address that leads to the present primary; in these
-// tests a proxy has that address.
-
-const TTL = 60_000;
-const once: AcquireTerms = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
-const patiently: AcquireTerms = {
-  ...once,
-  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
-};
+import { failoverContract, type ReplicatedDatabase } from '../failover-contract.js';
 
 /** A day in milliseconds: the primary never stops waiting for its replica. */
 const FOREVER = 86_400_000;
@@ -59,24 +42,11 @@ const MYSQL: Names = {
   semiSync: 'rpl_semi_sync_source',
 };
 
-let pair: Pair | undefined;
-
-/** A primary and its replica. */
-interface Pair {
-  readonly replica: MysqlServer;
-  /** The connection of the replica to the primary. */
-  readonly link: TcpProxy;
-  /** The address to which clients connect. */
-  readonly address: TcpProxy;
-  /** Kills the primary, promotes the replica, and leads the address to it. */
-  failOver(): Promise<void>;
-  stop(): Promise<void>;
-}
-
+/** A primary and its replica. The synchronous one is semi-synchronous, and the primary never stops waiting for it. */
 async function startPair(
   program: MysqlProgram,
-  replication: 'semi-synchronous' | 'asynchronous',
-): Promise<Pair> {
+  replication: 'synchronous' | 'asynchronous',
+): Promise<ReplicatedDatabase> {
   const { settings, follow, semiSync } = program.name === 'MySQL' ? MYSQL : MARIADB;
   const [primary, replica] = await Promise.all(
     [1, 2].map((id) => startMysqlServer({ program, settings: [`server-id=${id}`, ...settings] })),
@@ -92,7 +62,7 @@ async function startPair(
         "select count(*) from information_schema.processlist where command like 'Binlog Dump%'",
       )) === 1,
   );
-  if (replication === 'semi-synchronous') {
+  if (replication === 'synchronous') {
     // Only now: a primary without its replica would wait for it.
     await primary.query(
       `set global ${semiSync}_timeout = ${FOREVER}, global ${semiSync}_wait_point = after_sync, ` +
@@ -106,13 +76,11 @@ async function startPair(
       return clients?.[1] === '1';
     });
   }
-  const address = await startTcpProxy(primary);
-  pair = {
+  return {
+    primary,
     replica,
     link,
-    address,
-    async failOver() {
-      await primary.kill();
+    async promote() {
       // The replica must apply everything that it has received before it takes over.
       await replica.query('stop replica io_thread');
       await until(async () =>
@@ -120,93 +88,14 @@ async function startPair(
       );
       await replica.query('stop replica');
       await replica.query('set global read_only = 0');
-      address.redirect(replica);
     },
-    async stop() {
-      await Promise.all([address.close(), link.close()]);
-      await Promise.all([primary.stop(), replica.stop()]);
-    },
+    newStore: ({ port }) =>
+      new MysqlStore({ uri: replica.uriOf(replica.user, replica.database, port) }, newTerms()),
   };
-  return pair;
-}
-
-async function newProcess(
-  { address, replica }: Pair,
-  nodeTimeout: number = PATIENT.nodeTimeout,
-): Promise<Redlock> {
-  const uri = replica.uriOf(replica.user, replica.database, address.port);
-  const store = new MysqlStore({ uri }, newTerms());
-  cleanUpAfterTests(() => store.close());
-  await store.connect();
-  return redlockOver([store], { nodeTimeout });
 }
 
 export function failOverOn(program: MysqlProgram): void {
   describe(`a fail-over of ${program.name} to a replica`, () => {
-    afterEach(async () => {
-      await pair?.stop();
-      pair = undefined;
-    });
-
-    test('a semi-synchronous replica keeps every lock, refuses held locks to other callers, and gives larger tokens', async () => {
-      const both = await startPair(program, 'semi-synchronous');
-      const [alice, bob] = [await newProcess(both), await newProcess(both)];
-      const lock = await alice.acquire(['kept'], once);
-      const freed = await alice.acquire(['freed'], once);
-      await freed.release();
-      await both.failOver();
-      await extendUntilConfirmed(lock);
-      const next = await bob.acquire(['freed'], patiently);
-      expect(next.fencingToken).toBeGreaterThan(freed.fencingToken);
-      await expect(bob.acquire(['kept'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
-      await lock.release();
-      await (await bob.acquire(['kept'], patiently)).release();
-      await next.release();
-      await Promise.all([alice.close(), bob.close()]);
-    });
-
-    test('a primary with a semi-synchronous replica grants no lock before the replica has stored it', async () => {
-      const both = await startPair(program, 'semi-synchronous');
-      const [alice, bob] = [await newProcess(both, 1_000), await newProcess(both)];
-      both.link.blackHole();
-      await expect(alice.acquire(['unknown'], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-      await both.failOver();
-      const lock = await bob.acquire(['unknown'], patiently);
-      expect(lock.isHeld()).toBe(true);
-      await lock.release();
-      await Promise.all([alice.close(), bob.close()]);
-    });
-
-    test('no two contenders hold a lock together, and tokens grow, while a semi-synchronous replica takes over', async () => {
-      const both = await startPair(program, 'semi-synchronous');
-      // The ttl outlasts the fail-over: a client that holds a lock when the primary dies still holds it after the fail-over.
-      const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
-        () => newProcess(both),
-        async () => {
-          await new Promise((resolve) => setTimeout(resolve, DURATION / 3));
-          await both.failOver();
-        },
-        { hold: 1_200, ttl: 4_000 },
-      );
-      expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-      expect(acquisitions).toBeGreaterThan(LEAST);
-    });
-
-    // No client can prevent this second grant; docs/mysql.md warns of it. The test also shows that the tests above can fail.
-    test('an asynchronous replica that lacks a grant allows two holders for a time', async () => {
-      const both = await startPair(program, 'asynchronous');
-      const [alice, bob] = [await newProcess(both), await newProcess(both)];
-      both.link.blackHole();
-      // A renewal after the fail-over would report the loss too early for this test.
-      const lost = await alice.acquire(['lost'], { ...once, renew: false });
-      await both.failOver();
-      const lock = await bob.acquire(['lost'], patiently);
-      expect([lost.isHeld(), lock.isHeld()]).toEqual([true, true]);
-      // A resource that checks tokens refuses the first holder.
-      expect(lock.fencingToken).toBeGreaterThan(lost.fencingToken);
-      await expect(extendUntilConfirmed(lost)).rejects.toBeInstanceOf(LockLostError);
-      await Promise.all([lost.release(), lock.release()]);
-      await Promise.all([alice.close(), bob.close()]);
-    });
+    failoverContract((replication) => startPair(program, replication));
   });
 }
