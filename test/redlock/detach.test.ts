@@ -314,9 +314,11 @@ describe('an attachment', () => {
 
   test('takes no lock away that a forged text names', async () => {
     const lock = await acquire();
-    const { text: _, id, ...facts } = readPass(
-      await settled((await acquire({ kind: SHARED }, scriptedNodes(3))).detach()),
-    );
+    const {
+      text: _,
+      id,
+      ...facts
+    } = readPass(await settled((await acquire({ kind: SHARED }, scriptedNodes(3))).detach()));
     const forged = makePass({ ...facts, kind: EXCLUSIVE, replaced: [lock.id, id] });
     await expect(settled(attach(forged.text))).rejects.toMatchObject({ code: 'LOCK_NOT_ATTACHED' });
     for (const node of nodes) expect(await holdersAt(node)).toMatchObject([{ id: lock.id }]);
