@@ -25,8 +25,12 @@ const PAGE = 'board/live/assets.js';
 /** The program of the thread that renews locks. A file of its own, which `new Worker` loads. */
 const THREAD = 'renewal-worker';
 
-/** The command-line program, which is run and not imported. So it needs only one format, and no types. */
+/**
+ * The command-line program, which is run and not imported. So it needs only one format, and no types. It loads the code
+ * of a command when that command runs.
+ */
 const COMMAND = 'cli/main';
+const isOfCommand = (id) => posix.relative(posix.resolve('dist/lib'), id).startsWith('cli/');
 
 /**
  * The files with code that several entry points have in common, by the folders of the code; the first fitting pattern
@@ -101,7 +105,7 @@ const common = {
 const output = (folder, ending, more) => ({
   dir: `dist/${folder}`,
   entryFileNames: `[name].${ending}`,
-  chunkFileNames: `[name].${ending}`,
+  chunkFileNames: ({ moduleIds }) => `${moduleIds.every(isOfCommand) ? 'cli/' : ''}[name].${ending}`,
   manualChunks: sharedFile,
   paths: (id) => (isPage(id) ? (folder === 'esm' ? '../cjs/page.js' : './page.js') : id),
   hoistTransitiveImports: false,

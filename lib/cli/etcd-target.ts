@@ -1,6 +1,6 @@
 import type { StoreFactory } from '../core/store-factory.js';
 import type { Target } from './target.js';
-import { decode, tlsOf } from './node-url.js';
+import { decode, tlsOf } from './credentials.js';
 import { quietFactory } from './quiet-factory.js';
 import { UsageError } from './usage-error.js';
 

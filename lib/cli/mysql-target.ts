@@ -1,6 +1,6 @@
 import type { StoreFactory } from '../core/store-factory.js';
 import { MYSQL_SCHEME, type Target } from './target.js';
-import { tlsOf } from './node-url.js';
+import { tlsOf } from './credentials.js';
 import { quietFactory } from './quiet-factory.js';
 import { UsageError } from './usage-error.js';
 

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { printable } from '../core/printable.js';
 import { RunExitCode } from './exit-code.js';
@@ -11,6 +12,11 @@ const LOOK_MS = 50;
 /** The end of a command: its exit code, or the signal that ended it. */
 export type CommandEnd =
   { readonly code: number; readonly signal?: undefined } | { readonly signal: NodeJS.Signals };
+
+/** The exit code of a process that ended so; that of shells if a signal ended it. */
+export function codeOf(end: CommandEnd): number {
+  return end.signal === undefined ? end.code : RunExitCode.Signal + constants.signals[end.signal];
+}
 
 /** A command could not be started. */
 export class StartError extends Error {

@@ -55,12 +55,12 @@ function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
 async function agrees(
   { key }: LockInfo,
   concerned: readonly LockHolder[],
-  { input, questions, signal }: Terminal,
+  { input, errors, signal }: Terminal,
 ): Promise<boolean> {
   const [holder, ...others] = concerned;
   const more = others.length > 0 ? ` and ${others.length} more` : `, for ${ageOf(holder?.since)}`;
   const name = printable(holder?.owner ?? '') + more;
-  const asking = createInterface({ input, output: questions });
+  const asking = createInterface({ input, output: errors });
   // The question of readline stays unanswered for ever after Ctrl-C or the end of the input, unless a signal aborts it.
   const gone = new AbortController();
   asking.once('SIGINT', () => gone.abort());

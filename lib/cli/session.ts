@@ -1,11 +1,8 @@
 import type { StoreTerms } from '../core/store-factory.js';
-import type { StoreContext } from '../stores/redis/store-context.js';
-import { RedisStore } from '../stores/redis/redis-store.js';
 import { fanOut } from '../redlock/fan-out.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Store } from '../core/ports.js';
 import type { Target } from './target.js';
-import { openNodes } from './node-url.js';
 import { factoryOf } from './targets.js';
 
 /** Time limit for a node to connect, and then to answer, in milliseconds. */
@@ -43,7 +40,10 @@ export async function openSession(target: Target): Promise<Session> {
 
 async function openStores(target: Target): Promise<readonly Store[]> {
   const factory = await factoryOf(target);
-  return factory ? [factory.openStore(lookingTerms(target))] : openRedis(target);
+  if (factory) return [factory.openStore(lookingTerms(target))];
+  // Loaded on demand: a command for another store needs no ioredis.
+  const { openRedisStores } = await import('./redis-stores.js');
+  return openRedisStores(target);
 }
 
 /** The settings of a store that only looks at locks. */
@@ -56,18 +56,4 @@ export function lookingTerms({ keyPrefix }: Target): StoreTerms {
     ready: () => undefined,
     looksOnly: true,
   };
-}
-
-function openRedis(target: Target): readonly Store[] {
-  const context: StoreContext = {
-    keyPrefix: target.keyPrefix,
-    // The restart guard writes a marker to each node, and a command that reads locks must not change the nodes.
-    guarded: false,
-    several: false,
-    names: new Set(),
-    runIds: new Map(),
-    // `doctor` prints these warnings.
-    warnOnce: () => undefined,
-  };
-  return openNodes(target).map((client) => new RedisStore(client, true, context));
 }

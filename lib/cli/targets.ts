@@ -16,3 +16,8 @@ export async function factoryOf(target: Target): Promise<StoreFactory | undefine
   if (isZooKeeper(target)) return zookeeperOf(target);
   return isEtcd(target) ? etcdOf(target) : undefined;
 }
+
+/** `true` if the nodes of a target are Redis servers. */
+export function isRedis(target: Target): boolean {
+  return ![isPostgres, isMysql, isEtcd, isZooKeeper].some((isOther) => isOther(target));
+}

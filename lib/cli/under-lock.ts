@@ -1,4 +1,3 @@
-import { constants } from 'node:os';
 import { asError, LockHeldError, LockUnavailableError } from '../core/errors.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { RunExitCode } from './exit-code.js';
@@ -60,9 +59,4 @@ function endOf(error: unknown, { quiet, wait }: RunRequest | HoldRequest): Comma
   // Only the message: an error of a client also carries its command, which may contain a password.
   say(asError(error).message);
   return { code: error instanceof StartError ? error.code : RunExitCode.Unexpected };
-}
-
-/** The exit code of a process that ended so; that of shells if a signal ended it. */
-export function codeOf(end: CommandEnd): number {
-  return end.signal === undefined ? end.code : RunExitCode.Signal + constants.signals[end.signal];
 }

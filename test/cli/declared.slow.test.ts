@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
-import { type Ended, runCli } from '../support/cli.js';
+import { type Ended, runCli, runCliHere } from '../support/cli.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 
-// Each test runs the built command on files of an application that has the built package installed.
+// Node.js loads files of an application that has the built package installed, so their tests run the built command in a
+// process of its own.
 
 const once: AcquireTerms = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -126,16 +127,19 @@ test('`list --declared` and `describe` print JSON with --json', async () => {
 });
 
 test.each([
-  [
-    ['list', '--declared'],
-    2,
-    'No file with declared locks. Write nestjs-redlock list --declared --locks FILE',
-  ],
-  [['list', '--locks', 'x'], 2, '--locks works only with list --declared'],
-  [['list', 'order:', '--declared', '--locks', 'x'], 2, 'leave out PREFIX and --limit'],
-  [['describe', '--locks', 'x'], 2, 'No name. Write nestjs-redlock describe NAME --locks FILE'],
-  [['describe', 'x'], 2, 'No file with declared locks. Write nestjs-redlock describe x --locks FILE'],
-  [['describe', 'x', '--locks', 'missing.js'], 2, 'There is no file '],
+  [['list', '--declared'], 'No file with declared locks. Write nestjs-redlock list --declared --locks FILE'],
+  [['list', '--locks', 'x'], '--locks works only with list --declared'],
+  [['list', 'order:', '--declared', '--locks', 'x'], 'leave out PREFIX and --limit'],
+  [['describe', '--locks', 'x'], 'No name. Write nestjs-redlock describe NAME --locks FILE'],
+  [['describe', 'x'], 'No file with declared locks. Write nestjs-redlock describe x --locks FILE'],
+  [['describe', 'x', '--locks', 'missing.js'], 'There is no file '],
+])('for the arguments %j, which name no file, the CLI ends with code 2 and advice', async (args, message) => {
+  const ended = await runCliHere(args, { REDLOCK_NODES: redis.url });
+  expect(ended.stderr).toContain(message);
+  expect(ended.code).toBe(2);
+});
+
+test.each([
   [['describe', 'x', '--locks', 'empty.mjs'], 2, 'does not export a result of defineLocks'],
   [['describe', 'x', '--locks', 'twice.mjs'], 2, 'exports two locks with the name "x"'],
   [['describe', 'x', '--locks', 'locks.tsx'], 2, 'Give the compiled file, such as dist/locks.js'],

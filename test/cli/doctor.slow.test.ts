@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { adviceOn, adviceOnVersion, examineServer, identityFinding } from '../../lib/cli/server-check.js';
-import { type Ended, runCli } from '../support/cli.js';
+import { type Ended, runCli, runCliHere } from '../support/cli.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
 import { startMasters } from '../support/redis-cluster.js';
 import { startSentinel } from '../support/sentinel.js';
@@ -28,7 +28,7 @@ afterAll(() => Promise.all(started.map((server) => server.stop())));
 
 function doctor(nodes: readonly (RedisServer | string)[], ...args: string[]): Promise<Ended> {
   const urls = nodes.map((node) => (typeof node === 'string' ? node : node.url));
-  return runCli(['doctor', ...urls.flatMap((url) => ['--node', url]), ...args]);
+  return runCliHere(['doctor', ...urls.flatMap((url) => ['--node', url]), ...args]);
 }
 
 /** Returns the lines about one node. */
@@ -37,7 +37,10 @@ function said({ stdout }: Ended, of: string | number): string[] {
 }
 
 test('`doctor` prints a table and ends with code 0 for three good nodes', async () => {
-  const { code, stdout, stderr } = await doctor(good);
+  // The built command, in a process of its own.
+  const { code, stdout, stderr } = await runCli(['doctor'], {
+    REDLOCK_NODES: good.map(({ url }) => url).join(','),
+  });
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const lines = stdout.trimEnd().split('\n');
   expect(lines[0]).toMatch(/^NODE +SERVER +UP +ROUND TRIP +WORST +CLOCK +APPENDFSYNC +EVICTION$/);
@@ -205,7 +208,8 @@ describe('doctor', () => {
     const hanging = await newServer();
     hanging.pause();
     const start = performance.now();
-    const run = await doctor([good[0]!, good[1]!, hanging]);
+    const nodes = [good[0]!, good[1]!, hanging].map(({ url }) => url);
+    const run = await runCli(['doctor'], { REDLOCK_NODES: nodes.join(',') });
     // The command sends twenty requests to a node. Waiting two seconds for each reply would take 40 s.
     expect(performance.now() - start).toBeLessThan(30_000);
     hanging.resume();
@@ -221,7 +225,7 @@ test('`doctor` examines a master behind a Sentinel, and `list` shows the locks o
   const run = await doctor([url]);
   expect(run.code).toBe(0);
   expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +(redis|valkey) `));
-  const listed = await runCli(['list', '--node', url]);
+  const listed = await runCliHere(['list', '--node', url]);
   await good[0]!.client().del('lock:{k}');
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
 });
@@ -247,10 +251,12 @@ test('`doctor` examines every master of a Cluster, and `list`, `release` and `in
   for (const [index, key] of keys.entries()) {
     await (Number(slots[index]) < 8_192 ? first : second)!.set(`lock:{${key}}`, recordOf('somebody'));
   }
-  const listed = JSON.parse((await runCli(['list', '--json', '--node', url])).stdout) as { key: string }[];
+  const listed = JSON.parse((await runCliHere(['list', '--json', '--node', url])).stdout) as {
+    key: string;
+  }[];
   expect(listed.map(({ key }) => key)).toEqual(keys);
   await expect(runCli(['release', 'c', '--yes', '--node', url])).resolves.toMatchObject({ code: 0 });
-  await expect(runCli(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
+  await expect(runCliHere(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
 });
 
 test('`doctor` accepts Valkey, and warns if INFO lacks the mode or the role', async () => {

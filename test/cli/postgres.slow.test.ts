@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { LockService } from '../../lib/index.js';
 import { postgres } from '../../lib/postgres/index.js';
-import { type Ended, runCli } from '../support/cli.js';
+import { type Ended, runCli, runCliHere } from '../support/cli.js';
 import { startApp } from '../support/nest-app.js';
 import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
 
-// Each test runs the built command on locks in PostgreSQL.
+// The tests run the command on locks in PostgreSQL, `run` and one of each other kind in a process of its own.
 
 let server: PostgresServer;
 let locks: LockService;
@@ -14,10 +14,11 @@ beforeAll(async () => {
   server = await startPostgresServer();
 });
 
-const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
+const cli = (...args: string[]): Promise<Ended> => runCliHere(args, { REDLOCK_NODES: server.url });
+const cliProcess = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
 
 test('`doctor` reports missing tables, and creates no tables', async () => {
-  const { code, stdout } = await cli('doctor');
+  const { code, stdout } = await cliProcess('doctor');
   expect(stdout).toMatch(/unreachable: .*has no tables for locks in the schema redlock/);
   expect(code).toBe(3);
   const { rows } = await (await server.client()).query(`select from pg_namespace where nspname = 'redlock'`);
@@ -25,7 +26,7 @@ test('`doctor` reports missing tables, and creates no tables', async () => {
 });
 
 test('`postgres-migration` prints the SQL that creates the tables and grants a role its rights', async () => {
-  const { code, stdout } = await cli('postgres-migration', '--schema', 'locks', '--role', 'app');
+  const { code, stdout } = await cliProcess('postgres-migration', '--schema', 'locks', '--role', 'app');
   expect(code).toBe(0);
   const client = await server.client();
   await client.query('create role app login');
@@ -60,7 +61,7 @@ describe('the command on PostgreSQL with tables for locks', () => {
   test('`list` and `inspect` show locks in PostgreSQL, and `release` ends a lock', async () => {
     await locks.acquire('order:1', { ttl: 3_600_000, renew: false });
     await locks.acquire('order:2', { ttl: 3_600_000, renew: false, permits: 2 });
-    expect((await cli('list')).stdout).toMatch(/order:1.*api:1[^]*order:2.*api:1/);
+    expect((await cliProcess('list')).stdout).toMatch(/order:1.*api:1[^]*order:2.*api:1/);
     expect((await cli('inspect', 'order:1')).stdout).toContain('api:1');
     expect(await cli('release', 'order:1', '--yes')).toMatchObject({ code: 0 });
     await expect(locks.inspect('order:1')).resolves.toMatchObject({ held: false });
@@ -69,7 +70,7 @@ describe('the command on PostgreSQL with tables for locks', () => {
 
   test('`run` runs a command under a lock in PostgreSQL, and releases the lock', async () => {
     const script = ['sh', '-c', 'echo "token $REDLOCK_TOKEN"'];
-    const { code, stdout, stderr } = await cli('run', 'order:3', '--ttl', '60s', '--', ...script);
+    const { code, stdout, stderr } = await cliProcess('run', 'order:3', '--ttl', '60s', '--', ...script);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout).toMatch(/^token \d+\n$/);
     await expect(locks.inspect('order:3')).resolves.toMatchObject({ held: false });
