@@ -25,6 +25,7 @@ const ACQUIRE = 'redlock/acquire.ts';
 const ACQUISITIONS = 'stores/redis/acquisitions.ts';
 const RELEASES = 'stores/redis/releases.ts';
 const PROBE = 'stores/redis/health/server-probe.ts';
+const EXCHANGE = 'redlock/exchange.ts';
 const HELD = 'redlock/held-lock.ts';
 const CLOCK_WATCH = 'redlock/clock-watch.ts';
 const RECORD = 'stores/memory/memory-record.ts';
@@ -432,6 +433,49 @@ export const BREAKS: readonly Break[] = [
         RELEASES,
         'this.#second.mayComeLater(lease, deadline);',
         'if (deadline < 0) this.#second.mayComeLater(lease, deadline);',
+      ),
+    ],
+  },
+  {
+    name: 'second-release-of-an-exchange',
+    safety: 'S27',
+    expected: ['exclusion'],
+    budget: 300,
+    seed: 76,
+    patches: [
+      patch(ACQUISITIONS, 'if (isExchange(requests[0] as AcquireRequest)) return;', 'void isExchange;'),
+    ],
+  },
+  {
+    name: 'exchange-without-extension',
+    safety: 'S9',
+    expected: ['exclusion', 'lapsed'],
+    budget: 300,
+    seed: 102,
+    patches: [
+      patch(
+        EXCHANGE,
+        'new Extension(nodes, { lease, extended: resolve }, lease.ttl, limit, sent);',
+        "resolve({ kind: 'extended' } as Verdict); void [Extension, limit];",
+      ),
+    ],
+  },
+  {
+    name: 'exchange-on-fewer-nodes',
+    safety: 'S1',
+    expected: ['exclusion', 'token'],
+    budget: 300,
+    seed: 8,
+    patches: [
+      patch(
+        EXCHANGE,
+        'const quorum = quorumOf(stores.length);',
+        'const quorum = 0 * quorumOf(stores.length) + 1;',
+      ),
+      patch(
+        EXCHANGE,
+        'new Extension(nodes, { lease, extended: resolve }, lease.ttl, limit, sent);',
+        "resolve({ kind: 'extended' } as Verdict); void [Extension, limit];",
       ),
     ],
   },

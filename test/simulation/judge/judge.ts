@@ -43,7 +43,8 @@ export interface Holding {
   readonly process: SimulatedProcess;
   readonly lock: LockHandle;
   readonly since: number;
-  readonly keepsFor: number;
+  /** Milliseconds for which nodes may keep the lock after its end. */
+  keepsFor: number;
   /** The call was made at this time. */
   readonly called: number;
   /** `true` for the lock that is held as long as possible. */
@@ -56,6 +57,13 @@ export interface Holding {
   jumped: boolean;
   /** The reason for which this lock may overlap with another one, or may be lost. */
   excuse: string | undefined;
+}
+
+interface HoldTerms {
+  readonly isLong?: boolean;
+  readonly keepsFor?: number;
+  /** The lock that another process has detached, and whose pass this process has attached. */
+  readonly from?: LockHandle;
 }
 
 /** Checks what the processes tell: calls, locks, losses. It knows the true time. */
@@ -76,6 +84,8 @@ export class Judge {
   readonly #tokens: Tokens;
   readonly #ticks = new Map<number, string>();
   readonly #freeSince = new Map<string, number>();
+  /** For each key the time until which a node may keep a detached lock that was given back to it too late. */
+  readonly #detachedUntil = new Map<string, number>();
   /** The ids of the leases that `forceRelease` has ended on a node. */
   readonly #endedByForce = new Set<string>();
 
@@ -136,7 +146,7 @@ export class Judge {
   }
 
   /** Records a lock that a call returned. */
-  holds(call: Call, lock: LockHandle, { isLong = false, keepsFor = 0 } = {}): Holding {
+  holds(call: Call, lock: LockHandle, { isLong = false, keepsFor = 0, from }: HoldTerms = {}): Holding {
     const { process } = call;
     this.acquisitions++;
     const holding: Holding = {
@@ -152,7 +162,7 @@ export class Judge {
     for (const other of this.active) this.#compare(holding, other);
     // The key of a lease that was ended by force may have had other holders since.
     if (holding.excuse === undefined)
-      lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index]));
+      lock.keys.forEach((key, index) => this.#checkToken(holding, key, lock.slots?.[index], from));
     this.active.add(holding);
     this.#changed(lock.keys);
     this.onGrant?.(call, lock.mode);
@@ -162,6 +172,20 @@ export class Judge {
     lock.signal.addEventListener('abort', lost, { once: true });
     if (lock.signal.aborted) lost();
     return holding;
+  }
+
+  /**
+   * A process has detached its lock: nobody holds it, and no waiter gets it. A node that missed the detachment keeps the
+   * lock for its ttl.
+   */
+  detaches(holding: Holding, ttl: number): void {
+    holding.released ??= this.world.time;
+    const { keys } = holding.lock;
+    holding.keepsFor = ttl;
+    // An attempt to attach it, within the ttl, extends it.
+    for (const key of keys) this.#detachedUntil.set(key, this.world.time + 2 * ttl);
+    this.#changed(holding.lock.keys);
+    this.active.delete(holding);
   }
 
   releases(holding: Holding): void {
@@ -174,7 +198,8 @@ export class Judge {
 
   /** The time of the last release of a key; `undefined` while it is held, and when a lost lock may still be stored. */
   freeSince(key: string): number | undefined {
-    return this.#freeSince.get(key);
+    const free = this.#freeSince.get(key);
+    return free === undefined ? undefined : Math.max(free, this.#detachedUntil.get(key) ?? 0);
   }
 
   /** The calls that wait for one key. */
@@ -289,11 +314,15 @@ export class Judge {
   /** Reads something with the clocks of a process. */
   inside: <T>(process: SimulatedProcess, read: () => T) => T = (_, read) => read();
 
-  #checkToken(holding: Holding, key: string, slot: number | undefined): void {
-    const { process, lock } = holding;
+  /** @param from - the lock that another process has detached, whose token this one has */
+  #checkToken(holding: Holding, key: string, slot: number | undefined, from?: LockHandle): void {
+    const {
+      process,
+      lock: { fencingToken },
+    } = holding;
     const floor = this.#tokens.add(holding, key, slot);
-    if (lock.fencingToken <= floor)
-      this.find('token', `${process.name} got ${key} with the token ${lock.fencingToken}, after ${floor}`);
+    if (from ? fencingToken !== from.fencingToken || fencingToken < floor : fencingToken <= floor)
+      this.find('token', `${process.name} got ${key} with the token ${fencingToken}, after ${floor}`);
   }
 
   #checkLoss(holding: Holding): void {

@@ -47,8 +47,11 @@ export type FaultKind = keyof Shape;
 /** The requests whose moments faults wait for: most faults do harm only while a request is under way. */
 export const MOMENTS = ['acquire', 'acquire', 'extend', 'extend', 'release', 'raise'] as const;
 
-/** `'heal'`: the request that stores a held lock on a further node (S26). */
-export type Moment = (typeof MOMENTS)[number] | 'heal';
+/**
+ * `'heal'`: the request that stores a held lock on a further node (S26). `'exchange'`: the one with which a lock goes to
+ * another process.
+ */
+export type Moment = (typeof MOMENTS)[number] | 'heal' | 'exchange';
 
 /** A fault. With `on` it waits from `at` on until a process sends such a request. */
 export type FaultEvent<Kind extends FaultKind = FaultKind> = {

@@ -64,6 +64,8 @@ export interface Plan {
   /** The longest time for which a leader leads, in milliseconds; 10,000 by default. */
   readonly terms?: number;
   readonly ticks: boolean;
+  /** `true` if processes hand locks to each other; `false` by default. */
+  readonly handsOver?: boolean;
   readonly events: readonly FaultEvent[];
 }
 

@@ -25,7 +25,11 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
   const lapsing = ttls.includes(1_000) && random.chance(0.6) ? 0.7 : 0.15;
   const scale = { nodes, processes, mayLose: guard };
-  const mixed = eventsOf(seed, random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
+  // Numbers of its own, so that the worlds of other seeds stay as they were.
+  const hands = new Random(`hands/${seed}`);
+  const handsOver = hands.chance(0.12);
+  const faults = eventsOf(seed, random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
+  const mixed = handsOver && !only ? faults.map((event) => atExchange(event, hands)) : faults;
   const events = only
     ? mixed
     : [...mixed, ...furtherFaults(seed, scale, duration)].toSorted((a, b) => a.at - b.at);
@@ -48,7 +52,18 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
     mix: mixOf(random),
     leader: random.chance(0.2),
     ticks: random.chance(0.2),
+    ...(handsOver && { handsOver }),
   };
+}
+
+/** Lets some faults wait for the moment at which a lock goes to another process, and has connections cut at it. */
+function atExchange(event: FaultEvent, random: Random): FaultEvent {
+  if (random.chance(0.3)) {
+    const bytes = random.pick(['arrive', 'arrive', 'late', 'lost'] as const);
+    const late = Math.round(random.scaled(10, 1_500));
+    return { kind: 'cut', at: event.at, process: undefined, node: undefined, bytes, late, on: 'exchange' };
+  }
+  return event.on && random.chance(0.6) ? { ...event, on: 'exchange' } : event;
 }
 
 /** The lists of a deployment that changes the order of the nodes, adds a node or removes one. */

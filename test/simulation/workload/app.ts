@@ -6,6 +6,7 @@ import type { Server } from '../node/server.js';
 import type { Plan } from '../plans/plan.js';
 import type { Application, Scene } from '../scene.js';
 import { SimulatedProcess } from '../world/process.js';
+import { handOver } from './handing-over.js';
 import { leads } from './leading.js';
 import { runTicks } from './ticking.js';
 import { Worker } from './worker.js';
@@ -113,6 +114,7 @@ export class App implements Application {
     for (let number = 0; number < plan.workers; number++) void new Worker(this, number).work();
     if (plan.longTtl > 0 && this.index === 0) void holdLong(this, plan.longTtl);
     if (plan.ticks) void runTicks(this);
+    if (plan.handsOver) void handOver(this);
   }
 
   /** Closes the module, as Nest does at a shutdown. */
