@@ -15,6 +15,7 @@ import { asError, ClosedStoreError, UnfitStoreError } from '../core/errors.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { RedlockSettings } from '../redlock/held-lock.js';
+import type { RenewalThread } from '../redlock/thread/renewal-ports.js';
 import { RestartGuard } from '../redlock/restart-guard.js';
 import type { Store } from '../core/ports.js';
 import { WakeableSleep } from '../redlock/wait/wakeable-sleep.js';
@@ -53,6 +54,8 @@ export interface RuntimeParts {
     nodeLog: NodeLog,
   ) => readonly Store[];
   readonly Runtime?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
+  /** The simulator of the tests replaces the thread that renews locks. */
+  readonly threadOf?: (terms: ThreadTerms, guard: RestartGuard) => RenewalThread;
 }
 
 /**
@@ -69,6 +72,7 @@ export function makeRuntime(
     log: givenLog = STDERR_LOG,
     nodesOf: open = openStores,
     Runtime: Made = LockRuntime,
+    threadOf,
   }: RuntimeParts = {},
 ): LockRuntime {
   checkModuleOptions(options);
@@ -92,9 +96,10 @@ export function makeRuntime(
   const terms = threadTermsOf(options, context);
   const settings: RedlockSettings = {
     thread:
-      open === openStores
+      threadOf?.(terms, guard) ??
+      (open === openStores
         ? newRenewalThread(options, terms, guard, { instance: name, log, warnOnce: context.warnOnce })
-        : unneededThread(log),
+        : unneededThread(log)),
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,

@@ -27,6 +27,7 @@ const RELEASES = 'stores/redis/releases.ts';
 const PROBE = 'stores/redis/health/server-probe.ts';
 const EXCHANGE = 'redlock/exchange.ts';
 const HELD = 'redlock/held-lock.ts';
+const RENEWALS = 'redlock/thread/renewals.ts';
 const CLOCK_WATCH = 'redlock/clock-watch.ts';
 const RECORD = 'stores/memory/memory-record.ts';
 const MEMORY = 'stores/memory/memory-node.ts';
@@ -217,7 +218,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S11',
     expected: ['exclusion'],
     budget: 100,
-    seed: 55,
+    seed: 82,
     patches: [
       patch(
         'core/clock.ts',
@@ -285,7 +286,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S28',
     expected: ['exclusion'],
     budget: 1_200,
-    seed: 249,
+    seed: 363,
     patches: [NO_IDENTITY],
   },
   {
@@ -441,7 +442,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S27',
     expected: ['exclusion'],
     budget: 300,
-    seed: 76,
+    seed: 121,
     patches: [
       patch(ACQUISITIONS, 'if (isExchange(requests[0] as AcquireRequest)) return;', 'void isExchange;'),
     ],
@@ -465,7 +466,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S1',
     expected: ['exclusion', 'token'],
     budget: 300,
-    seed: 8,
+    seed: 63,
     patches: [
       patch(
         EXCHANGE,
@@ -476,6 +477,21 @@ export const BREAKS: readonly Break[] = [
         EXCHANGE,
         'new Extension(nodes, { lease, extended: resolve }, lease.ttl, limit, sent);',
         "resolve({ kind: 'extended' } as Verdict); void [Extension, limit];",
+      ),
+    ],
+  },
+  {
+    name: 'end-of-the-thread-is-too-late',
+    safety: 'S9',
+    expected: ['exclusion', 'late-loss'],
+    budget: 300,
+    seed: 172,
+    patches: [
+      patch(
+        RENEWALS,
+        'ends: (end) => slots.setEnd(slot, end),',
+        `ends: ({ monotonic, wall }) =>
+        slots.setEnd(slot, { monotonic: monotonic + ttl, wall: wall + ttl }),`,
       ),
     ],
   },
@@ -565,7 +581,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S26',
     expected: ['token-lowered'],
     budget: 60,
-    seed: 8,
+    seed: 10,
     patches: [
       patch('redlock/healing.ts', 'this.proposal = fencingToken;', 'this.proposal = 0 * fencingToken;'),
     ],

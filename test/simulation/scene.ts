@@ -40,6 +40,8 @@ export interface Application {
   readonly life: number;
   readonly process: SimulatedProcess;
   readonly links: readonly Link[];
+  /** The thread that renews its locks, if the plan has one. */
+  readonly thread: { readonly process: SimulatedProcess; readonly links: readonly Link[] } | undefined;
   readonly clients: readonly Client[];
   readonly locks: InstanceType<Library['LockService']>;
   readonly runtime: ReturnType<Library['makeRuntime']>;

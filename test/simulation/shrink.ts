@@ -58,6 +58,8 @@ function simplerWorlds({ mix, ttls, longTtl }: Plan): Partial<Plan>[] {
   const operations = Object.keys(mix) as (keyof Plan['mix'])[];
   return [
     { leader: false, ticks: false },
+    { handsOver: false },
+    { thread: false },
     { drift: 0 },
     { nodeTimeout: undefined },
     { passedIn: false },

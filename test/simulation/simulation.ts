@@ -90,7 +90,7 @@ export class Simulation implements Scene {
 
   readonly links = (process: number | undefined, node: number | undefined): readonly Link[] => {
     const apps = process === undefined ? this.apps : this.apps.slice(process, process + 1);
-    const all = apps.flatMap(({ links }) => links);
+    const all = apps.flatMap(({ links, thread }) => [...links, ...(thread?.links ?? [])]);
     return node === undefined ? all : all.filter(({ server }) => server.index === node);
   };
 

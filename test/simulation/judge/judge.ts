@@ -1,7 +1,9 @@
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
 import type { LockMode } from '../../../lib/core/lock-mode.js';
+import type { Command } from '../node/commands.js';
+import { longestTtl, permitsOf, type Plan } from '../plans/plan.js';
+import { nodeLimit } from '../workload/limits.js';
 import type { SimulatedProcess } from '../world/process.js';
-import { permitsOf, type Plan } from '../plans/plan.js';
 import type { World } from '../world/world.js';
 import { notPromised } from './promises.js';
 import type { Finding, Rule } from './rules.js';
@@ -20,6 +22,9 @@ const LOOK_MS = 50;
 const LOSS_GRACE_MS = 100;
 /** The same after the clocks of the process have jumped (S29). */
 const LOSS_AFTER_JUMP_MS = 600;
+
+/** Milliseconds after a release until its holder repeats it, beside the time limit of a node (S27). */
+const STRAY_MS = 200;
 
 const BY_FORCE = 'released by force';
 
@@ -79,6 +84,8 @@ export class Judge {
   /** The last jump of each process that its clocks do not show. */
   readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly at: number }>();
   readonly #calls = new Set<Call>();
+  /** Milliseconds for which a request that was under way at a release may still store the lock. */
+  readonly #strayFor: number;
   readonly #mostPermits: number;
   readonly #notPromised: readonly Rule[];
   readonly #tokens: Tokens;
@@ -99,6 +106,7 @@ export class Judge {
     private readonly stopAt: readonly Rule[],
   ) {
     this.#mostPermits = Math.max(...permitsOf(plan));
+    this.#strayFor = nodeLimit(longestTtl(plan), plan) + STRAY_MS;
     this.#notPromised = notPromised(plan);
     this.#tokens = new Tokens(this.#notPromised.includes('exclusion'));
     this.#look();
@@ -231,6 +239,19 @@ export class Judge {
   healed(name: string, { id, keys }: Pick<LockHandle, 'id' | 'keys'>, token: number): void {
     const least = this.holdings.get(id)?.lock.fencingToken ?? 0;
     if (token < least) this.find('token-lowered', `${name} stores ${keys} with ${token}, below ${least}`);
+  }
+
+  /**
+   * The thread that renews the locks of a process sends a command. For a moment after a release it may still store the lock,
+   * because the holder then releases it once more.
+   */
+  threadSends(thread: SimulatedProcess, command: Command): void {
+    if (command.name !== 'acquire') return;
+    for (const { lease } of command.requests) {
+      const released = this.holdings.get(lease.id)?.released ?? Infinity;
+      if (this.world.time - released > this.#strayFor)
+        this.find('revived', `${thread.name} stores ${lease.keys} again, which was released`);
+    }
   }
 
   /** The clocks of a process jump. */

@@ -9,6 +9,7 @@ export const RULES = {
   'late-loss': 'S10, S29: a loss is told at the end of the validity, and half a second after a suspend',
   'long-lost': 'S26: a lock that is held for long survives while at any moment a majority answers',
   'token-lowered': 'S26: a node that gets a held lock again does not store it with a lower token',
+  revived: 'S15, S27: the thread that renews a lock does not store it again after its release',
   orphan: 'S6, S27: no record without a holder stays where nothing disturbs its node and its process',
   starved: 'after all has healed, every waiter gets its lock soon after the last lock has lapsed',
   'hand-over': 'without disturbances, a waiter gets a lock soon after its release',

@@ -55,9 +55,8 @@ export function globalsOf(stage: Stage): {
       Math: { ...math, random: () => stage.host.random.next() },
       setTimeout: setTimer,
       clearTimeout: clear,
-      setInterval: () => {
-        throw new Error('the simulator has no setInterval');
-      },
+      setInterval: (callback: Callback, delay: number, ...args: unknown[]) =>
+        new Repeated(stage.host, delay, () => callback(...args)),
       clearInterval: clear,
       setImmediate: (callback: Callback, ...args: unknown[]) => stage.host.setImmediate(callback, args),
       clearImmediate: clear,
@@ -65,6 +64,7 @@ export function globalsOf(stage: Stage): {
       process: {
         nextTick: (callback: Callback, ...args: unknown[]) =>
           process.nextTick(untilEndless(callback), ...args),
+        hrtime: { bigint: () => BigInt(Math.round(stage.host.monotonic() * 1e6)) },
         pid: 1,
         env: {},
         emitWarning: () => undefined,
@@ -76,6 +76,48 @@ export function globalsOf(stage: Stage): {
     },
     modules: { 'node:timers/promises': { setTimeout: wait } },
   };
+}
+
+/** A timer that fires again and again. */
+class Repeated implements HostTimer {
+  isRefed = true;
+  #timer: HostTimer;
+
+  constructor(host: Host, delay: number, callback: () => void) {
+    const next = (): HostTimer =>
+      host.setTimeout(
+        () => {
+          this.#timer = next();
+          this.#timer.isRefed = this.isRefed;
+          callback();
+        },
+        delay,
+        [],
+      );
+    this.#timer = next();
+  }
+
+  get isLive(): boolean {
+    return this.#timer.isLive;
+  }
+
+  set isLive(isLive: boolean) {
+    this.#timer.isLive = isLive;
+  }
+
+  ref(): this {
+    this.isRefed = this.#timer.isRefed = true;
+    return this;
+  }
+
+  unref(): this {
+    this.isRefed = this.#timer.isRefed = false;
+    return this;
+  }
+
+  hasRef(): boolean {
+    return this.isRefed;
+  }
 }
 
 /** Node ends a process when such a callback throws. The stage tells the error that ends an endless loop. */

@@ -102,6 +102,12 @@ export function apply(scene: Scene, event: FaultEvent): void {
       for (const link of app.links) disturbances.happened(link, time, event.duration);
       return app.process.pause(how[event.kind], event.duration);
     }
+    case 'stall':
+      if (!app || app.process.isDead || app.process.isStopped) return;
+      if (event.ofThread) return app.thread?.process.blockLoop(event.duration);
+      // A process whose own event loop is blocked notices nothing meanwhile.
+      for (const link of app.links) disturbances.happened(link, time, event.duration);
+      return app.process.blockLoop(event.duration);
     case 'step':
       if (!app) return;
       judge.jumped(app.process, event.by < 0 && app.process.isStopped ? SET_BACK : undefined);

@@ -33,6 +33,8 @@ interface Shape {
   delay: { process: Which; node: Which; duration: number; by: number; loss: number };
   /** The event loop is blocked, or the process is stopped. */
   pause: { process: number; duration: number };
+  /** The event loop of the process, or of the thread that renews its locks, is blocked; the other one runs. */
+  stall: { process: number; ofThread: boolean; duration: number };
   /** The machine of the process sleeps: its monotonic clock stops. */
   suspend: { process: number; duration: number };
   /** The virtual machine of the process is paused: both clocks stop. */
@@ -129,6 +131,11 @@ export const FAULTS: { readonly [Kind in FaultKind]: Make<Kind> } = {
   pause: (random, scale) => ({
     process: process(random, scale),
     duration: rounded(random.scaled(20, 15_000)),
+  }),
+  stall: (random, scale) => ({
+    process: process(random, scale),
+    ofThread: random.chance(0.5),
+    duration: rounded(random.scaled(20, 20_000)),
   }),
   suspend: (random, scale) => ({
     process: process(random, scale),

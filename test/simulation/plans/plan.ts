@@ -66,6 +66,8 @@ export interface Plan {
   readonly ticks: boolean;
   /** `true` if processes hand locks to each other; `false` by default. */
   readonly handsOver?: boolean;
+  /** `true` if a thread of each process renews its locks (`renew: 'thread'`); `false` by default. */
+  readonly thread?: boolean;
   readonly events: readonly FaultEvent[];
 }
 

@@ -6,7 +6,7 @@ import { monthOf } from './month.js';
 
 /** The kinds of faults that are mixed. Those of `further.ts` are added to some worlds. */
 const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter(
-  (kind) => kind !== 'stepNode' && kind !== 'replicaOf',
+  (kind) => kind !== 'stepNode' && kind !== 'replicaOf' && kind !== 'stall',
 );
 
 /** Kinds that only a world with the restart guard survives. */
@@ -23,16 +23,22 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const processes = random.whole(2, 4);
   const longTtl = random.chance(0.4) ? random.pick([3_000, 10_000, 30_000]) : 0;
   const ttls = random.pick([[1_000], [1_000, 3_000], [3_000, 10_000], [10_000], [30_000], [10_000, 30_000]]);
-  const lapsing = ttls.includes(1_000) && random.chance(0.6) ? 0.7 : 0.15;
+  const lapses = ttls.includes(1_000) && random.chance(0.6);
   const scale = { nodes, processes, mayLose: guard };
   // Numbers of its own, so that the worlds of other seeds stay as they were.
   const hands = new Random(`hands/${seed}`);
   const handsOver = hands.chance(0.12);
   const faults = eventsOf(seed, random, scale, duration, Math.max(longTtl, ...ttls, 10_000), only);
   const mixed = handsOver && !only ? faults.map((event) => atExchange(event, hands)) : faults;
+  const threads = new Random(`with-thread/${seed}`);
+  const thread = !only && threads.chance(0.12);
   const events = only
     ? mixed
-    : [...mixed, ...furtherFaults(seed, scale, duration)].toSorted((a, b) => a.at - b.at);
+    : [
+        ...mixed,
+        ...furtherFaults(seed, scale, duration),
+        ...(thread ? stalls(threads, scale, duration) : []),
+      ].toSorted((a, b) => a.at - b.at);
   return {
     seed: String(seed),
     ...{ nodes, processes, guard, longTtl, ttls, events },
@@ -44,7 +50,7 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
     holds: random.pick([200, 1_000, 3_000]),
     ...(random.chance(0.3) && { lists: listsOf(random, nodes) }),
     keys: random.pick([1, 2, 3]),
-    lapsing,
+    lapsing: lapses ? 0.7 : 0.15,
     passedIn: random.chance(0.2),
     nodeTimeout: random.pick([undefined, undefined, 200, 1_500]),
     shutdownTimeout: random.pick([500, 3_000]),
@@ -53,6 +59,8 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
     leader: random.chance(0.2),
     ticks: random.chance(0.2),
     ...(handsOver && { handsOver }),
+    // A thread has no part in a lock that is released before its first renewal.
+    ...(thread && { thread, lapsing: 0.15, holds: threads.pick([1_000, 5_000, 15_000]) }),
   };
 }
 
@@ -64,6 +72,22 @@ function atExchange(event: FaultEvent, random: Random): FaultEvent {
     return { kind: 'cut', at: event.at, process: undefined, node: undefined, bytes, late, on: 'exchange' };
   }
   return event.on && random.chance(0.6) ? { ...event, on: 'exchange' } : event;
+}
+
+/**
+ * Event loops are blocked, some of them while a thread extends a lock or stores it on a further node. Before that a node may
+ * refuse locks, so that it lacks them.
+ */
+function stalls(random: Random, scale: Scale, duration: number): FaultEvent[] {
+  return Array.from({ length: random.whole(0, Math.round(duration / 2_000)) }, (): FaultEvent[] => {
+    const at = Math.round(random.between(1_500, duration));
+    const fault = { kind: 'stall' as const, at, ...FAULTS.stall(random, scale) };
+    if (random.chance(0.5)) return [fault];
+    const waits: FaultEvent = { ...fault, on: random.pick(['extend', 'extend', 'heal'] as const) };
+    if (random.chance(0.5)) return [waits];
+    const refusal = { ...FAULTS.refuse(random, scale), how: 'oom' as const };
+    return [{ kind: 'refuse', at: Math.max(0, at - refusal.duration), ...refusal }, waits];
+  }).flat();
 }
 
 /** The lists of a deployment that changes the order of the nodes, adds a node or removes one. */

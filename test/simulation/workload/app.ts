@@ -9,6 +9,7 @@ import { SimulatedProcess } from '../world/process.js';
 import { handOver } from './handing-over.js';
 import { leads } from './leading.js';
 import { runTicks } from './ticking.js';
+import { SimulatedThread } from './renewal-thread.js';
 import { Worker } from './worker.js';
 import { holdLong } from './long-holder.js';
 
@@ -23,6 +24,7 @@ export class App implements Application {
   readonly clients: readonly Client[];
   readonly locks: InstanceType<Library['LockService']>;
   readonly runtime: ReturnType<Library['makeRuntime']>;
+  thread: SimulatedThread | undefined;
   isClosing = false;
   closedAt: number | undefined;
   readonly #leaders: InstanceType<Library['Leaders']>;
@@ -72,6 +74,9 @@ export class App implements Application {
       {
         nodesOf: (_, context) =>
           this.clients.map((client) => new library.RedisStore(client as never, !plan.passedIn, context)),
+        ...(plan.thread && {
+          threadOf: (...given) => (this.thread = new SimulatedThread(this, ...given)),
+        }),
       },
     );
     const leaders = new library.Leaders(runtime, undefined, runtime.log);
@@ -137,6 +142,7 @@ export class App implements Application {
 
   kill(): void {
     this.process.kill();
+    this.thread?.kill();
     for (const link of this.links) for (const connection of [...link.connections]) connection.close();
   }
 

@@ -7,7 +7,7 @@ export async function holdLong(app: Application, ttl: number): Promise<void> {
   while (app.isWorking) {
     const call = judge.called(app.process, 'acquires long', 5_000);
     try {
-      const lock = await app.locks.acquire('long', { ttl });
+      const lock = await app.locks.acquire('long', { ttl, ...(plan.thread && { renew: 'thread' }) });
       judge.settled(call, `got ${lock.id.slice(0, 6)}`);
       const holding = judge.holds(call, lock, { isLong: true });
       await app.untilLost(lock, plan.duration - world.time);

@@ -9,7 +9,7 @@ import { nodeLimit } from './limits.js';
 
 type Options = Pick<AcquireOptions, 'minHold' | 'maxHold' | 'mode' | 'permits' | 'signal' | 'retry'> & {
   readonly ttl: number;
-  readonly renew: boolean;
+  readonly renew: boolean | 'thread';
 };
 
 /** One caller: it calls the library again and again, each time in another way. */
@@ -50,7 +50,7 @@ export class Worker {
     const timeout = random.pick([300, 1_000, 5_000]);
     const options: Options = {
       ttl: random.pick(plan.ttls),
-      renew: !random.chance(plan.lapsing ?? 0.15),
+      renew: !random.chance(plan.lapsing ?? 0.15) && (plan.thread ? 'thread' : true),
       retry: { timeout },
     };
     switch (operation) {
@@ -178,7 +178,8 @@ export class Worker {
   async #extend(lock: LockHandle, ttl: number): Promise<void> {
     const { app } = this;
     const { judge, plan, longestTtl } = app.scene;
-    const limit = 2 * nodeLimit(longestTtl, plan) + 100;
+    // A thread that hangs has as long, before its holder extends the lock itself.
+    const limit = (plan.thread ? 2 : 1) * (2 * nodeLimit(longestTtl, plan) + 200) - 100;
     const call = judge.called(app.process, `extends ${lock.keys} to ${ttl}`, limit);
     await lock.extend(ttl).then(
       () => judge.settled(call, 'extended'),

@@ -65,6 +65,7 @@ export class SimulatedProcess implements Host {
   #wallAhead: number;
   readonly #monotonicAtStart: number;
   readonly #pauses: Random;
+  readonly #threads: SimulatedProcess[] = [];
   /** `true` if the next turn begins with the input: the pause has fallen into the wait for it. */
   #inputFirst = false;
   #pausedUntil = -1;
@@ -82,6 +83,8 @@ export class SimulatedProcess implements Host {
     private readonly stage: Stage,
     readonly name: string,
     private readonly clocks: Clocks,
+    /** The process of which this is a thread. */
+    private readonly main?: SimulatedProcess,
   ) {
     this.random = world.random(`process:${name}`);
     this.#pauses = world.random(`pauses:${name}`);
@@ -89,12 +92,21 @@ export class SimulatedProcess implements Host {
     this.#monotonicAtStart = this.random.between(1_000, 1_000_000) - world.time * clocks.rate;
   }
 
+  /** Starts a thread of the process: an event loop of its own, with the same clocks. */
+  startThread(): SimulatedProcess {
+    const thread = new SimulatedProcess(this.world, this.stage, `${this.name}/thread`, this.clocks, this);
+    this.#threads.push(thread);
+    return thread;
+  }
+
   monotonic(): number {
+    if (this.main) return this.main.monotonic();
     const time = this.#frozen?.since ?? this.world.time;
     return (time - this.#monotonicLost) * this.clocks.rate + this.#monotonicAtStart;
   }
 
   wall(): number {
+    if (this.main) return this.main.wall();
     const time = this.#frozen?.wall ? this.#frozen.since : this.world.time;
     return EPOCH + (time - this.#wallLost) * this.clocks.rate + this.#wallAhead;
   }
@@ -154,11 +166,13 @@ export class SimulatedProcess implements Host {
 
   /**
    * Stops the process for a while. `'blocked'`: the clocks go on, as after a SIGSTOP. `'suspended'`: the monotonic clock
-   * stops, as in a machine that sleeps. `'frozen'`: both clocks stop, as in a virtual machine that is paused.
+   * stops, as in a machine that sleeps. `'frozen'`: both clocks stop, as in a virtual machine that is paused. Its threads
+   * stop, too.
    */
   pause(how: Pause, duration: number): void {
     const { time } = this.world;
     if (this.#frozen) return;
+    for (const thread of this.#threads) thread.#stop(how, duration);
     this.#inputFirst = this.#pauses.chance(0.5);
     this.stalls.push({ from: time, to: time + duration });
     this.#pausedUntil = Math.max(this.#pausedUntil, time + duration);
@@ -174,7 +188,28 @@ export class SimulatedProcess implements Host {
     return undefined;
   }
 
+  /** Stops a thread together with its process. */
+  #stop(how: Pause, duration: number): void {
+    this.blockLoop(duration);
+    if (how !== 'blocked')
+      this.world.after(duration, () => {
+        // The clocks stood still, so its timers are due later.
+        this.#wakesAt = Infinity;
+        this.#wake(this.#pausedUntil);
+      });
+  }
+
+  /** Blocks the event loop for a while, as a computation without an `await` does. Its other threads run. */
+  blockLoop(duration: number): void {
+    const { time } = this.world;
+    this.#inputFirst = this.#pauses.chance(0.5);
+    this.stalls.push({ from: time, to: time + duration });
+    this.#pausedUntil = Math.max(this.#pausedUntil, time + duration);
+    this.#wake(this.#pausedUntil);
+  }
+
   kill(): void {
+    for (const thread of this.#threads) thread.kill();
     this.isDead = true;
     this.#timers = new TinyQueue<Timer>();
     this.#inbox = [];
@@ -209,14 +244,15 @@ export class SimulatedProcess implements Host {
   }
 
   #wakeForTimer(): void {
-    if (this.#frozen) return;
+    if ((this.main ?? this).#frozen) return;
     let first = this.#timers.peek();
     while (first && !first.isLive) {
       this.#timers.pop();
       first = this.#timers.peek();
     }
     if (!first) return;
-    const due = (first.due - this.#monotonicAtStart) / this.clocks.rate + this.#monotonicLost;
+    const { main = this } = this;
+    const due = (first.due - main.#monotonicAtStart) / this.clocks.rate + main.#monotonicLost;
     this.#wake(Math.max(this.world.time, due + 1e-6));
   }
 
