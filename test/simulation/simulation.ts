@@ -35,6 +35,10 @@ export interface Result {
   readonly acquisitions: number;
 }
 
+function linksOf({ links, thread }: App): readonly Link[] {
+  return thread ? [...links, ...thread.links] : links;
+}
+
 /** One world: its servers and processes, and the judge. */
 export class Simulation implements Scene {
   readonly world: World;
@@ -49,6 +53,8 @@ export class Simulation implements Scene {
   lastEnd = 0;
   /** The time of the end of all faults. */
   readonly healsAt: number;
+  /** The links of the present processes. */
+  #allLinks: readonly Link[] = [];
 
   constructor(
     readonly plan: Plan,
@@ -86,11 +92,12 @@ export class Simulation implements Scene {
     const app = new App(this, index, life);
     this.apps[index] = app;
     this.everyApp.push(app);
+    this.#allLinks = this.apps.flatMap(linksOf);
   }
 
   readonly links = (process: number | undefined, node: number | undefined): readonly Link[] => {
-    const apps = process === undefined ? this.apps : this.apps.slice(process, process + 1);
-    const all = apps.flatMap(({ links, thread }) => [...links, ...(thread?.links ?? [])]);
+    const all =
+      process === undefined ? this.#allLinks : this.apps.slice(process, process + 1).flatMap(linksOf);
     return node === undefined ? all : all.filter(({ server }) => server.index === node);
   };
 

@@ -59,7 +59,9 @@ function patched(patches: readonly Patch[]): Plugin {
     name: 'simulation',
     setup({ onLoad, onEnd }) {
       const unused = new Set(patches);
-      onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+      // The bundler reads all other files itself, which is several times faster.
+      const filter = new RegExp(`/(${[SCRIPTS, ...patches.map(({ file }) => file)].join('|')})$`);
+      onLoad({ filter }, async ({ path }) => {
         const file = relative(ROOT, path);
         let text = await readFile(file === SCRIPTS ? join(ROOT, SIMULATED_SCRIPTS) : path, 'utf8');
         if (file === SCRIPTS)
