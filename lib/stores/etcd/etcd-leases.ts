@@ -218,6 +218,19 @@ export class EtcdLeases {
     return new EtcdLease(id, this.names.fence(id), seconds, false, looked);
   }
 
+  /**
+   * Removes locks in whose place others have come: nobody releases them, and a shared etcd lease with locks stays until
+   * its time has passed.
+   */
+  forget(holders: readonly { readonly id: string; readonly etcdLease: string }[]): void {
+    const of = ({ id, members }: EtcdLease): void => {
+      const ids = holders.filter(({ etcdLease }) => etcdLease === id).map((holder) => holder.id);
+      if (ids.length === 0) return;
+      for (const lease of members.keys()) if (ids.includes(lease.id)) members.delete(lease);
+    };
+    for (const granted of this.#shared.values()) granted.then(of, () => undefined);
+  }
+
   /** Returns a new etcd lease that is not shared. `seconds` may be as small as etcd accepts. */
   once(seconds: number, limit: number): Promise<EtcdLease> {
     return this.#grant(seconds, limit, false);

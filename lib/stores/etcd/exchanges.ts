@@ -107,7 +107,7 @@ export class Exchanges {
       token: Math.max(...found.map(({ base, revision }) => base + revision)),
     };
     // Without an answer, the release of the lease must know this etcd lease.
-    if (before) before.doubtful.push(next);
+    if (before) before.doubtful = [...before.doubtful, next];
     else holds.add(lease, hold);
     let isDone: boolean | undefined;
     try {
@@ -117,11 +117,14 @@ export class Exchanges {
       throw error;
     } finally {
       if (isDone === false) {
-        if (before) before.doubtful.splice(before.doubtful.indexOf(next), 1);
+        if (before) before.doubtful = before.doubtful.filter((each) => each !== next);
         else holds.delete(lease);
       }
     }
-    if (isDone) for (const other of holds.moved(lease, hold, next)) leases.drop(other);
+    if (isDone) {
+      for (const other of holds.moved(lease, hold, next)) leases.drop(other);
+      leases.forget(found);
+    }
     return isDone;
   }
 

@@ -163,7 +163,7 @@ export class Extensions {
       leases.drop(next);
       return false;
     }
-    hold.doubtful.push(next);
+    hold.doubtful = [...hold.doubtful, next];
     const unchanged = entries.map(({ key, modified }) => modifiedAt(key, modified));
     const success = entries.map(({ key, value }) => put(key, value, next.id));
     let isMade: boolean | undefined;
@@ -172,7 +172,7 @@ export class Extensions {
       if (!isMade) throw new Error('another request changed the lock meanwhile');
     } catch (error) {
       if (isMade === false || didNothing(error)) {
-        hold.doubtful.splice(hold.doubtful.indexOf(next), 1);
+        hold.doubtful = hold.doubtful.filter((each) => each !== next);
         leases.drop(next);
       }
       throw error;

@@ -10,7 +10,7 @@ export interface Hold {
    * Other etcd leases with which the keys may expire: the transactions that move the keys to these etcd leases were not
    * answered.
    */
-  doubtful: EtcdLease[];
+  doubtful: readonly EtcdLease[];
   /** The name under which etcd stores the holder of each key, in the order of the lock's keys. */
   readonly names: readonly string[];
   /** The slot of each key; only with permits. */

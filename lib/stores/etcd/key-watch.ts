@@ -106,9 +106,11 @@ export class KeyWatch {
         if (holder) taken.add(entry.key);
         continue;
       }
+      const before = this.#entries.get(entry.key);
       this.#entries.delete(entry.key);
       if (!holder) continue;
-      released = holder.id;
+      // Only the value of a detached lock says that it is one.
+      released = (before && viewOf(this.key, [before]).holders[0]?.id) ?? holder.id;
       // This message shows that a holder has taken and freed the key. A waiter that was told to try may have been
       // refused because of that holder, so this process must tell the waiter again.
       if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';

@@ -213,6 +213,22 @@ const textOf = (bytes = ''): string => Buffer.from(bytes, 'base64').toString();
     expect(await storedOf(key)).toEqual([]);
   });
 
+  test('the shared etcd lease of a process ends with its store, although one of its locks was detached', async () => {
+    const store = await openStore();
+    const lease = new Lease([freshKey()], 'me', TTL);
+    const granted = async (): Promise<unknown[]> => {
+      const { leases = [] } = await server.call<{ leases?: { ID: string }[] }>('lease/leases', {});
+      return leases.map(({ ID }) => ID);
+    };
+    await acquireOn(store, lease, { renewed: true });
+    const [{ lease: shared } = { lease: '' }] = await storedOf(lease.keys[0]!);
+    expect(await granted()).toContain(shared);
+    expect(await exchange(store, detachedLease(lease), lease)).toBe(true);
+    await store.close();
+    expect(await granted()).not.toContain(shared);
+    expect(await storedOf(lease.keys[0]!)).toHaveLength(1);
+  });
+
   test('a lease of an exchange whose answer was lost is released', async () => {
     const { store, lease, detached } = await exchangedWithoutAnswer();
     gateway.intercept = undefined;

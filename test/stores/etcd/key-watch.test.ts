@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { Lease } from '../../../lib/core/lease.js';
+import { detachedIdOf } from '../../../lib/core/pass.js';
 import type { Gateway } from '../../../lib/stores/etcd/gateway.js';
 import { holderValue, waiterValue } from '../../../lib/stores/etcd/key-view.js';
 import { KeyWatch, type Watcher } from '../../../lib/stores/etcd/key-watch.js';
@@ -14,7 +14,12 @@ const WAITER = 'process:1';
 const put = (key: string, value: string) => ({ type: 'PUT', kv: { key: base64(key), value: base64(value) } });
 const removed = (key: string) => ({ type: 'DELETE', kv: { key: base64(key) } });
 
-test('a KeyWatch wakes a waiter when one message has both an acquire and its release', async () => {
+const DIGITS = 'ab'.repeat(16);
+
+test.each([
+  ['a lock', DIGITS],
+  ['a detached lock', detachedIdOf(DIGITS)],
+])('a KeyWatch wakes a waiter when one message has both an acquire of %s and its release', async (_, id) => {
   let message: ((message: unknown) => void) | undefined;
   const gateway = {
     stream: (_path: string, _body: object, onMessage: (message: unknown) => void) => {
@@ -39,7 +44,6 @@ test('a KeyWatch wakes a waiter when one message has both an acquire and its rel
   message?.({ result: { created: true } });
   message?.({ result: { events: [put(entry, waiterValue('me', { mode: 'exclusive' }))] } });
   expect(told).toEqual([undefined]);
-  const { id } = new Lease([KEY], 'other', 2_000);
   const name = holderName(KEY, 'exclusive', id);
   // Both events come in one message, so the key is free before and after this message. With a message for each event,
   // the watch would see the key held and then free, and would wake the waiter because of this change.
