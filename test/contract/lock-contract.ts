@@ -4,6 +4,8 @@ import { LockHeldError, LockLostError } from '../../lib/core/errors.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { EXCLUSIVE, type LockKind } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
+import { readPass } from '../../lib/core/pass.js';
+import type { AttachTerms } from '../../lib/redlock/attach.js';
 import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import type { Tick } from '../../lib/core/tick.js';
 import { redlockOver } from '../support/core.js';
@@ -181,6 +183,23 @@ export function lockContract(
       await lock.extend(TTL / 2);
       expect(lock.remaining()).toBeGreaterThan(2 * TTL);
       await expect(bob.acquire([key], once)).rejects.toMatchObject({ owner: 'alice' });
+    });
+
+    test('a detached lock goes on in one other process with its token, and nobody else gets it meanwhile', async () => {
+      const keys = [freshKey(), freshKey()];
+      const attaching: AttachTerms = { retry: NO_RETRY, renew: true, signals: [] };
+      const lock = await alice.acquire(keys, once);
+      const pass = readPass(await lock.detach());
+      expect(lock.state).toBe('released');
+      await expect(alice.acquire([keys[1]!], once)).rejects.toMatchObject({ owner: 'alice (detached)' });
+      const attached = await bob.attach(pass, attaching);
+      expect(attached.fencingToken).toBe(lock.fencingToken);
+      await expect(alice.attach(pass, attaching)).rejects.toMatchObject({ code: 'LOCK_NOT_ATTACHED' });
+      await attached.extend();
+      await expect(alice.acquire([keys[0]!], once)).rejects.toMatchObject({ owner: 'bob' });
+      await attached.release();
+      await (await alice.acquire(keys, once)).release();
+      await expectNoKeyLeft();
     });
 
     test('a waiter gets the lock after the release', async () => {
