@@ -22,6 +22,13 @@ const UNFIT_FOR_MS = 1_000;
  */
 const MASTER_LIMIT_MS = 2_000;
 
+/**
+ * Milliseconds without an answer, before a loss was noticed, that count at most. Our connections and those of GLIDE are
+ * asked every 5 s, and are lost after 5 s without an answer. Other clients of the application may be silent for hours before
+ * a loss that is noticed at once. In these hours the address may have led to another server and back.
+ */
+const MOST_SILENCE_MS = 10_000;
+
 /** The report of one server, and its setting `appendfsync`. */
 interface Answer {
   /** The address of a master of a Cluster; empty for a node that is one server. */
@@ -52,7 +59,7 @@ export class ServerProbe {
   #data: (NodeAge & { readonly at: number }) | undefined;
   /** `true` if the last check got the report of the server. */
   #knowsServer = false;
-  /** The run id of the server to which the former connection led, and the time of its last answer. */
+  /** The run id of the server to which the former connection led, and the time of its last answer, or later. */
   #former: { readonly runId: string; readonly heardAt: number } | undefined;
   /** The servers of the last check. */
   #servers: readonly Server[] = [];
@@ -89,13 +96,14 @@ export class ServerProbe {
   }
 
   /**
-   * Called when the connection is lost. A loss may be noticed long after it, for example with the first command after hours
-   * of idleness. So the time of the last answer counts: after it this process got no vote of that server.
+   * Called when the connection is lost. A loss may be noticed some time after it. So the time of the last answer counts:
+   * after it this process got no vote of that server.
    */
   lost(): void {
     const [runId = ''] = this.#runIds;
     // A server that no check has compared with its successor yet stays the former one.
-    if (runId !== '') this.#former ??= { runId, heardAt: performance.now() - this.channel.quietFor };
+    const quietFor = Math.min(this.channel.quietFor, MOST_SILENCE_MS);
+    if (runId !== '') this.#former ??= { runId, heardAt: performance.now() - quietFor };
   }
 
   /** Starts the check of a new connection. */

@@ -9,6 +9,9 @@ const NOTHING = '';
 class Connection {
   runId = 'first';
   readonly formers: unknown[] = [];
+  /** The silence of the former server that the last check told, in milliseconds. */
+  silentFor = 0;
+  quietFor = 0;
   /** The check waits for this Promise. It rejects if the connection is lost before the answer. */
   answer: Promise<unknown> = Promise.resolve();
   readonly isCluster = false;
@@ -26,9 +29,10 @@ class Connection {
     return ask();
   }
 
-  async run(_script: unknown, [keys, , , , former]: readonly unknown[]): Promise<unknown> {
+  async run(_script: unknown, [keys, , , , former, silentFor]: readonly unknown[]): Promise<unknown> {
     if (keys !== 2) return keys === 1 ? [] : [Date.now() * 1_000, -1, '-'];
     this.formers.push(former);
+    this.silentFor = Number(silentFor);
     await this.answer;
     return [Date.now() * 1_000, OLD, '-'];
   }
@@ -62,6 +66,18 @@ describe('the guard asks whether a new connection leads to another server (S28)'
     await reconnect('second');
     await probe.meet();
     expect(connection.formers).toEqual([NOTHING, 'first', NOTHING]);
+  });
+
+  test('the silence of the former server counts from its last answer, but hours of idleness do not count', async () => {
+    const silentAfter = async (quietFor: number): Promise<number> => {
+      await reconnect('first');
+      connection.quietFor = quietFor;
+      probe.lost();
+      await reconnect('second');
+      return connection.silentFor;
+    };
+    expect(await silentAfter(3_000)).toBeGreaterThanOrEqual(3_000);
+    expect(await silentAfter(7_200_000)).toBeLessThan(3_600_000);
   });
 
   test('the answer to a check that was sent before the connection was lost does not forget the former server', async () => {
