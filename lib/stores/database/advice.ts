@@ -37,7 +37,7 @@ const OF_NODE: Advice = [
 ];
 
 /** Advice for a server without a free connection. */
-export const RAISE_MAX_CONNECTIONS = 'raise max_connections: each process takes two or three connections';
+export const RAISE_MAX_CONNECTIONS = 'raise max_connections: each process takes up to three connections';
 
 /** Advice for a server that accepts a user only over TLS. */
 export const GIVE_SSL = 'give `ssl`: the server accepts this user only over TLS';

@@ -100,16 +100,21 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
   readonly #keyPrefix: string;
   readonly #looksOnly: boolean;
 
-  constructor(driver: DatabaseDriver<Client>, { keyPrefix, looksOnly = false, ready, lost }: StoreTerms) {
+  constructor(
+    driver: DatabaseDriver<Client>,
+    { keyPrefix, looksOnly = false, ready, lost, warnOnce }: StoreTerms,
+  ) {
     this.#keyPrefix = keyPrefix;
     this.#looksOnly = looksOnly;
     this.connection = new Connection(driver, {
-      prepare: (client) =>
-        this.prepare(client, !looksOnly, (time) => {
+      prepare: async (client) => {
+        const weaknesses = await this.prepare(client, !looksOnly, (time) => {
           // The connection may lead to another server, or to one whose clock was set.
           this.#batches.clock.forget();
           this.#batches.clock.learn(time);
-        }),
+        });
+        for (const weakness of weaknesses) warnOnce(`${this.name}: ${weakness}`);
+      },
       ready: () => {
         this.#batches.ready();
         ready();
@@ -147,9 +152,14 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
    *
    * @param mayMake - `true` to create it
    * @param learn - called with the server's time
+   * @returns the settings of the server that make locks less safe, each with its remedy
    * @throws UnfitStoreError when the server must not be used
    */
-  protected abstract prepare(client: Client, mayMake: boolean, learn: (time: number) => void): Promise<void>;
+  protected abstract prepare(
+    client: Client,
+    mayMake: boolean,
+    learn: (time: number) => void,
+  ): Promise<readonly string[]>;
 
   /** Tests or replaces the connection for messages, because another one over the same network was lost. */
   protected abstract doubtMessages(): void;

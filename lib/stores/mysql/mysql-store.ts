@@ -119,9 +119,14 @@ export class MysqlStore extends DatabaseStore<OwnClient> {
     await Promise.all([super.close(), this.#listening.close()]);
   }
 
-  protected async prepare(client: OwnClient, mayMake: boolean, learn: (time: number) => void): Promise<void> {
+  protected async prepare(
+    client: OwnClient,
+    mayMake: boolean,
+    learn: (time: number) => void,
+  ): Promise<readonly string[]> {
     const settings = await prepare(client, this.#names, mayMake, learn);
     this.#longestStatement = Number(settings['max_allowed_packet'] ?? Infinity);
+    return weakBecause(settings);
   }
 
   protected doubtMessages(): void {

@@ -87,8 +87,12 @@ export class PostgresStore extends DatabaseStore<OwnClient> {
     return (found ?? []).map((queue) => queue.map(keyWaiterOf));
   }
 
-  protected prepare({ client }: OwnClient, mayMake: boolean, learn: (time: number) => void): Promise<void> {
-    return prepare(client, this.#schema, mayMake, learn);
+  protected async prepare(
+    { client }: OwnClient,
+    mayMake: boolean,
+    learn: (time: number) => void,
+  ): Promise<readonly string[]> {
+    return weakBecause(await prepare(client, this.#schema, mayMake, learn));
   }
 
   protected doubtMessages(): void {

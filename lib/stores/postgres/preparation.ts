@@ -33,6 +33,7 @@ const NOT_ALLOWED = '42501';
  *
  * @param mayMake - `true` to create a missing schema
  * @param learn - called with the server's time
+ * @returns the server's settings
  * @throws UnfitStoreError when the server must not be used
  */
 export async function prepare(
@@ -40,13 +41,13 @@ export async function prepare(
   schema: string,
   mayMake: boolean,
   learn: (time: number) => void,
-): Promise<void> {
+): Promise<ServerDescription> {
   const text = `select json_build_object('server', (${DESCRIBE})::json, 'schema', (${schemaDescriptionSql(schema)}))::text`;
   const { server, schema: found } = JSON.parse((await preparedInTime(valueOf(client, text))) ?? '') as Found;
   learn(server.at);
   const unfit = unfitBecause(server) ?? uselessBecause(schema, found);
   if (unfit !== undefined) throw new UnfitStoreError(unfit);
-  if ((found.version ?? 0) >= SCHEMA_VERSION) return;
+  if ((found.version ?? 0) >= SCHEMA_VERSION) return server;
   if (!mayMake)
     throw new UnfitStoreError(
       `has no tables for locks in the schema ${schema}, or only old tables: start the application, which creates them, or run ` +
@@ -54,6 +55,7 @@ export async function prepare(
     );
   try {
     await preparedInTime(client.query(schemaSql(schema)));
+    return server;
   } catch (thrown) {
     // The failed transaction is still open.
     await preparedInTime(client.query('rollback')).catch(() => undefined);

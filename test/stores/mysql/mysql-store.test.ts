@@ -22,8 +22,8 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     server = await startMysqlServer();
   });
 
-  async function openStore(tablePrefix = 'redlock_'): Promise<MysqlStore> {
-    const store = new MysqlStore({ uri: server.uri, tablePrefix }, newTerms());
+  async function openStore(tablePrefix = 'redlock_', terms = newTerms()): Promise<MysqlStore> {
+    const store = new MysqlStore({ uri: server.uri, tablePrefix }, terms);
     cleanUpAfterTests(() => store.close());
     await store.connect();
     return store;
@@ -247,6 +247,20 @@ const WAITING = `select count(*) from information_schema.processlist where comma
       expect(store.subscribed).toBe(true);
     } finally {
       await server.query(`set global ${set.replaceAll('{}', '0')}`);
+    }
+  });
+
+  test('a server causes a warning, at the start and in a check, when it may lose confirmed data', async () => {
+    await server.query('set global innodb_flush_log_at_trx_commit = 2');
+    try {
+      const terms = newTerms();
+      const store = await openStore('redlock_', terms);
+      const warning = /innodb_flush_log_at_trx_commit is 2, .*; set it to 1$/;
+      expect(terms.warnings).toEqual([expect.stringMatching(warning)]);
+      expect(terms.warnings[0]).toContain(store.name);
+      expect(await store.check()).toEqual({ state: 'voting', warnings: [expect.stringMatching(warning)] });
+    } finally {
+      await server.query('set global innodb_flush_log_at_trx_commit = 1');
     }
   });
 

@@ -723,10 +723,14 @@ describe('a server', () => {
     await looker.query(
       `create role careless login superuser; alter role careless set synchronous_commit = off`,
     );
-    const store = await openStore({ connectionString: server.urlOf('careless') });
+    const terms = newTerms();
+    const store = await openStore({ connectionString: server.urlOf('careless') }, terms);
+    const warning = /synchronous_commit is off.*; set it to on for this role/;
+    expect(terms.warnings).toEqual([expect.stringMatching(warning)]);
+    expect(terms.warnings[0]).toContain(store.name);
     await expect(store.check()).resolves.toEqual({
       state: 'voting',
-      warnings: [expect.stringContaining('synchronous_commit is off')],
+      warnings: [expect.stringMatching(warning)],
     });
   });
 
