@@ -312,16 +312,28 @@ export class Server implements Host {
       if (this.#journal.length >= this.#compactAt) this.#compact();
     }
     if (command.name === 'acquire') for (const { lease } of command.requests) this.onAcquire?.(lease);
+    const healing = command.name === 'acquire' ? this.#healing(command) : [];
     const answer = this.#perform(command);
-    if (command.name === 'acquire') this.#tellHealed(command, answer as readonly Answer[]);
+    this.#tellHealed(healing, answer as readonly Answer[]);
     if (command.name === 'forceRelease') this.onForce?.(answer as readonly string[]);
     return answer;
   }
 
-  #tellHealed({ requests }: Extract<Command, { name: 'acquire' }>, answers: readonly Answer[]): void {
-    for (const [index, { lease, heals }] of requests.entries()) {
+  /**
+   * The requests of an acquisition that store a held lock again. A late acquisition may have stored it just before, with the
+   * token of the node: then nothing is stored again.
+   */
+  #healing({ requests }: Extract<Command, { name: 'acquire' }>): readonly [number, Lease][] {
+    return [...requests.entries()].flatMap(([index, { lease, heals }]): [number, Lease][] => {
+      const lacks = (): boolean => !this.#data.isHeldBy(lease);
+      return heals === true && this.library.stage.read(this, lacks) ? [[index, lease]] : [];
+    });
+  }
+
+  #tellHealed(healing: readonly [number, Lease][], answers: readonly Answer[]): void {
+    for (const [index, lease] of healing) {
       const answer = answers[index];
-      if (heals !== true || typeof answer !== 'object' || !('reply' in answer)) continue;
+      if (typeof answer !== 'object' || !('reply' in answer)) continue;
       if (answer.reply.granted) this.onHealed?.(lease, answer.reply.token);
     }
   }

@@ -100,6 +100,14 @@ export class SimulatedNode {
     return this.#memory.read(key);
   }
 
+  /** `true` if the node stores the lease under all its keys. */
+  isHeldBy({ id, keys }: Lease): boolean {
+    return keys.every((key) => {
+      const state = this.#memory.read(key);
+      return state && 'holders' in state && state.holders.some((holder) => holder.id === id);
+    });
+  }
+
   get keys(): Iterable<string> {
     return this.#memory.keys;
   }
@@ -111,7 +119,7 @@ export class SimulatedNode {
     const high = this.#high;
     const unfit = this.#unfit(command);
     const answers = requests.map((request): Answer => {
-      if (unfit && !this.#isHeldBy(request.lease)) return unfit;
+      if (unfit && !this.isHeldBy(request.lease)) return unfit;
       return this.#acquire(request, ordered, marked, high);
     });
     return [...answers, now * 1_000];
@@ -196,13 +204,6 @@ export class SimulatedNode {
         wall: Math.min(walled, wall),
       };
     return { age: Math.max(0, Math.min(now - since, wall - walled)), cause };
-  }
-
-  #isHeldBy({ id, keys }: Lease): boolean {
-    return keys.every((key) => {
-      const state = this.#memory.read(key);
-      return state && 'holders' in state && state.holders.some((holder) => holder.id === id);
-    });
   }
 
   #acquire(request: AcquireRequest, ordered: boolean, marked: boolean, high: number): Answer {
