@@ -7,8 +7,7 @@ import { Cluster, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
 import type { IncomingMessage } from 'node:http';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   defineLocks,
@@ -27,7 +26,7 @@ import { RedlockBoardModule } from '../lib/board/index.js';
 import { etcd } from '../lib/etcd/index.js';
 import { createLocks } from '../lib/standalone/index.js';
 import { whyNotLoopback } from '../lib/board/live/own-page.js';
-import { selfSigned } from './support/certificate.js';
+import { type Certificate, selfSigned } from './support/certificate.js';
 import { freePort } from './support/free-port.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
 import { LogLines } from './support/log-lines.js';
@@ -36,6 +35,7 @@ import { PATIENT } from './support/patience.js';
 import { beginSlotMove, startMasters } from './support/redis-cluster.js';
 import { redisVersion, type RedisServer, startRedis } from './support/redis-server.js';
 import { startTcpProxy } from './support/tcp-proxy.js';
+import { certificateFiles, startTlsServer } from './support/tls-server.js';
 import { until } from './support/until.js';
 import { BlockedHolder, holderProgram } from './thread/blocked-holder.js';
 
@@ -146,14 +146,9 @@ async function locksWithPassword(credentials: string): Promise<LockService> {
 }
 
 /** Returns the error of a client that does not know the certificate of its server. */
-async function whyUnavailableOverTls(certificate: { cert: string; key: string }): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'errors-page-'));
-  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
-  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
-  await Promise.all([writeFile(cert, certificate.cert), writeFile(key, certificate.key)]);
-  const port = await freePort();
-  const args = ['--tls-port', String(port), '--tls-cert-file', cert, '--tls-key-file', key];
-  server = await startRedis({ args: [...args, '--tls-ca-cert-file', cert, '--tls-auth-clients', 'no'] });
+async function whyUnavailableOverTls(certificate: Certificate): Promise<string> {
+  const { redis, port } = await startTlsServer(await certificateFiles(certificate), 'no');
+  server = redis;
   return whyUnavailable(await locksOn(`rediss://127.0.0.1:${port}`));
 }
 
