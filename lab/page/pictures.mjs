@@ -16,6 +16,8 @@ const PICTURES = [
   [12, 1, '12.png'],
   [15, 0, '15-permits.png'],
   [15, 1, '15-shared.png'],
+  [16, 0, '16.png'],
+  [16, 1, '16-thread.png'],
 ];
 
 await mkdir(folder, { recursive: true });
