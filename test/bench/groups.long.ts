@@ -80,6 +80,16 @@ test('the benchmark compares kinds of lock, timeouts, many holders, and readers 
   expect(readers('1 writer', 'write.perSecond')).toBeGreaterThan(0);
 });
 
+test("the benchmark measures what `renew: 'thread'` adds", async () => {
+  const output = await bench.run('thread', '--nodes', '1', '--effort', '0.02');
+  expect(output).toContain('== thread:');
+  const thread = await bench.medians('thread');
+  for (const name of ['true', 'true, beside a thread', "'thread'"]) {
+    for (const figure of ['took', 'cpu', 'handOver'])
+      expect([name, figure, thread(name, figure) > 0]).toEqual([name, figure, true]);
+  }
+});
+
 test('the benchmark counts the round trips in which permits are granted on three nodes', async () => {
   await bench.run('permits', '--only', 'ours', '--nodes', '3', '--effort', '0.02');
   const permits = await bench.medians('permits');
