@@ -25,8 +25,8 @@ export interface SlotName extends Slot {
 export interface Adopt extends SlotName {
   readonly kind: 'adopt';
   readonly lease: CopiedLease;
-  /** The shared time until which a release would keep the keys; absent if it would not. */
-  readonly keptUntil?: number;
+  /** The shared time until which a release would keep the keys; `undefined` if it would not. */
+  readonly keptUntil: number | undefined;
   readonly fencingToken: number;
   /** The ttl of the renewals, which may be shorter than the ttl of the lease. */
   readonly ttl: number;
