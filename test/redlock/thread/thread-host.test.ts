@@ -51,8 +51,8 @@ function extensions(of: readonly ScriptedNode[]): number {
   return of.reduce((sum, node) => sum + node.count('extend'), 0);
 }
 
-async function holdersAt(node: ScriptedNode): Promise<readonly string[]> {
-  const [state] = (await node.memory.read(['k'])) as (HeldKey | undefined)[];
+async function holdersAt(node: ScriptedNode, key = 'k'): Promise<readonly string[]> {
+  const [state] = (await node.memory.read([key])) as (HeldKey | undefined)[];
   return (state?.holders ?? []).map(({ id }) => id);
 }
 
@@ -411,6 +411,19 @@ test('a lock with `minHold` is kept after its release, although the thread renew
   await expect(acquireAsOther()).rejects.toThrow('is held');
   await jest.advanceTimersByTimeAsync(2 * TTL);
   await expect(acquireAsOther()).resolves.toBeDefined();
+});
+
+test('a lock on several keys is kept on all of them, and its release frees them and leaves its tick on the nodes', async () => {
+  threads.ready();
+  const keys = ['k', 'l'];
+  const tick = { schedule: 'daily', at: 5_000, life: 20 * TTL, from: 'release' } as const;
+  const terms = { ttl: TTL, retry: NO_RETRY, renew: 'thread', maxBlocked: MAX_BLOCKED, signals: [] } as const;
+  const lock = await threads.redlock.acquire(keys, { ...terms, tick });
+  await jest.advanceTimersByTimeAsync(5 * TTL);
+  for (const key of keys) for (const node of nodes) expect(await holdersAt(node, key)).toEqual([lock.id]);
+  await lock.release();
+  for (const key of keys) for (const node of nodes) expect(await holdersAt(node, key)).toEqual([]);
+  await expect(threads.redlock.acquire(keys, { ...terms, tick })).rejects.toMatchObject({ ranTick: 5_000 });
 });
 
 function acquireAsOther(): Promise<HeldLock> {
