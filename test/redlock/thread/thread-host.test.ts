@@ -8,6 +8,7 @@ import type { HeldKey } from '../../../lib/core/ports.js';
 import type { HeldLock } from '../../../lib/redlock/held-lock.js';
 import type { Adopt } from '../../../lib/redlock/thread/messages.js';
 import type { AcquireTerms } from '../../../lib/redlock/redlock.js';
+import { BEAT_MS } from '../../../lib/redlock/thread/liveness.js';
 import { LockSlots, SLOTS_PER_BLOCK, TEXT_BYTES } from '../../../lib/redlock/thread/lock-slots.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
@@ -469,6 +470,25 @@ test('a lock of a holder that is blocked for longer ends, and the error says why
   expect(() => lock.assertHeld()).toThrow(
     'the event loop was blocked for longer than its maxBlocked of 3000 ms',
   );
+});
+
+test('a lock of a holder that is blocked for ever is granted two thirds of a ttl after maxBlocked at the earliest, and a ttl after it at the latest', async () => {
+  threads.ready();
+  await acquire();
+  threads.isBlocked = true;
+  const since = performance.now();
+  const granted = async (): Promise<boolean> => {
+    await jest.advanceTimersByTimeAsync(10);
+    return acquireAsOther().then(
+      () => true,
+      () => false,
+    );
+  };
+  while (!(await granted()));
+  const took = performance.now() - since;
+  // The thread may have seen the last sign of life a moment before the block, or after its begin.
+  expect(took).toBeGreaterThan(MAX_BLOCKED + (2 / 3) * TTL - BEAT_MS);
+  expect(took).toBeLessThan(MAX_BLOCKED + TTL + BEAT_MS + 20);
 });
 
 test('a holder takes its locks back when the thread ends, and goes on with an extension under way', async () => {
