@@ -150,13 +150,7 @@ test('a thread whose own file names one server three times ends before it renews
   const log = (): string => holder.log.join(' ');
   await until(() => log().includes('The thread for renewals has failed'));
   expect(log()).toMatch(/has failed: cannot be used for locks: .*same server/);
-  let before = 0;
-  await until(async () => {
-    const { remaining } = await holder.ask('show');
-    const isRenewed = before > 0 && remaining > before;
-    before = remaining;
-    return isRenewed;
-  });
+  await untilRenewed(holder);
   await holder.ask('release');
   // The clients are the application's, and stay connected.
   await holder.kill();
@@ -200,10 +194,34 @@ test('a module that the environment preloads does not run in the thread', async 
   expect(holder.log.filter((line) => line.startsWith('preloaded'))).toEqual(['preloaded:true']);
 });
 
+test('a holder that may start no thread renews its lock itself, and the log says so once', async () => {
+  const forbid =
+    "import%20w%20from'node:worker_threads';import{syncBuiltinESMExports}from'node:module';" +
+    "w.Worker=class{constructor(){throw(Error('forbidden'))}};syncBuiltinESMExports()";
+  const holder = await BlockedHolder.start({
+    ...{ program, urls: [servers[0]!.url], key: 'forbidden', options: { ttl: TTL, renew: 'thread' } },
+    nodeOptions: `--import=data:text/javascript,${forbid}`,
+  });
+  await untilRenewed(holder);
+  expect(holder.log.filter((line) => line.includes('has failed: forbidden'))).toHaveLength(1);
+  await holder.ask('close');
+  expect(await holder.exited).toBe(0);
+});
+
 test('a module without such a lock opens no second connection', async () => {
   await contest('plain', { renew: true });
   expect(await connections()).toBe(3);
 });
+
+async function untilRenewed(holder: BlockedHolder): Promise<void> {
+  let before = 0;
+  await until(async () => {
+    const { remaining } = await holder.ask('show');
+    const isRenewed = before > 0 && remaining > before;
+    before = remaining;
+    return isRenewed;
+  });
+}
 
 async function clients(): Promise<string[]> {
   return String(await client.client('LIST'))

@@ -83,6 +83,7 @@ function withoutPreloads(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
 
 /** A bundle often lacks the file of the thread, and in CommonJS the address of its own files. */
 function remedyFor({ message, code }: NodeJS.ErrnoException): string {
+  if (code === 'ERR_ACCESS_DENIED') return 'Allow threads with `--allow-worker`, an option of Node.';
   return code === 'ERR_INVALID_URL' || message.includes('renewal-worker')
     ? 'Put `renewal-worker.js` of nestjs-redlock beside the bundle, or leave nestjs-redlock out of the bundle (`externals`), see docs/blocked-event-loop.md.'
     : 'Restart the process to get a thread again.';
@@ -94,6 +95,7 @@ class ModuleThread implements RenewalThread {
   #isOpen = false;
   #worker: Worker | undefined;
   #host: ThreadHost | undefined;
+  #hasFailed = false;
   #slow: NodeJS.Timeout | undefined;
   #ready: () => void = () => undefined;
   /** Called when it is known if the thread can take over locks. */
@@ -178,7 +180,7 @@ class ModuleThread implements RenewalThread {
   }
 
   #start(nodes: ThreadData['nodes']): void {
-    if (this.#worker) return;
+    if (this.#worker || this.#hasFailed) return;
     // The thread serves all callers (S30).
     neutrally(() => {
       try {
@@ -247,6 +249,7 @@ class ModuleThread implements RenewalThread {
 
   /** The thread is not started again: what has ended it would probably end it once more. */
   #failed(cause: unknown): void {
+    this.#hasFailed = true;
     clearTimeout(this.#slow);
     this.#settled();
     this.#host = undefined;
