@@ -190,6 +190,16 @@ const starved: DispatchRun = {
     `the writer waited ${seconds(waited)}, until no more readers came; ${overtakes} readers that came later acquired before it`,
 };
 
+const breathless: DispatchRun = {
+  title: '@WithLock, a job that blocks its event loop for three times the ttl',
+  plan: plan('with-lock', { ttl: 3_000, work: 9_000, blocked: 'instance-1' }),
+  situation: jobOutlastsTtl,
+  expected: { ...fine, overlaps: 'some' },
+  tell: ({ overlaps, pushes }) =>
+    `nothing renewed the lock, and another one began the same work (${times(overlaps, 'once', '%s times')}); ` +
+    `the late one found its lock lost: ${pushes} tasks pushed once each`,
+};
+
 /** Makes a run of the same situation under `@WithLock`. */
 function cured(
   part: DispatchRun,
@@ -329,6 +339,20 @@ export const SCENARIOS: readonly Scenario[] = [
   { number: 13, title: 'Two at a time, counted on each node', parts: [counted] },
   { number: 14, title: 'Readers that starve a writer', parts: [starved] },
   { number: 15, title: "permits and mode: 'shared' in these situations", parts: [permits, shared] },
+  {
+    number: 16,
+    title: 'The job that does not breathe',
+    parts: [
+      breathless,
+      {
+        ...breathless,
+        title: "the same with renew: 'thread'",
+        plan: { ...breathless.plan, strategy: 'with-thread' },
+        expected: { ...fine, overlaps: 'none' },
+        tell: tellFine,
+      },
+    ],
+  },
 ];
 
 /**

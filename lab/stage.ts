@@ -51,6 +51,8 @@ export interface StagePlan extends LockPlan {
   readonly rule?: Rule;
   /** Milliseconds between two dispatches of an instance. */
   readonly every?: number;
+  /** Name of the instance whose work blocks its event loop. */
+  readonly blocked?: string;
 }
 
 /** An instance in a run, and its network. */
@@ -526,6 +528,7 @@ export class Stage {
       work: settings.work,
       every: plan.every ?? DISPATCH_EVERY_MS,
       writes: name === plan.rule?.writer,
+      blocks: name === plan.blocked,
     });
     const instance: LabInstance = {
       name,

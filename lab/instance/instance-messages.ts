@@ -10,6 +10,7 @@ export type ToInstance =
       readonly work: number;
       readonly every: number;
       readonly writes: boolean;
+      readonly blocks: boolean;
     }
   | {
       readonly to: 'set';

@@ -26,8 +26,9 @@ async function open({
   work,
   every,
   writes,
+  blocks,
 }: Extract<ToInstance, { to: 'open' }>): Promise<void> {
-  settings = new InstanceSettings(strategy, work, every, writes);
+  settings = new InstanceSettings(strategy, work, every, writes, blocks);
   app = await NestFactory.create(AppModule.register(readEnvironment(environment), labDispatching(settings)), {
     logger: false,
     abortOnError: false,

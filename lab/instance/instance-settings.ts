@@ -13,5 +13,7 @@ export class InstanceSettings {
     readonly every: number,
     /** True if the instance writes once under an exclusive lock, and does not dispatch. */
     readonly writes: boolean,
+    /** True if the work of the instance blocks its event loop. */
+    readonly blocks: boolean,
   ) {}
 }

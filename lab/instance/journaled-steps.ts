@@ -5,6 +5,11 @@ import type { TaskJob } from '../../sample-app/queue/task-queue.js';
 import { InstanceSettings } from './instance-settings.js';
 import { Journal } from './journal.js';
 
+/** Blocks the event loop, as a computation does. */
+function blockFor(milliseconds: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+}
+
 /** Reports each step of a dispatch to the lab, and works for the time that the lab has set. */
 @Injectable()
 export class JournaledSteps implements Pick<DispatchSteps, keyof DispatchSteps> {
@@ -18,7 +23,10 @@ export class JournaledSteps implements Pick<DispatchSteps, keyof DispatchSteps> 
   }
 
   async work(): Promise<void> {
-    if (this.settings.work > 0) await sleep(this.settings.work);
+    const { work, blocks } = this.settings;
+    if (work <= 0) return;
+    if (blocks) blockFor(work);
+    else await sleep(work);
   }
 
   writing(): void {

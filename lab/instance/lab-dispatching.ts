@@ -3,6 +3,7 @@ import { DispatchSteps } from '../../sample-app/dispatch/dispatch-steps.js';
 import { DatabaseDispatch } from '../strategies/database-dispatch.js';
 import { SeveralHoldersStrategy } from '../strategies/several-holders.strategy.js';
 import { StrategyDispatcher } from '../strategies/strategy.dispatcher.js';
+import { ThreadStrategy } from '../strategies/thread.strategy.js';
 import { WithLockStrategy } from '../strategies/with-lock.strategy.js';
 import { InstanceSettings } from './instance-settings.js';
 import { JournaledSteps } from './journaled-steps.js';
@@ -15,6 +16,7 @@ export function labDispatching(settings: InstanceSettings): Provider[] {
     { provide: InstanceSettings, useValue: settings },
     { provide: DispatchSteps, useClass: JournaledSteps },
     WithLockStrategy,
+    ...(settings.strategy === 'with-thread' ? [ThreadStrategy] : []),
     SeveralHoldersStrategy,
     DatabaseDispatch,
     StrategyDispatcher,

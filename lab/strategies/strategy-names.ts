@@ -8,6 +8,7 @@ export const STRATEGIES = [
   'owner-id-with-token',
   'redlock-unguarded',
   'with-lock',
+  'with-thread',
   'counted-per-node',
   'readers-first',
   'permits',
@@ -28,6 +29,7 @@ export const FOR_SEVERAL: ReadonlySet<string> = new Set<StrategyName>([
 
 /** Returns the lock of this package that replaces a strategy. */
 export function cureOf(strategy: string): StrategyName {
+  if (strategy === 'with-thread') return strategy;
   if (strategy === 'counted-per-node' || strategy === 'permits') return 'permits';
   return strategy === 'readers-first' || strategy === 'shared' ? 'shared' : 'with-lock';
 }

@@ -4,6 +4,7 @@ import {
   Injectable,
   type OnApplicationBootstrap,
   type OnApplicationShutdown,
+  Optional,
 } from '@nestjs/common';
 import { Redis } from 'ioredis';
 import { currentLock, LockLostError, LockUnavailableError } from 'nestjs-redlock';
@@ -29,6 +30,7 @@ import {
 import type { LockStrategy } from './lock-strategy.js';
 import { SeveralHoldersStrategy } from './several-holders.strategy.js';
 import { FOR_SEVERAL, type StrategyName } from './strategy-names.js';
+import { ThreadStrategy } from './thread.strategy.js';
 import { WithLockStrategy } from './with-lock.strategy.js';
 
 /** Dispatches under one of the strategies. The lab can change the strategy at any time. */
@@ -51,6 +53,7 @@ export class StrategyDispatcher
     private readonly withLock: WithLockStrategy,
     private readonly severalHolders: SeveralHoldersStrategy,
     private readonly database: DatabaseDispatch,
+    @Optional() private readonly byThread?: ThreadStrategy,
   ) {
     const { LOCK_REDIS_URLS, REDIS_URLS, KEY_PREFIX } = environment;
     this.key = `${KEY_PREFIX}:batch:task:list`;
@@ -145,6 +148,9 @@ export class StrategyDispatcher
         return new RedlockUnguarded(this.nodes, this.key, ttl);
       case 'with-lock':
         return this.withLock;
+      case 'with-thread':
+        // An instance that was started while the lock was off has no thread.
+        return this.byThread ?? this.withLock;
       case 'counted-per-node':
         return new CountedPerNode(this.nodes, this.key, ttl);
       case 'readers-first':
@@ -164,8 +170,9 @@ export class StrategyDispatcher
 
   private report(error: Error): void {
     const { message } = error;
+    // The state of the lock has told the loss (instance-process.ts).
+    if (error instanceof LockLostError) return;
     if (error instanceof LockUnavailableError) this.journal.tell({ kind: 'unavailable', message });
-    else if (error instanceof LockLostError) this.journal.tell({ kind: 'lost', message });
     else if (error instanceof StaleTokenError) this.journal.tell({ kind: 'refused', message });
     else this.journal.tell({ kind: 'failed', message });
   }

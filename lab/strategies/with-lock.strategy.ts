@@ -1,10 +1,9 @@
 import { Injectable } from '@nestjs/common';
-import { currentLock, WithLock } from 'nestjs-redlock';
+import { WithLock } from 'nestjs-redlock';
 import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 import { Journal } from '../instance/journal.js';
 import type { LockStrategy } from './lock-strategy.js';
-
-const POLL_MS = 50;
+import { withReportedRenewals } from './reported-renewals.js';
 
 /** The lock of this package. Its ttl is the default of the module, which each run sets. */
 @Injectable()
@@ -16,25 +15,7 @@ export class WithLockStrategy implements LockStrategy {
   }
 
   @WithLock('batch:task:list', { onBusy: 'skip' })
-  async dispatch(task: (lock?: DispatchLock) => Promise<void>): Promise<boolean | undefined> {
-    const lock = currentLock();
-    if (!lock) return undefined;
-    const renewals = this.watchRenewals(() => lock.remaining());
-    try {
-      await task(lock);
-    } finally {
-      clearInterval(renewals);
-    }
-    return true;
-  }
-
-  /** Reports renewals: only a renewal makes the remaining time longer. */
-  private watchRenewals(remaining: () => number): NodeJS.Timeout {
-    let last = remaining();
-    return setInterval(() => {
-      const now = remaining();
-      if (now > last) this.journal.tell({ kind: 'renewed' });
-      last = now;
-    }, POLL_MS);
+  dispatch(task: (lock?: DispatchLock) => Promise<void>): Promise<boolean | undefined> {
+    return withReportedRenewals(this.journal, task);
   }
 }

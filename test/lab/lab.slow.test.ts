@@ -33,10 +33,10 @@ test(
 );
 
 test('the lab starts no server and ends if the given scenario does not exist', async () => {
-  const { code, output } = await lab('16');
+  const { code, output } = await lab('17');
 
   expect(code).toBe(1);
-  expect(output).toMatch(/^There is no scenario "16"\.\n/);
+  expect(output).toMatch(/^There is no scenario "17"\.\n/);
   expect(output).not.toContain('PostgreSQL');
 });
 
