@@ -132,7 +132,8 @@ export class FaultContract<Server extends FaultyServer> {
       const store = await this.bench.open(mine, terms);
       const redlock = redlockOver([store], PATIENT);
       const [kept, freed] = [freshKey(), freshKey()];
-      const lock = await redlock.acquire([kept], once);
+      // On a busy machine the restart of a server can take more than a minute.
+      const lock = await redlock.acquire([kept], { ...once, ttl: 10 * TTL });
       const before = await redlock.acquire([freed], once);
       await before.release();
       await mine.restart();
