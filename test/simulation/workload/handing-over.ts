@@ -22,7 +22,8 @@ export async function handOver(app: Application): Promise<void> {
       judge.settled(call, `got ${lock.id.slice(0, 6)} with the token ${lock.fencingToken}`);
       const holding = judge.holds(call, lock);
       await app.untilLost(lock, used);
-      const pass = await detached(app, holding, ttl);
+      // After the time for work nobody attaches it.
+      const pass = app.isWorking ? await detached(app, holding, ttl) : undefined;
       if (pass === undefined) await released(app, holding);
       // A queue may deliver a job twice.
       else
@@ -78,8 +79,9 @@ function deliver({ scene }: Application, random: Random, after: number, pass: st
   ];
   scene.world.after(after, () => {
     const app = scene.apps[index];
-    if (app?.isWorking && !app.process.isDead)
-      app.process.post(() => void attach(app, pass, from, { retry: { timeout: retries }, renew }, held));
+    app?.process.post(() => {
+      if (app.isWorking) void attach(app, pass, from, { retry: { timeout: retries }, renew }, held);
+    });
   });
 }
 
