@@ -7,7 +7,8 @@ import { type DetachedLock, ownerOfDetached, type Pass } from '../core/pass.js';
 import { printable, quoted } from '../core/printable.js';
 import type { AttemptContext } from './acquire.js';
 import { checkCanExchange, exchange, giveBack, notConfirmed } from './exchange.js';
-import { HeldLock, type HoldTerms } from './held-lock.js';
+import { HeldLock } from './held-lock.js';
+import type { HoldTerms } from './renewed-lock.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 
 /** Parameters of {@link Redlock.attach}. */

@@ -4,9 +4,10 @@ import { Lease } from '../core/lease.js';
 import { LONGEST_PASS, makePass, ownerOfDetached } from '../core/pass.js';
 import { quoted } from '../core/printable.js';
 import type { Tick } from '../core/tick.js';
-import { drop, exchange, giveBack } from './exchange.js';
+import { exchange, giveBack } from './exchange.js';
 import type { Nodes } from './nodes.js';
 import type { RestartGuard } from './restart-guard.js';
+import { drop } from './stray-releases.js';
 import { usableTtl } from './validity.js';
 
 /** The parts of a `LeaseContext` that a detachment uses. */
@@ -69,10 +70,10 @@ export async function detach(
     replaced: replaces,
   });
   if (text.length > LONGEST_PASS)
-    throw new RedlockError(
-      'LOCK_NOT_DETACHED',
-      `The lock on ${quoted(keys)} is not detached: its pass would have ${text.length} characters, and ${LONGEST_PASS} ` +
-        'are the most. Lock a key that stands for the whole group.',
+    throw notDetached(
+      keys,
+      `its pass would have ${text.length} characters, and ${LONGEST_PASS} are the most. Lock a key that stands for the ` +
+        'whole group',
     );
   const detached = new Lease(keys, ownerOfDetached(settings.owner), ttl, undefined, kind, undefined, id);
   detached.slots = slots;
@@ -94,4 +95,9 @@ export async function detach(
 /** The tick that the attaching process must store at its release, with the life that is left of it. */
 function tickOf({ mark, tick }: Lease): Tick | undefined {
   return mark && tick && { ...mark, from: tick.from };
+}
+
+/** Makes the error of a lock that cannot be detached. */
+export function notDetached(keys: readonly string[], why: string): RedlockError {
+  return new RedlockError('LOCK_NOT_DETACHED', `The lock on ${quoted(keys)} is not detached: ${why}.`);
 }

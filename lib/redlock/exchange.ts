@@ -6,10 +6,7 @@ import { Extension, type Verdict } from './extend.js';
 import { type Answer, fanOut } from './fan-out.js';
 import type { Nodes } from './nodes.js';
 import { quorumOf } from './quorum.js';
-import { release } from './release.js';
-
-/** Milliseconds after the deadline of an exchange until no node carries it out: its clock is only estimated. */
-const STRAY_MARGIN_MS = 200;
+import { drop, type DropTerms, STRAY_MARGIN_MS } from './stray-releases.js';
 
 /** Milliseconds between two attempts to give a lease back to a node that does not answer. */
 const AGAIN_MS = 500;
@@ -84,14 +81,6 @@ export async function exchange(nodes: Nodes, lease: Lease, terms: ExchangeTerms)
     : { kind: 'unconfirmed', votes: verdict.kind === 'unconfirmed' ? verdict.votes : [], ...known };
 }
 
-/** Parameters of {@link giveBack} and {@link drop}. */
-interface UndoTerms {
-  /** Milliseconds within which a node must answer. */
-  readonly limit: number;
-  /** `true` if a node may still carry out the failed exchange, until its deadline (S16). */
-  readonly mayComeLater: boolean;
-}
-
 /**
  * Puts the lease that others may attach, or the lease of the holder, in the place of an attempt that has failed. A request
  * of that attempt which was not answered may still be carried out until its deadline, so this is repeated after the
@@ -101,7 +90,7 @@ export async function giveBack(
   nodes: Nodes,
   from: Lease,
   to: Lease,
-  { limit, mayComeLater }: UndoTerms,
+  { limit, mayComeLater }: DropTerms,
   busy: () => () => void,
 ): Promise<void> {
   from.ended = true;
@@ -122,27 +111,13 @@ export async function giveBack(
     const isAnswered = answers.filter(({ reply }) => reply !== undefined).length === stores.length;
     if (isAnswered && sent >= comesUntil) return undefined;
     const passed = elapsedSince(began);
-    if (passed < from.ttl) later(ask, isAnswered ? Math.max(comesUntil - passed, 0) : AGAIN_MS);
+    if (passed < from.ttl)
+      setTimeout(() => void ask(), isAnswered ? Math.max(comesUntil - passed, 0) : AGAIN_MS).unref();
     return undefined;
   };
   const done = busy();
   await ask();
   done();
-}
-
-/**
- * Releases a lease of an exchange that nobody needs any more. If a node may still carry out the exchange, the release is
- * repeated after its deadline (S27).
- */
-export function drop(nodes: Nodes, lease: Lease, { limit, mayComeLater }: UndoTerms): void {
-  lease.ended = true;
-  const ask = (): void => void release(nodes, lease, limit, () => undefined);
-  ask();
-  if (mayComeLater) later(ask, limit + STRAY_MARGIN_MS);
-}
-
-function later(work: () => unknown, milliseconds: number): void {
-  setTimeout(() => void work(), milliseconds).unref();
 }
 
 /** @throws RedlockError naming the first store that has no `exchange` */

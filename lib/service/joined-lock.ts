@@ -1,5 +1,6 @@
 import type { LockLostError } from '../core/errors.js';
-import { type Joined, notDetached } from '../redlock/held-lock.js';
+import { notDetached } from '../redlock/detach.js';
+import type { Joined } from '../redlock/held-lock.js';
 import type { LockState } from '../core/lock-events.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { showAs } from '../core/shown-as.js';

@@ -26,7 +26,8 @@ const ACQUISITIONS = 'stores/redis/acquisitions.ts';
 const RELEASES = 'stores/redis/releases.ts';
 const PROBE = 'stores/redis/health/server-probe.ts';
 const EXCHANGE = 'redlock/exchange.ts';
-const HELD = 'redlock/held-lock.ts';
+const EXPIRING = 'redlock/expiring-lock.ts';
+const RENEWED = 'redlock/renewed-lock.ts';
 const RENEWALS = 'redlock/thread/renewals.ts';
 const CLOCK_WATCH = 'redlock/clock-watch.ts';
 const RECORD = 'stores/memory/memory-record.ts';
@@ -179,9 +180,9 @@ export const BREAKS: readonly Break[] = [
     seed: 14,
     patches: [
       patch(
-        HELD,
-        "this.#validFor(ttl, sent);\n    if (this.#state === 'unconfirmed')",
-        "this.#validFor(ttl, now());\n    if (this.#state === 'unconfirmed')",
+        RENEWED,
+        "this.validFor(ttl, sent);\n    this.become('held');",
+        "this.validFor(ttl, now());\n    this.become('held');",
       ),
     ],
   },
@@ -193,8 +194,8 @@ export const BREAKS: readonly Break[] = [
     seed: 2,
     patches: [
       patch(
-        HELD,
-        'const renewing = renew && !this.#isOver(delay);',
+        RENEWED,
+        'const renewing = renew && !this.isOver(delay);',
         'const renewing = renew && delay < -1e6;',
       ),
     ],
@@ -207,9 +208,9 @@ export const BREAKS: readonly Break[] = [
     seed: 1,
     patches: [
       patch(
-        HELD,
-        'this.#abort(error);\n    const { lost }',
-        'if (this.keys.length === 0) this.#abort(error);\n    const { lost }',
+        EXPIRING,
+        'this.abort(error);\n    const { lost }',
+        'if (this.keys.length === 0) this.abort(error);\n    const { lost }',
       ),
     ],
   },
@@ -226,12 +227,12 @@ export const BREAKS: readonly Break[] = [
         'return performance.now() - start.monotonic;',
       ),
       patch(
-        HELD,
+        EXPIRING,
         'Math.min(this.#endsAt - monotonic, this.#endsAtWall + LOADED_AT - wall)',
         '(this.#endsAt - monotonic)',
       ),
       patch(
-        HELD,
+        EXPIRING,
         'Math.max(at.monotonic - sent.monotonic, at.wall - sent.wall)',
         '(at.monotonic - sent.monotonic)',
       ),
@@ -539,8 +540,8 @@ export const BREAKS: readonly Break[] = [
     seed: 11,
     patches: [
       patch(
-        HELD,
-        'missedBy(asked: NodeSet): void {\n    if (!this.isHeld()) return;',
+        RENEWED,
+        'missedBy(asked: NodeSet): void {\n    if (!this.isHeld() || !this.mayAsk()) return;',
         'missedBy(asked: NodeSet): void {\n    if (asked !== 0) return;',
       ),
     ],

@@ -3,10 +3,12 @@ import { LockLostError, LockUnavailableError, asError } from '../../core/errors.
 import { Lease } from '../../core/lease.js';
 import type { Store } from '../../core/ports.js';
 import { ClockWatch } from '../clock-watch.js';
-import { HeldLock, type LeaseContext, type RedlockSettings } from '../held-lock.js';
+import type { HeldLock, LeaseContext } from '../held-lock.js';
 import { Nodes } from '../nodes.js';
+import type { RedlockSettings } from '../redlock-settings.js';
 import { usableTtl } from '../validity.js';
 import { Watchdog } from '../watchdog.js';
+import { AdoptedLock } from './adopted-lock.js';
 import { BEAT_MS, type Beats, BlockedTime } from './liveness.js';
 import { LockSlots, WHY } from './lock-slots.js';
 import {
@@ -23,14 +25,14 @@ import { fromSharedTime } from './shared-clock.js';
 
 /** A lock of another thread. */
 interface Adopted {
-  readonly lock: HeldLock;
+  readonly lock: AdoptedLock;
   /** `true` after the other thread has taken the renewal back. Another lock may then get the slot. */
   isReturned: boolean;
 }
 
 /**
- * Renews locks that another thread of the process holds: the part that runs in the thread. Each lock is a
- * {@link HeldLock}, so renewals, extensions, healing and the rules of the validity are those of any other lock.
+ * Renews locks that another thread of the process holds: the part that runs in the thread. Makes an {@link AdoptedLock} of
+ * each, and does what the other thread asks for.
  */
 export class Renewals {
   readonly #blocks = new Map<number, LockSlots>();
@@ -43,7 +45,7 @@ export class Renewals {
    */
   readonly #lost = new Map<number, { readonly name: SlotName; readonly until: number }>();
   /** The locks that were not renewed while the other thread was blocked. */
-  readonly #paused = new Set<HeldLock>();
+  readonly #paused = new Set<AdoptedLock>();
   readonly #context: LeaseContext;
   readonly #blocked: BlockedTime;
   readonly #timer: NodeJS.Timeout;
@@ -125,7 +127,7 @@ export class Renewals {
     const usable = usableTtl(ttl, this.settings.driftFactor);
     const validFrom = before(usable, ends);
     const isPaused = (): boolean => this.#blocked.look() >= maxBlocked;
-    const lock = new HeldLock(lease, fencingToken, this.#context, validFrom, elapsedSince(validFrom), {
+    const lock = new AdoptedLock(lease, fencingToken, this.#context, validFrom, elapsedSince(validFrom), {
       renew: true,
       ttl,
       ...(maxHold && { maxHold: maxHold.duration, since: before(0, maxHold.since) }),

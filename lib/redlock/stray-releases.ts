@@ -1,0 +1,36 @@
+import type { Lease } from '../core/lease.js';
+import type { Nodes } from './nodes.js';
+import { release } from './release.js';
+
+/**
+ * Milliseconds after the deadline of a request until no node carries it out (S16). A node may take the request for one
+ * that has time left, because its clock is only estimated.
+ */
+export const STRAY_MARGIN_MS = 200;
+
+/** Parameters of {@link drop}. */
+export interface DropTerms {
+  /** Milliseconds within which a node must answer. */
+  readonly limit: number;
+  /** `true` if a node may still carry out a request to store the lease, until its deadline (S16). */
+  readonly mayComeLater: boolean;
+}
+
+/**
+ * Releases a lease that nobody needs any more. If a node may still store it, the release is repeated after the deadline
+ * of that request (S27).
+ */
+export function drop(nodes: Nodes, lease: Lease, { limit, mayComeLater }: DropTerms): void {
+  lease.ended = true;
+  releaseUnawaited(nodes, lease, limit);
+  if (mayComeLater) releaseAgain(nodes, lease, limit, limit + STRAY_MARGIN_MS);
+}
+
+/** Releases a lease once more after so many milliseconds: a node may have stored it after its release (S27). */
+export function releaseAgain(nodes: Nodes, lease: Lease, limit: number, milliseconds: number): void {
+  setTimeout(releaseUnawaited, milliseconds, nodes, lease, limit).unref();
+}
+
+function releaseUnawaited(nodes: Nodes, lease: Lease, limit: number): void {
+  void release(nodes, lease, limit, () => undefined);
+}
