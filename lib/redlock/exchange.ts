@@ -1,15 +1,13 @@
 import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { LockUnavailableError, type NodeVote, RedlockError, type RedlockErrorCode } from '../core/errors.js';
 import { Lease } from '../core/lease.js';
+import { RELEASE_AGAIN_MS } from '../core/pending-releases.js';
 import { quoted } from '../core/printable.js';
 import { Extension, type Verdict } from './extend.js';
 import { type Answer, fanOut } from './fan-out.js';
 import type { Nodes } from './nodes.js';
 import { quorumOf } from './quorum.js';
 import { drop, type DropTerms, STRAY_MARGIN_MS } from './stray-releases.js';
-
-/** Milliseconds between two attempts to give a lease back to a node that does not answer. */
-const AGAIN_MS = 500;
 
 /** Parameters of {@link exchange}. */
 interface ExchangeTerms {
@@ -112,7 +110,7 @@ export async function giveBack(
     if (isAnswered && sent >= comesUntil) return undefined;
     const passed = elapsedSince(began);
     if (passed < from.ttl)
-      setTimeout(() => void ask(), isAnswered ? Math.max(comesUntil - passed, 0) : AGAIN_MS).unref();
+      setTimeout(() => void ask(), isAnswered ? Math.max(comesUntil - passed, 0) : RELEASE_AGAIN_MS).unref();
     return undefined;
   };
   const done = busy();

@@ -139,7 +139,7 @@ export const BREAKS: readonly Break[] = [
       patch(
         RELEASES,
         'if (!this.#pending.has(lease)) this.#pending.set(lease, performance.now());',
-        'if (lease.ttl > 0) return;',
+        'if (lease.ttl < 0) this.#pending.set(lease, performance.now());',
       ),
     ],
   },
@@ -594,8 +594,11 @@ export const BREAKS: readonly Break[] = [
     budget: 60,
     seed: 1,
     patches: [
-      patch(RELEASES, 'this.#retry ??= setTimeout(() => {', 'this.#retry ??= void queueMicrotask(() => {'),
-      patch(RELEASES, '}, RELEASE_AGAIN_MS).unref();', '}) as never;'),
+      patch(
+        'core/pending-releases.ts',
+        'if (this.#isClosed || this.size === 0) return;',
+        'if (this.size > 0) return queueMicrotask(() => this.sendAgain());',
+      ),
     ],
   },
   {

@@ -1,13 +1,5 @@
 import type { Lease } from '../../core/lease.js';
-
-/**
- * Largest number of pending releases while the server is unreachable. Beyond this number, the oldest releases are
- * dropped, and their leases end when their ttl has passed.
- */
-const MOST_PENDING = 10_000;
-
-/** Milliseconds after which a failed release is sent again. */
-const AGAIN_MS = 500;
+import { MOST_PENDING_RELEASES, PendingReleases } from '../../core/pending-releases.js';
 
 /** A deadline may pass up to this many milliseconds later on the server's clock than on the clock of this process. */
 const MARGIN_MS = 500;
@@ -18,6 +10,8 @@ interface Pending {
    * set forward would make the release seem too old, and it would be dropped.
    */
   readonly since: number;
+  /** The time until which a release is not sufficient, because an acquisition got no answer. */
+  readonly doubtfulUntil: number;
   /** `true` after a release was confirmed. */
   isSecond: boolean;
 }
@@ -32,10 +26,7 @@ interface Pending {
  * statement stores nothing.
  */
 export class Releases {
-  readonly #pending = new Map<Lease, Pending>();
-  /** The leases with an unanswered acquisition, each with the time until which a release is not sufficient. */
-  readonly #doubtful = new Map<Lease, number>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #pending = new PendingReleases<Pending>(() => this.retry(), MOST_PENDING_RELEASES);
 
   /** @param send - sends a release; with `isSecond` an earlier release of the lease has been confirmed */
   constructor(private readonly send: (lease: Lease, isSecond: boolean) => void) {}
@@ -46,60 +37,35 @@ export class Releases {
    */
   mayComeLater(lease: Lease, deadline: number): void {
     const enough = performance.now() + Math.max(0, deadline) + MARGIN_MS;
-    this.#doubtful.set(lease, enough);
     const isSecond = this.#pending.get(lease)?.isSecond ?? false;
     this.#pending.delete(lease);
-    this.#keep(lease, { since: enough, isSecond });
+    this.#pending.set(lease, { since: enough, doubtfulUntil: enough, isSecond }).later();
   }
 
   failed(lease: Lease): void {
-    this.#keep(lease, { since: performance.now(), isSecond: false });
+    if (!this.#pending.has(lease))
+      this.#pending.set(lease, { since: performance.now(), doubtfulUntil: -Infinity, isSecond: false });
+    this.#pending.later();
   }
 
   released(lease: Lease): void {
     const pending = this.#pending.get(lease);
-    if (pending && (this.#doubtful.get(lease) ?? -Infinity) > performance.now()) {
-      pending.isSecond = true;
-      return;
-    }
-    this.#forget(lease);
+    if (pending && pending.doubtfulUntil > performance.now()) pending.isSecond = true;
+    else this.#pending.delete(lease);
   }
 
   /** Sends all pending releases. */
   retry(): void {
     for (const [lease, { since, isSecond }] of this.#pending) {
       const isOver = performance.now() - since > lease.pendingFor;
-      if (isOver) this.#forget(lease);
+      if (isOver) this.#pending.delete(lease);
       // A lease that has not ended belongs to an attempt under way, which needs no release.
       else if (lease.ended) this.send(lease, isSecond);
     }
-    if (this.#pending.size > 0) this.#later();
+    this.#pending.later();
   }
 
   close(): void {
-    clearTimeout(this.#timer);
-    this.#pending.clear();
-    this.#doubtful.clear();
-  }
-
-  #keep(lease: Lease, pending: Pending): void {
-    if (!this.#pending.has(lease)) this.#pending.set(lease, pending);
-    for (const oldest of this.#pending.keys()) {
-      if (this.#pending.size <= MOST_PENDING) break;
-      this.#forget(oldest);
-    }
-    this.#later();
-  }
-
-  #forget(lease: Lease): void {
-    this.#pending.delete(lease);
-    this.#doubtful.delete(lease);
-  }
-
-  #later(): void {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      this.retry();
-    }, AGAIN_MS).unref();
+    this.#pending.close();
   }
 }

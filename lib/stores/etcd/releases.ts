@@ -1,4 +1,5 @@
 import type { Lease } from '../../core/lease.js';
+import { PendingReleases } from '../../core/pending-releases.js';
 import type { EtcdLease, EtcdLeases } from './etcd-leases.js';
 import { limitOf, secondsOf } from './etcd-leases.js';
 import { GatewayError } from './gateway.js';
@@ -7,9 +8,6 @@ import { type FoundHolder, holderValue, tickValue, viewOf } from './key-view.js'
 import { holdersOf, keptName, type Names, tickName } from './names.js';
 import { entriesAt, get, present, put, remove, revisionOf } from './protocol.js';
 import type { TxnRunner } from './txn-runner.js';
-
-/** Milliseconds after which a failed release is sent again. */
-const AGAIN_MS = 500;
 
 /** An etcd lease counts as ended this many milliseconds after the end of its time to live. */
 const MARGIN_MS = 1_000;
@@ -45,9 +43,7 @@ interface Pending {
  * expire by themselves, because other locks renew the shared etcd lease (S6, S16).
  */
 export class Releases {
-  readonly #pending = new Map<Lease, Pending>();
-  #timer: NodeJS.Timeout | undefined;
-  #isClosed = false;
+  readonly #pending = new PendingReleases<Pending>(() => this.retryAll());
 
   constructor(private readonly context: ReleaseContext) {}
 
@@ -90,9 +86,7 @@ export class Releases {
   }
 
   close(): void {
-    this.#isClosed = true;
-    clearTimeout(this.#timer);
-    this.#pending.clear();
+    this.#pending.close();
   }
 
   #add(lease: Lease, etcdLease: EtcdLease, run: () => Promise<void>): void {
@@ -115,7 +109,7 @@ export class Releases {
       if (this.#pending.get(lease) === pending) this.#pending.delete(lease);
     } catch (error) {
       if (isOver(pending)) this.#forget(lease, pending);
-      else this.#later();
+      else this.#pending.later();
       throw error;
     }
   }
@@ -129,14 +123,6 @@ export class Releases {
     etcdLease.gone = true;
     this.#pending.delete(lease);
     this.context.holds.delete(lease);
-  }
-
-  #later(): void {
-    if (this.#isClosed) return;
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      this.retryAll();
-    }, AGAIN_MS).unref();
   }
 
   async #free(lease: Lease, { etcdLease, names, doubtful }: Hold): Promise<void> {

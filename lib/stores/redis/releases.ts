@@ -1,5 +1,6 @@
 import { asError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
+import { MOST_PENDING_RELEASES, PendingReleases } from '../../core/pending-releases.js';
 import type { ReleaseRequest, Tell } from '../../core/ports.js';
 import type { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
@@ -10,25 +11,16 @@ import { nodeScripts } from './scripts/node-scripts.js';
 import { SecondReleases } from './second-releases.js';
 import { splitBy } from './split-by.js';
 
-/**
- * Largest number of pending releases while the node is unreachable. Beyond this number, the oldest releases are
- * dropped, and their leases end when their ttl has passed.
- */
-const MOST_PENDING_RELEASES = 10_000;
-
-/** Milliseconds after which a failed release is sent again. */
-const RELEASE_AGAIN_MS = 500;
-
 /** Sends releases to one node, and repeats them until the node has confirmed. */
 export class Releases {
   /**
    * Failed releases, each with the time of its first failure. They are sent again when the node is connected again, and
-   * {@link RELEASE_AGAIN_MS} after a failure. A lease must be released even if its acquisition failed: a command whose
-   * reply was lost may have stored the lease (S6). The times are from `performance.now()`: a wall clock that is set
-   * forward would make the releases seem too old, and they would be dropped.
+   * some time after a failure: a server may refuse releases for a while without closing the connection (MISCONF,
+   * NOREPLICAS, BUSY). A lease must be released even if its acquisition failed: a command whose reply was lost may have
+   * stored the lease (S6). The times are from `performance.now()`: a wall clock that is set forward would make the
+   * releases seem too old, and they would be dropped.
    */
-  readonly #pending = new Map<Lease, number>();
-  #retry: NodeJS.Timeout | undefined;
+  readonly #pending = new PendingReleases<number>(() => this.sendPending(), MOST_PENDING_RELEASES);
   readonly #second: SecondReleases;
 
   constructor(
@@ -76,7 +68,7 @@ export class Releases {
     for (const [lease, since] of this.#pending) {
       if (performance.now() - since > lease.pendingFor) this.#pending.delete(lease);
       else if (this.node.channel.canSend) this.#send([{ lease, pause: 0 }], () => undefined);
-      else return this.#retryLater();
+      else return this.#pending.later();
     }
   }
 
@@ -89,8 +81,7 @@ export class Releases {
   }
 
   close(): void {
-    clearTimeout(this.#retry);
-    this.#pending.clear();
+    this.#pending.close();
     this.#second.close();
   }
 
@@ -150,32 +141,14 @@ export class Releases {
   }
 
   #failed({ lease, isSecond }: ReleaseRequest, error: Error): Error {
-    if (isSecond !== true) this.#keep(lease);
+    if (isSecond !== true) {
+      if (!this.#pending.has(lease)) this.#pending.set(lease, performance.now());
+      this.#pending.later();
+    }
     if (isRefusal(error)) {
       const { name, context } = this.node;
       context.warnOnce(`${name} refuses to release locks, so they end only with their ttl: ${error.message}`);
     }
     return error;
-  }
-
-  #keep(lease: Lease): void {
-    if (!this.#pending.has(lease)) this.#pending.set(lease, performance.now());
-    for (const [oldest, since] of this.#pending) {
-      const isTooMany = this.#pending.size > MOST_PENDING_RELEASES;
-      if (!isTooMany && performance.now() - since <= oldest.pendingFor) break;
-      this.#pending.delete(oldest);
-    }
-    this.#retryLater();
-  }
-
-  /**
-   * Plans another attempt: a server may refuse releases for some time without closing the connection (MISCONF,
-   * NOREPLICAS, BUSY).
-   */
-  #retryLater(): void {
-    this.#retry ??= setTimeout(() => {
-      this.#retry = undefined;
-      this.sendPending();
-    }, RELEASE_AGAIN_MS).unref();
   }
 }

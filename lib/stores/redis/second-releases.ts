@@ -1,5 +1,6 @@
 import type { Lease } from '../../core/lease.js';
 import { neutrally } from '../../core/neutral.js';
+import { RELEASE_AGAIN_MS } from '../../core/pending-releases.js';
 import { LONGEST_DEADLINE_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 
@@ -11,9 +12,6 @@ const CHECK_MS = 100;
  * drift apart, and the masters of a Cluster have clocks of their own.
  */
 const MARGIN_MS = 100;
-
-/** Milliseconds after which a failed release is sent again. */
-const AGAIN_MS = 500;
 
 /** Largest number of leases. Beyond this number, the oldest are dropped, and end at the latest with their ttl. */
 const MOST_LEASES = 10_000;
@@ -84,7 +82,7 @@ export class SecondReleases {
 
   #send(lease: Lease, { due, until }: Unanswered): void {
     void this.release(lease).then((isConfirmed) => {
-      if (!isConfirmed) this.#add(lease, { due: due + AGAIN_MS, until });
+      if (!isConfirmed) this.#add(lease, { due: due + RELEASE_AGAIN_MS, until });
     });
   }
 }

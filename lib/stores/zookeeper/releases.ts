@@ -1,19 +1,14 @@
-import { neutrally } from '../../core/neutral.js';
 import type { Lease } from '../../core/lease.js';
+import { PendingReleases } from '../../core/pending-releases.js';
 import type { TickRecord } from './key-record.js';
 import type { Decision, KeyRecords } from './key-records.js';
 import { isOver, type KeyView, replaced, restamped, without } from './key-view.js';
 import type { Leases } from './leases.js';
 
-/** Milliseconds after which failed releases are sent again. */
-const AGAIN_MS = 500;
-
 /** Releases leases, until ZooKeeper has confirmed it or nothing of the lease can be left. */
 export class Releases {
   /** The releases that failed, each with the time after which they are not repeated, by the monotonic clock. */
-  readonly #failed = new Map<Lease, number>();
-  #timer: NodeJS.Timeout | undefined;
-  #isClosed = false;
+  readonly #failed = new PendingReleases<number>(() => this.retryAll());
 
   constructor(
     private readonly records: KeyRecords,
@@ -28,8 +23,7 @@ export class Releases {
     try {
       await this.#free(lease);
     } catch (error) {
-      this.#failed.set(lease, performance.now() + lease.pendingFor);
-      this.#later();
+      this.#failed.set(lease, performance.now() + lease.pendingFor).later();
       throw error;
     }
   }
@@ -39,28 +33,13 @@ export class Releases {
     for (const [lease, until] of this.#failed) {
       this.#failed.delete(lease);
       this.#free(lease).catch(() => {
-        if (performance.now() < until) this.#failed.set(lease, until);
-        this.#later();
+        if (performance.now() < until) this.#failed.set(lease, until).later();
       });
     }
   }
 
   close(): void {
-    this.#isClosed = true;
-    clearTimeout(this.#timer);
-    this.#failed.clear();
-  }
-
-  #later(): void {
-    if (this.#isClosed || this.#failed.size === 0) return;
-    this.#timer ??= neutrally(
-      setTimeout,
-      () => {
-        this.#timer = undefined;
-        this.retryAll();
-      },
-      AGAIN_MS,
-    ).unref();
+    this.#failed.close();
   }
 
   #free(lease: Lease): Promise<void> {
