@@ -226,6 +226,8 @@ export abstract class RenewedLock
    */
   overslept(paused: number): void {
     if (!this.isAlive) return;
+    // The thread may adopt the lock only now, with the end from before the pause, and would write that end.
+    if (paused > 0 && this.lent?.isAway) this.takeBack('other');
     const at = now();
     this.endAfter(this.leftAt(at) - paused, at);
     this.noticeLapse();

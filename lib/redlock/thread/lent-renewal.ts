@@ -4,6 +4,14 @@ import type { Why } from './lock-slots.js';
 import type { ExtendFailure } from './messages.js';
 import type { HandedOver, RemotelyRenewed, RemoteRenewal, RenewalThread } from './renewal-ports.js';
 
+/** A call of `extend` that the other thread has to answer. */
+interface Call {
+  readonly remote: RemoteRenewal;
+  /** Milliseconds within which a thread that runs has answered. */
+  readonly limit: number;
+  readonly hangs: () => void;
+}
+
 /**
  * The renewal of a lock with `renew: 'thread'`, in the thread that holds it. The lock renews itself until the other thread
  * takes it over, and again after it was taken back, until its next renewal.
@@ -20,6 +28,10 @@ export class LentRenewal {
   #failures = 0;
   /** The time of the monotonic clock until which a request of a thread that renews no more may still reach a node. */
   #strayUntil = -Infinity;
+  /** The calls of {@link extend} without an answer. */
+  #calls: Set<Call> | undefined;
+  /** The timer of the first of these calls. */
+  #hanging: NodeJS.Timeout | undefined;
 
   /** @param maxBlocked - milliseconds for which the other thread renews while this one is blocked */
   constructor(
@@ -65,12 +77,25 @@ export class LentRenewal {
    */
   async extend(ttl: number, limit: number, hangs: () => void): Promise<ExtendFailure | undefined> {
     const remote = this.#remote!;
-    const timer = setTimeout(() => {
-      if (this.#remote === remote) hangs();
-    }, limit + STRAY_MARGIN_MS);
+    const call: Call = { remote, limit: limit + STRAY_MARGIN_MS, hangs };
+    const calls = (this.#calls ??= new Set());
+    calls.add(call);
+    if (calls.size === 1) this.#await(call);
     const failure = await remote.extend(ttl);
-    clearTimeout(timer);
+    calls.delete(call);
+    clearTimeout(this.#hanging);
+    const [next] = calls;
+    if (next) this.#await(next);
     return failure;
+  }
+
+  /** Awaits the answer to the first call. The time of the next call counts from that answer, because they take turns. */
+  #await(call: Call): void {
+    // When the event loop was blocked, the answer may have arrived, and Node has not read it yet. `setImmediate` lets Node
+    // read it first.
+    this.#hanging = setTimeout(setImmediate, call.limit, () => {
+      if (this.#calls?.has(call) && this.#remote === call.remote) call.hangs();
+    });
   }
 
   /** Called when the other thread could not renew the lock. */

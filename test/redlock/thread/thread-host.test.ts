@@ -23,7 +23,8 @@ let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
 let threads: TwoThreads;
 
 beforeEach(() => {
-  jest.useFakeTimers();
+  // A real `setImmediate` runs after all timers of a turn, as in the event loop.
+  jest.useFakeTimers({ doNotFake: ['setImmediate'] });
   nodes = scriptedNodes(3) as typeof nodes;
   threads = new TwoThreads(nodes);
   const { offer } = LockSlots.prototype;
@@ -357,6 +358,48 @@ test('a call of `extend` that the thread does not answer is made by the holder, 
   await extended;
   expect(extensions(nodes)).toBe(3);
   expect(lock.remaining()).toBeGreaterThan(38 * TTL);
+  await lock.release();
+});
+
+test('calls of `extend` side by side, each as slow as a node may be, are no reason to take the lock back', async () => {
+  threads.ready();
+  const lock = await acquire();
+  for (const node of threads.nodes) node.fate = { extend: 45 };
+  const extended = Promise.all(Array.from({ length: 10 }, () => lock.extend(TTL)));
+  await jest.advanceTimersByTimeAsync(TTL / 2);
+  await extended;
+  expect(threads.sent.map(({ kind }) => kind)).not.toContain('return');
+  expect(extensions(nodes)).toBe(0);
+  await lock.release();
+});
+
+test('a call of `extend` whose answer waits to be read after a blocked event loop is no reason to take the lock back', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 30 * TTL });
+  threads.isBlocked = true;
+  const extended = lock.extend(40 * TTL);
+  await jest.advanceTimersByTimeAsync(100);
+  // The timers that are due run in one turn of the event loop, before the messages that have arrived.
+  jest.advanceTimersByTime(5 * TTL);
+  threads.unblock();
+  await jest.advanceTimersByTimeAsync(10);
+  await extended;
+  expect(threads.sent.map(({ kind }) => kind)).not.toContain('return');
+  expect(extensions(nodes)).toBe(0);
+  await lock.release();
+});
+
+test('a pause of both clocks that the thread does not know, because it adopts the lock later, shortens the validity (S29)', async () => {
+  threads.ready();
+  // Whole milliseconds of one clock only: the end that the thread computes then differs by a fraction, as in other threads.
+  await jest.advanceTimersByTimeAsync(0.7);
+  const lock = await acquire();
+  awayFor(nodes, threads.nodes);
+  const before = lock.remaining();
+  lock.overslept(400);
+  await jest.advanceTimersByTimeAsync(300);
+  expect(threads.sent.map(({ kind }) => kind)).toContain('adopt');
+  expect(lock.remaining()).toBeLessThanOrEqual(before - 700);
   await lock.release();
 });
 
