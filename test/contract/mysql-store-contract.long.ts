@@ -7,13 +7,13 @@ import { acquireOn, extendOn, releaseOn } from '../support/ask-store.js';
 import { debianMysql, laterMariadb } from '../support/debian-mysql.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type MysqlServer, startMysqlServer } from '../support/mysql-server.js';
+import { onEach } from '../support/on-each.js';
 import { newTerms } from '../support/postgres-store.js';
 import { storeContract } from 'nestjs-redlock/store';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
-const programs = [...debianMysql(), ...laterMariadb()];
 
-for (const program of programs)
+onEach([...debianMysql(), ...laterMariadb()], 'the MySQL and the later MariaDB of Debian', (program) =>
   describe(`on ${program.name}`, () => {
     let server: MysqlServer;
     let store: MysqlStore;
@@ -53,15 +53,11 @@ for (const program of programs)
       await expect(own.query('select * from redlock_locks')).rejects.toThrow(/denied/);
       await least.close();
     });
-  });
+  }),
+);
 
 /** The statements of a script for the program `mysql`. */
 function statementsOf(script: string): string[] {
   const [before = '', rest = ''] = script.split('delimiter //');
   return [before, ...rest.split('delimiter ;')[0]!.split('//\n')].filter((each) => each.trim() !== '');
 }
-
-// Without this test the file would fail on a machine without the server.
-test('the contract runs on the MySQL and the later MariaDB of Debian, as far as they can be had', () => {
-  expect(programs).toEqual(expect.any(Array));
-});
