@@ -1,4 +1,3 @@
-import { elapsedSince, now } from '../core/clock.js';
 import { Declarations, type LockDeclaration } from './declarations.js';
 import type { LockSite } from './lock-site.js';
 import { JoinedLock } from './joined-lock.js';
@@ -14,28 +13,20 @@ import { LockWarnings, RISKY_TTL_MS } from './lock-warnings.js';
 import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { neutrally } from '../core/neutral.js';
-import { onAbort } from '../core/on-abort.js';
 import type { DetachedLock, Pass } from '../core/pass.js';
 import type { AcquireTerms, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
-import { SlotList } from '../core/slot-list.js';
+import { Shutdown, whyClosing } from './shutdown.js';
 import { StartChecks } from './start-checks.js';
 import { beside, SurroundingLocks } from './surrounding-locks.js';
 import { noHookForCommit, type Transactions } from './transactions.js';
 
 /**
- * Acquires locks for one module instance. Keeps a list of the methods and tasks that run under these locks, so that a
- * shutdown can wait for the methods and tasks. `LockService` and `LockInterceptor` are its public interfaces.
+ * Acquires locks for one module instance. Its {@link Shutdown} knows the methods and tasks that run under these locks, and
+ * waits for them. `LockService` and `LockInterceptor` are its public interfaces.
  */
 export class LockRuntime {
-  readonly #running = new SlotList<'slot', LockScope>('slot');
-  /** Aborts when new calls are refused, which ends the waits of calls that have no lock yet. */
-  readonly #refusing = new AbortController();
-  /** Aborts when the nodes are closed, which ends the waits of calls under a lock. */
-  readonly #ended = new AbortController();
-  /** Running code that waits for the shutdown: the shutdown does not wait for this code. */
-  readonly #closers = new Set<LockScope>();
-  #draining: Promise<void> | undefined;
+  readonly #shutdown: Shutdown;
   readonly #options: ResolvedOptions;
   readonly #warnings: LockWarnings;
   readonly #around: SurroundingLocks;
@@ -44,7 +35,6 @@ export class LockRuntime {
    * has the same options.
    */
   #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireTerms } | undefined;
-  #drained: (() => void) | undefined;
   #opening: Promise<void> | undefined;
   #isOpen = false;
 
@@ -54,7 +44,7 @@ export class LockRuntime {
     readonly inspection: LockInspector,
     readonly telemetry: LockTelemetry,
     defaults: LockOptions,
-    private readonly shutdownTimeout: number,
+    shutdownTimeout: number,
     private readonly connect: () => Promise<void>,
     readonly log: Log,
     readonly declarations = new Declarations({}, log),
@@ -63,9 +53,7 @@ export class LockRuntime {
     this.#options = new ResolvedOptions(defaults);
     this.#warnings = new LockWarnings(log);
     this.#around = new SurroundingLocks(this, inspection, transactions);
-    // Every call listens to one of these signals. Add a listener that stays: a further listener then costs almost
-    // nothing.
-    for (const { signal } of [this.#refusing, this.#ended]) onAbort(signal, { aborted: () => undefined });
+    this.#shutdown = new Shutdown(redlock, this.#around, shutdownTimeout);
   }
 
   /** Readable name of this process. */
@@ -90,7 +78,7 @@ export class LockRuntime {
 
   /** `true` when new calls are refused. */
   get isClosed(): boolean {
-    return this.#refusing.signal.aborted;
+    return this.#shutdown.refusing.aborted;
   }
 
   /**
@@ -194,9 +182,10 @@ export class LockRuntime {
   async attach(pass: Pass & DetachedLock, { options, origin, signal }: AttachCall): Promise<RunnableLock> {
     const { keys, ttl, kind, tick } = pass;
     if (!this.isClosed) await this.open();
+    const { refusing } = this.#shutdown;
     const terms = {
       ...{ renew: options.renew, maxBlocked: options.maxBlocked, retry: options.retry, explain: whyClosing },
-      signals: signal ? [signal, this.#refusing.signal] : [this.#refusing.signal],
+      signals: signal ? [signal, refusing] : [refusing],
     };
     const attached = (): Promise<RunnableLock> => this.redlock.attach(pass, terms);
     if (!this.telemetry.isWatched) return attached();
@@ -219,8 +208,8 @@ export class LockRuntime {
       if (own) this.#warnings.waitsForItself(call, own.keys);
     }
     const terms = isNested
-      ? termsOf(call, outer, this.#ended.signal)
-      : this.#usualTerms(call, outer, this.#refusing.signal);
+      ? termsOf(call, outer, this.#shutdown.ended)
+      : this.#usualTerms(call, outer, this.#shutdown.refusing);
     let acquired: Promise<RunnableLock> = this.redlock.acquire(keys, terms);
     // Another call of the same transaction may end during the wait. The transaction then keeps the lock of that call,
     // so this call waits for its own transaction, and its error must say so.
@@ -242,92 +231,32 @@ export class LockRuntime {
   begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockScope {
     // A call that joined a lock already runs inside the tracing context of that lock.
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
-    const ended = (): void => {
-      this.#running.delete(scope);
-      this.#closers.delete(scope);
-      this.#drainedIfIdle();
-    };
+    const ended = (): void => this.#shutdown.left(scope);
     const scope = new LockScope(lock, this, onLost, around, ended, this.transactions?.of(lock));
     this.transactions?.begun(scope);
-    this.#running.add(scope);
+    this.#shutdown.began(scope);
     return scope;
   }
 
-  /** Tells running methods that the shutdown has begun. New calls are still accepted. */
+  /** See {@link Shutdown.begin}. */
   beginClosing(): void {
-    this.redlock.beginClosing(SHUTTING_DOWN);
+    this.#shutdown.begin();
   }
 
-  /**
-   * Refuses new calls, and waits for running methods and tasks, and until the nodes have stored the ticks that have run,
-   * for `shutdownTimeout` at most. Does not wait for the code that calls it: that code waits for the shutdown.
-   */
+  /** See {@link Shutdown.drain}. */
   drain(): Promise<void> {
-    this.#draining ??= this.#drain();
-    return this.#draining;
+    return this.#shutdown.drain();
   }
 
-  async #drain(): Promise<void> {
-    const began = now();
-    this.beginClosing();
-    this.#refusing.abort(SHUTTING_DOWN);
-    for (const scope of this.#running)
-      if (this.#around.find((each) => each === scope)) this.#closers.add(scope);
-    await new Promise<void>((resolve) => {
-      // This timer keeps the process alive until the running methods end.
-      const timer = setTimeout(resolve, this.shutdownTimeout);
-      this.#drained = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-      this.#drainedIfIdle();
-    });
-    await this.redlock.storeReleases(this.shutdownTimeout - elapsedSince(began));
-  }
-
-  #drainedIfIdle(): void {
-    if (this.#running.size === this.#closers.size) this.#drained?.();
-  }
-
-  /**
-   * Ends all locks and closes the nodes. Takes 5 s at most.
-   *
-   * The lock of a method that still runs is not released: its signal aborts, and its keys expire with their ttl. For a
-   * lock from `acquire`, the runtime cannot know whether code still runs. The signal of such a lock aborts, and then the
-   * lock is released.
-   *
-   * @returns the keys of the locks whose methods were still running
-   */
+  /** See {@link Shutdown.close}. */
   close(): Promise<readonly string[]> {
-    return neutrally(() => this.#close());
-  }
-
-  async #close(): Promise<readonly string[]> {
-    this.beginClosing();
-    this.#refusing.abort(SHUTTING_DOWN);
-    this.#ended.abort(SHUTTING_DOWN);
-    const late = [...this.#running];
-    for (const scope of late) scope.lock.lose(this.#whyLate(scope));
-    // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
-    const handles = [...this.redlock.held];
-    // Report the loss before the release: the next holder must not begin while this holder still relies on its lock.
-    for (const lock of handles) lock.lose('the application shut down while it was held');
-    await this.redlock.close(handles);
-    return late.flatMap(({ lock }) => lock.keys);
-  }
-
-  #whyLate(scope: LockScope): string {
-    if (this.#closers.has(scope)) return 'the code under it closed the application; close it after the lock';
-    const what = scope.awaitsCommit ? 'the transaction around its method' : 'its method';
-    return `the application shut down before ${what} had ended`;
+    return this.#shutdown.close();
   }
 }
 
 const KEPT_FOR_COMMIT =
   "it is kept until the transaction around it has ended (`release: 'afterCommit'`). Detach a lock that you acquire with " +
   '`LockService.acquire`, after the commit';
-
-const SHUTTING_DOWN = new Error('the application is shutting down');
 
 function termsOf(
   { options, signal, tick }: LockCall,
@@ -338,10 +267,6 @@ function termsOf(
   if (outer) signals.unshift(outer.signal);
   if (signal) signals.unshift(signal);
   return { ...options, tick, signals, explain: whyClosing };
-}
-
-function whyClosing(keys: readonly string[], error: unknown): unknown {
-  return error === SHUTTING_DOWN ? new LockUnavailableError(keys, SHUTTING_DOWN.message) : error;
 }
 
 /** Makes an error handler that adds the name of the declared lock to a refusal. */
