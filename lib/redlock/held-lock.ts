@@ -12,13 +12,13 @@ import { NO_SLOT } from '../core/slot-list.js';
 import { detach, notDetached } from './detach.js';
 import { checkCanExchange, notConfirmed } from './exchange.js';
 import { Extension, type Verdict } from './extend.js';
+import type { LentRenewal } from './lent-renewal.js';
 import type { NodeSet } from './node-set.js';
 import { release } from './release.js';
+import type { ExtendFailure } from './renewal-ports.js';
 import { type RenewalContext, RenewedLock } from './renewed-lock.js';
 import { checkTtl } from './store-limits.js';
 import { drop, releaseAgain } from './stray-releases.js';
-import type { LentRenewal } from './thread/lent-renewal.js';
-import { type ExtendFailure, votesOf } from './thread/messages.js';
 import { nodeTimeLimit } from './validity.js';
 
 /**
@@ -141,7 +141,7 @@ export class HeldLock extends RenewedLock implements LockHandle {
   }
 
   #whyNotExtended(failure: Exclude<ExtendFailure, { readonly reason: 'returned' }>): RedlockError {
-    if (failure.reason === 'unconfirmed') return this.unconfirmed(votesOf(failure.votes));
+    if (failure.reason === 'unconfirmed') return this.unconfirmed(failure.votes);
     return failure.reason === 'lost'
       ? this.whyNotHeld()
       : new LockUnavailableError(this.keys, failure.message, [], `extend the lock on ${quoted(this.keys)}`);

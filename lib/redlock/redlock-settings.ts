@@ -1,7 +1,7 @@
 import type { LockLostError } from '../core/errors.js';
 import type { Store } from '../core/ports.js';
+import type { RenewalThread } from './renewal-ports.js';
 import type { RestartGuard } from './restart-guard.js';
-import type { RenewalThread } from './thread/renewal-ports.js';
 
 /** Settings of all locks of one `Redlock`. */
 export interface RedlockSettings {

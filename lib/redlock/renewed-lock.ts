@@ -8,12 +8,11 @@ import type { ClockWatch } from './clock-watch.js';
 import { type ExpiryContext, ExpiringLock } from './expiring-lock.js';
 import { type Extensible, Extension, type Verdict } from './extend.js';
 import { type Healed, Healing } from './healing.js';
+import { LentRenewal } from './lent-renewal.js';
 import type { NodeSet } from './node-set.js';
 import type { Nodes } from './nodes.js';
 import { Release } from './release.js';
-import { LentRenewal } from './thread/lent-renewal.js';
-import { WHY } from './thread/lock-slots.js';
-import type { RemotelyRenewed } from './thread/renewal-ports.js';
+import { type RemotelyRenewed, WHY } from './renewal-ports.js';
 import { nodeTimeLimit } from './validity.js';
 import { type Batch, EARLY, type Renewable, type Watchdog } from './watchdog.js';
 

@@ -14,7 +14,7 @@ import { type Answer, fanOut } from '../redlock/fan-out.js';
 import { asError, ClosedStoreError, UnfitStoreError } from '../core/errors.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
-import type { RenewalThread } from '../redlock/thread/renewal-ports.js';
+import type { RenewalThread } from '../redlock/renewal-ports.js';
 import type { RedlockSettings } from '../redlock/redlock-settings.js';
 import { RestartGuard } from '../redlock/restart-guard.js';
 import type { Store } from '../core/ports.js';

@@ -1,8 +1,7 @@
 import type { Instant } from '../../core/clock.js';
 import type { NodeVote } from '../../core/errors.js';
 import { HeldLock } from '../held-lock.js';
-import { WHY } from './lock-slots.js';
-import type { Mirror } from './renewal-ports.js';
+import { type Mirror, WHY } from '../renewal-ports.js';
 
 /**
  * A lock of another thread, in the thread that renews it. Its renewals, extensions, healing and the rules of the validity

@@ -1,4 +1,5 @@
 import type { Instant } from '../../core/clock.js';
+import { WHY, type Why } from '../renewal-ports.js';
 import { fromSharedTime, toSharedTime } from './shared-clock.js';
 
 /** Number of locks in one block of shared memory. */
@@ -12,11 +13,6 @@ export const TEXT_BYTES = 480;
 
 /** The bytes of a slot: two ends, three numbers, and the text. */
 const BYTES_PER_SLOT = 16 + 12 + TEXT_BYTES;
-
-/** The reason why the thread does not renew a lock any more. */
-export const WHY = { none: 0, blocked: 1, maxHold: 2, gone: 3 } as const;
-
-export type Why = (typeof WHY)[keyof typeof WHY];
 
 /** The state of a slot before the thread that renews knows its lock: the lock is offered, and then taken. */
 const OFFER = { none: 0, made: 1, taken: 2 } as const;

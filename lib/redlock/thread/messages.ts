@@ -1,5 +1,6 @@
 import type { NodeVote } from '../../core/errors.js';
 import type { CopiedLease } from '../../core/lease.js';
+import type { ExtendFailure } from '../renewal-ports.js';
 
 // The messages between the thread that holds the locks and the thread that renews them. Monotonic times are shared times
 // (shared-clock.ts).
@@ -70,13 +71,10 @@ export interface SentVote extends Omit<NodeVote, 'error'> {
   readonly error?: string;
 }
 
-/** The reason why an extension failed. */
-export type ExtendFailure =
-  | { readonly reason: 'lost' }
-  /** The thread that holds the lock renews it, and has to extend it itself. */
-  | { readonly reason: 'returned' }
-  | { readonly reason: 'unconfirmed'; readonly votes: readonly SentVote[] }
-  | { readonly reason: 'other'; readonly message: string };
+/** The reason why an extension failed, with votes that another thread can use. */
+export type SentFailure =
+  | Exclude<ExtendFailure, { readonly reason: 'unconfirmed' }>
+  | { readonly reason: 'unconfirmed'; readonly votes: readonly SentVote[] };
 
 export type FromThread =
   /** The stores of the thread are connected. */
@@ -87,7 +85,7 @@ export type FromThread =
   | ({ readonly kind: 'held' } & SlotName)
   /** A renewal has failed; the validity still ended at the shared time `end`. */
   | ({ readonly kind: 'unconfirmed'; readonly votes: readonly SentVote[]; readonly end: number } & SlotName)
-  | { readonly kind: 'extended'; readonly call: number; readonly failure?: ExtendFailure }
+  | { readonly kind: 'extended'; readonly call: number; readonly failure?: SentFailure }
   /** A node gave no usable answer to a request of the thread. */
   | { readonly kind: 'node-error'; readonly node: string; readonly message: string }
   /** A warning about a weak setup of a server. */
@@ -104,4 +102,8 @@ export function votesOf(votes: readonly SentVote[]): NodeVote[] {
     ...vote,
     ...(error !== undefined && { error: new Error(error) }),
   }));
+}
+
+export function failureOf(sent: SentFailure): ExtendFailure {
+  return sent.reason === 'unconfirmed' ? { reason: 'unconfirmed', votes: votesOf(sent.votes) } : sent;
 }

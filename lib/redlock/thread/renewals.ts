@@ -6,21 +6,21 @@ import { ClockWatch } from '../clock-watch.js';
 import type { HeldLock, LeaseContext } from '../held-lock.js';
 import { Nodes } from '../nodes.js';
 import type { RedlockSettings } from '../redlock-settings.js';
+import { type Mirror, WHY } from '../renewal-ports.js';
 import { usableTtl } from '../validity.js';
 import { Watchdog } from '../watchdog.js';
 import { AdoptedLock } from './adopted-lock.js';
 import { BEAT_MS, type Beats, BlockedTime } from './liveness.js';
-import { LockSlots, WHY } from './lock-slots.js';
+import { LockSlots } from './lock-slots.js';
 import {
   type Adopt,
   type Extend,
-  type ExtendFailure,
   type FromThread,
+  type SentFailure,
   sentVotes,
   type SlotName,
   type ToThread,
 } from './messages.js';
-import type { Mirror } from './renewal-ports.js';
 import { fromSharedTime } from './shared-clock.js';
 
 /** A lock of another thread. */
@@ -167,7 +167,7 @@ export class Renewals {
   async #extend({ call, ttl, guard, handOver }: Extend): Promise<void> {
     const lock = this.#locks.get(handOver)?.lock;
     this.settings.guard.note(guard);
-    const failure = lock ? await failureOf(() => lock.extend(ttl)) : { reason: 'lost' as const };
+    const failure = lock ? await whyNotExtended(() => lock.extend(ttl)) : { reason: 'lost' as const };
     this.post({ kind: 'extended', call, ...(failure && { failure }) });
   }
 
@@ -211,7 +211,7 @@ export class Renewals {
   }
 }
 
-async function failureOf(extend: () => Promise<void>): Promise<ExtendFailure | undefined> {
+async function whyNotExtended(extend: () => Promise<void>): Promise<SentFailure | undefined> {
   try {
     await extend();
     return undefined;

@@ -1,18 +1,25 @@
 import type { Instant } from '../../core/clock.js';
 import { tellNodeError } from '../../core/lock-events.js';
 import { neutrally } from '../../core/neutral.js';
+import type {
+  ExtendFailure,
+  HandedOver,
+  RemotelyRenewed,
+  RemoteRenewal,
+  RenewalThread,
+  Why,
+} from '../renewal-ports.js';
 import { BEAT_MS, type Beats } from './liveness.js';
-import { LockSlots, SLOTS_PER_BLOCK, type Why } from './lock-slots.js';
+import { LockSlots, SLOTS_PER_BLOCK } from './lock-slots.js';
 import {
   type Adopt,
-  type ExtendFailure,
+  failureOf,
   type FromThread,
   type Slot,
   type SlotName,
   type ToThread,
   votesOf,
 } from './messages.js';
-import type { HandedOver, RemotelyRenewed, RemoteRenewal, RenewalThread } from './renewal-ports.js';
 import { toSharedTime } from './shared-clock.js';
 
 /** Milliseconds within which a thread that runs has answered. */
@@ -209,7 +216,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       case 'unconfirmed':
         return this.#unconfirmed(message);
       case 'extended':
-        this.#calls.get(message.call)?.answer(message.failure);
+        this.#calls.get(message.call)?.answer(message.failure && failureOf(message.failure));
         return void this.#calls.delete(message.call);
       case 'node-error':
         return tellNodeError(message.node, new Error(message.message));

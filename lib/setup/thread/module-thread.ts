@@ -12,7 +12,7 @@ import type {
   RemotelyRenewed,
   RemoteRenewal,
   RenewalThread,
-} from '../../redlock/thread/renewal-ports.js';
+} from '../../redlock/renewal-ports.js';
 import { ThreadHost } from '../../redlock/thread/thread-host.js';
 import { networkDefaults } from './network-defaults.js';
 import { countNodes } from '../open-stores.js';

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { LockSlots, SLOTS_PER_BLOCK, TEXT_BYTES, WHY } from '../../../lib/redlock/thread/lock-slots.js';
+import { WHY } from '../../../lib/redlock/renewal-ports.js';
+import { LockSlots, SLOTS_PER_BLOCK, TEXT_BYTES } from '../../../lib/redlock/thread/lock-slots.js';
 import { fromSharedTime, toSharedTime } from '../../../lib/redlock/thread/shared-clock.js';
 
 /** More than the time between two readings of a clock on a busy machine. */

@@ -1,6 +1,6 @@
 import type { RestartGuard } from '../../../lib/redlock/restart-guard.js';
 import type { FromThread, ToThread } from '../../../lib/redlock/thread/messages.js';
-import type { RenewalThread } from '../../../lib/redlock/thread/renewal-ports.js';
+import type { RenewalThread } from '../../../lib/redlock/renewal-ports.js';
 import type { Renewals } from '../../../lib/redlock/thread/renewals.js';
 import type { ThreadHost } from '../../../lib/redlock/thread/thread-host.js';
 import type { ThreadTerms } from '../../../lib/setup/thread/thread-terms.js';

@@ -1,8 +1,21 @@
-import type { Instant } from '../../core/clock.js';
-import type { Lease } from '../../core/lease.js';
-import type { NodeVote } from '../../core/errors.js';
-import type { Why } from './lock-slots.js';
-import type { ExtendFailure } from './messages.js';
+import type { Instant } from '../core/clock.js';
+import type { Lease } from '../core/lease.js';
+import type { NodeVote } from '../core/errors.js';
+
+// What a lock and the thread that renews it (thread/) know of each other.
+
+/** The reason why the thread does not renew a lock any more. */
+export const WHY = { none: 0, blocked: 1, maxHold: 2, gone: 3 } as const;
+
+export type Why = (typeof WHY)[keyof typeof WHY];
+
+/** The reason why an extension by the thread failed. */
+export type ExtendFailure =
+  | { readonly reason: 'lost' }
+  /** The thread that holds the lock renews it, and has to extend it itself. */
+  | { readonly reason: 'returned' }
+  | { readonly reason: 'unconfirmed'; readonly votes: readonly NodeVote[] }
+  | { readonly reason: 'other'; readonly message: string };
 
 /** A held lock whose renewal another thread takes over. */
 export interface HandedOver {

@@ -1,8 +1,13 @@
-import type { Instant } from '../../core/clock.js';
-import { STRAY_MARGIN_MS } from '../stray-releases.js';
-import type { Why } from './lock-slots.js';
-import type { ExtendFailure } from './messages.js';
-import type { HandedOver, RemotelyRenewed, RemoteRenewal, RenewalThread } from './renewal-ports.js';
+import type { Instant } from '../core/clock.js';
+import type {
+  ExtendFailure,
+  HandedOver,
+  RemotelyRenewed,
+  RemoteRenewal,
+  RenewalThread,
+  Why,
+} from './renewal-ports.js';
+import { STRAY_MARGIN_MS } from './stray-releases.js';
 
 /** A call of `extend` that the other thread has to answer. */
 interface Call {
