@@ -27,9 +27,12 @@ const LOCK_WAIT_S = 2;
 /**
  * Settings of the session, in place of those that the server or the administrator has chosen for applications. In
  * particular, answers are longer than the default of `group_concat_max_len`, and an idle connection stays open.
+ *
+ * The server may ignore the character set of the handshake, or set another one after it (`init_connect`). It would then
+ * read the keys in JSON in that character set, but not those that come as bytes: one key would have two rows, and two holders.
  */
 const SESSION =
-  `set session sql_mode = '${SQL_MODE}', innodb_lock_wait_timeout = ${LOCK_WAIT_S}, lock_wait_timeout = ${LOCK_WAIT_S}, ` +
+  `set names utf8mb4 collate utf8mb4_bin, sql_mode = '${SQL_MODE}', innodb_lock_wait_timeout = ${LOCK_WAIT_S}, lock_wait_timeout = ${LOCK_WAIT_S}, ` +
   'group_concat_max_len = 67108864, autocommit = 1, sql_safe_updates = 0, wait_timeout = 28800, completion_type = 0' +
   // MariaDB and MySQL have different names for the time limit of statements. Each takes the other's part for a comment.
   '/*M! , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */';

@@ -22,8 +22,12 @@ const WAITING = `select count(*) from information_schema.processlist where comma
     server = await startMysqlServer();
   });
 
-  async function openStore(tablePrefix = 'redlock_', terms = newTerms()): Promise<MysqlStore> {
-    const store = new MysqlStore({ uri: server.uri, tablePrefix }, terms);
+  async function openStore(
+    tablePrefix = 'redlock_',
+    terms = newTerms(),
+    user = server.user,
+  ): Promise<MysqlStore> {
+    const store = new MysqlStore({ uri: server.uriOf(user), tablePrefix }, terms);
     cleanUpAfterTests(() => store.close());
     await store.connect();
     return store;
@@ -263,6 +267,44 @@ const WAITING = `select count(*) from information_schema.processlist where comma
       await server.query('set global innodb_flush_log_at_trx_commit = 1');
     }
   });
+
+  // `init_connect` comes after the handshake, for users without SUPER. A key arrives as bytes in some calls, and in others as
+  // text, which the server reads in the character set of the session.
+  test.each(['latin1', 'utf8'])(
+    'a key outside of ASCII has one row, whatever `init_connect` sets: %s',
+    async (charset) => {
+      await server.query(
+        "create user if not exists plain@'%' identified by 'secret'; grant all privileges on app.* to plain@'%'",
+      );
+      await server.query(`set global init_connect = 'set names ${charset}'`);
+      try {
+        const openPlain = (): Promise<MysqlStore> => openStore('redlock_', newTerms(), 'plain');
+        const [one, other] = [await openPlain(), await openPlain()];
+        const keys = [`caf\u{e9}:${charset}`, `\u{1f512}:${charset}`];
+        const all = keys.map((key) => new Lease([key], '\u{e9}\u{1f512}', 60_000));
+        for (const lease of all) expect(await acquireOn(one, lease)).toMatchObject({ granted: true });
+        // With a second request in the same statement, the keys are text.
+        const rivals = [...keys, `another:${charset}`].map((key) =>
+          acquireOn(other, new Lease([key], 'you', 60_000)),
+        );
+        expect(await Promise.all(rivals)).toMatchObject([
+          { granted: false, holder: { owner: '\u{e9}\u{1f512}' } },
+          { granted: false },
+          { granted: true },
+        ]);
+        for (const lease of all) expect(await extendOn(one, lease, 60_000)).toBe(true);
+        const listed: string[] = [];
+        for await (const page of one.scan('')) listed.push(...page);
+        expect(listed.filter((key) => key.endsWith(`:${charset}`)).toSorted()).toEqual(
+          [`another:${charset}`, ...keys].toSorted(),
+        );
+        await Promise.all(all.map((lease) => releaseOn(one, lease)));
+        expect(await other.read(keys)).toEqual([undefined, undefined]);
+      } finally {
+        await server.query("set global init_connect = ''");
+      }
+    },
+  );
 
   test('a lock whose keys fit into no statement is refused with the remedy, and one whose keys fit is granted', async () => {
     const least = Number(await server.value('select @@global.max_allowed_packet'));
