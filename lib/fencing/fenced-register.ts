@@ -13,8 +13,14 @@ import { type CheckedHolder, checkedHolder, type TokenHolder } from './token-hol
 // Longer names are not allowed, because PostgreSQL shortens them without an error.
 const DIALECT: RegisterDialect = { owner: 'FencedRegister', mark: '"', longest: 63 };
 
-/** PostgreSQL's code for `LOCK TABLE` outside of a transaction. */
+/** PostgreSQL's code for `LOCK TABLE` or `RELEASE SAVEPOINT` outside of a transaction. */
 const NO_ACTIVE_TRANSACTION = '25P01';
+
+/** PostgreSQL's code for a savepoint that the transaction does not have. */
+const NO_SUCH_SAVEPOINT = '3B001';
+
+/** PostgreSQL's code for a statement after a failed one. */
+const FAILED_TRANSACTION = '25P02';
 
 /**
  * A table in PostgreSQL with the highest fencing token of each key. The table refuses lower tokens, so a holder that
@@ -82,7 +88,7 @@ export class FencedRegister {
    * holder can change the data afterwards.
    *
    * Keep the transaction short, and use only the database in `task`: later holders of the lock wait for the end of the
-   * transaction.
+   * transaction. Use no statement that ends the transaction, such as `commit`.
    *
    * @param pool - the pool that lends the connection
    * @param lock - the lock under which the call is made; with several keys, all of them are checked
@@ -91,6 +97,7 @@ export class FencedRegister {
    * @throws StaleTokenError when the table has a higher token; `task` is then not called
    * @throws TypeError or RangeError when `lock` has no usable keys or token
    * @throws Error when a statement failed but `task` did not throw: PostgreSQL has rolled the transaction back
+   * @throws Error when a statement of `task` ended the transaction: the token did not protect what `task` wrote after it
    */
   async transaction<T>(
     pool: SqlPool,
@@ -110,13 +117,7 @@ export class FencedRegister {
       await this.begin(client);
       await this.raise(client, holder);
       const result = await task(client);
-      const { command } = await client.query('commit');
-      if (command === 'ROLLBACK') {
-        throw new Error(
-          `Nothing was written for ${quoted(holder.keys)}: a statement failed, so PostgreSQL rolled the transaction ` +
-            'back. Do not catch the error of the statement in the task.',
-        );
-      }
+      await commit(client, holder);
       return result;
     } catch (error) {
       await client.query('rollback').catch(noteBroken);
@@ -170,9 +171,8 @@ export class FencedRegister {
 
   private async begin(client: SqlPoolClient): Promise<void> {
     const limit = this.idleTimeout;
-    await client.query(
-      limit === 0 ? 'begin' : `begin; set local idle_in_transaction_session_timeout = ${limit}`,
-    );
+    const set = limit === 0 ? '' : `set local idle_in_transaction_session_timeout = ${limit}; `;
+    await client.query(`begin; ${set}savepoint redlock_fence`);
   }
 
   /**
@@ -227,6 +227,30 @@ export class FencedRegister {
     // `pg` returns a bigint as a string by default. Every value that the table accepts is exact as a number.
     const token = rows[0]?.token ?? null;
     return token === null ? undefined : Number(token);
+  }
+}
+
+/**
+ * Commits the transaction of the check. It is still open if it still has its savepoint. After the end of the transaction
+ * each further statement of the task would be a transaction of its own, without the check.
+ */
+async function commit(client: SqlClient, { keys }: CheckedHolder): Promise<void> {
+  try {
+    await client.query('release savepoint redlock_fence; commit');
+  } catch (error) {
+    const { code } = error as { code?: unknown };
+    if (code === FAILED_TRANSACTION)
+      throw new Error(
+        `Nothing was written for ${quoted(keys)}: a statement failed, so PostgreSQL rolled the transaction back. Do not ` +
+          'catch the error of the statement in the task.',
+        { cause: error },
+      );
+    if (code !== NO_ACTIVE_TRANSACTION && code !== NO_SUCH_SAVEPOINT) throw error;
+    throw new Error(
+      `The transaction for ${quoted(keys)} ended before its task, so the token did not protect what the task wrote after ` +
+        'that. A statement such as `commit` or `rollback` ended it: use none in the task.',
+      { cause: error },
+    );
   }
 }
 

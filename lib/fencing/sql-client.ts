@@ -3,8 +3,6 @@ export interface SqlResult<Row> {
   readonly rows: Row[];
   /** Number of rows that were read or changed. */
   readonly rowCount?: number | null;
-  /** The command that the server ran: `'ROLLBACK'` after a `commit` means that an earlier statement failed. */
-  readonly command?: string;
 }
 
 /**

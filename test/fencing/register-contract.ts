@@ -170,6 +170,19 @@ export function registerContract<Client>(open: () => Promise<RegisterDatabase<Cl
     await expect(account.highestOf()).resolves.toBeUndefined();
   });
 
+  test.each(['commit', 'rollback', 'commit and begin'])(
+    'the register rejects when the task ends the transaction, and goes on: %s',
+    async (statements) => {
+      const unprotected = transaction(holder(3), async (client) => {
+        for (const statement of statements.split(' and '))
+          await account.database.query(statement, [], client);
+        await account.write('unprotected', client);
+      });
+      await expect(unprotected).rejects.toThrow(/^The transaction for .* ended before its task/);
+      await expect(account.isAccepted(holder(4))).resolves.toBe(true);
+    },
+  );
+
   describe('with two holders at the same time', () => {
     // The stale holder passes the check and pauses. Its successor must not write between the stale check and the stale
     // write.
