@@ -178,6 +178,7 @@ export class Messages {
   /** Checks the connection: a server that hangs does not close it, but sends no messages. */
   #beat(): void {
     const beat = (): void => {
+      if (this.#isClosed) return;
       this.#beat();
       if (this.#connection.silence > HEARTBEAT_MS / 2) this.#connection.drop('no answer');
       else if (!this.#connection.available) return;

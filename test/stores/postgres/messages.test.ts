@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, expect, jest, test } from '@jest/globals';
 import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { Messages } from '../../../lib/stores/postgres/messages.js';
@@ -65,4 +65,22 @@ test('an undelivered test message is sent again on a new connection, not at ever
   );
   // The limit is below half a minute: after that time the store tests messages again on the same connection.
   await until(() => sent === 2, 20_000);
+});
+
+test('`close` ends the checks of the connection, also between the time of a check and the check itself', async () => {
+  jest.useFakeTimers();
+  try {
+    messages = new Messages(
+      { connectionString: 'postgres://127.0.0.1:1/none' },
+      { send: () => Promise.resolve(), undelivered: () => undefined, replaced: () => undefined },
+    );
+    void messages.open();
+    // The timer of the check fires, and lets Node read answers first.
+    jest.advanceTimersToNextTimer();
+    await messages.close();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(jest.getTimerCount()).toBe(0);
+  } finally {
+    jest.useRealTimers();
+  }
 });

@@ -29,6 +29,16 @@ function endedLease(ttl: number): Lease {
   return lease;
 }
 
+test('no release is sent after `close`, also when a request fails or gets no answer then', async () => {
+  const [failing, unanswered] = [endedLease(30_000), endedLease(30_000)];
+  releases.close();
+  releases.failed(failing);
+  releases.mayComeLater(unanswered, 1_000);
+  expect(jest.getTimerCount()).toBe(0);
+  await pass(10_000);
+  expect(sent).toEqual([]);
+});
+
 describe('the releases of a lease whose acquisition got no answer (S27)', () => {
   test('are repeated without the tick after the first was confirmed, until the deadline has passed', async () => {
     const lease = endedLease(30_000);
