@@ -17,7 +17,7 @@ export interface EtcdOptions {
 
   /**
    * A password, or a function that returns one. Use a function for passwords that change: it is called for each new
-   * login.
+   * login, and again if it has not returned after five seconds.
    */
   readonly password?: string | (() => string | Promise<string>);
 

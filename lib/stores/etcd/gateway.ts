@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { asError, NoTimeError } from '../../core/errors.js';
+import { asError, ClosedStoreError, NoTimeError } from '../../core/errors.js';
+import { NoAnswerError, withTimeout } from '../../core/with-timeout.js';
 import { Connections, MOST_SOCKETS } from './connections.js';
 import { endpointsOf, type EtcdOptions } from './etcd.options.js';
 import type { Header } from './protocol.js';
@@ -18,7 +19,10 @@ const IDLE_MS = 10_000;
  */
 const OLD_CONNECTION_LIMIT_MS = 500;
 
-/** Time limit for a login, in milliseconds. */
+/**
+ * Time limit in milliseconds for each of the two parts of a login: the function that returns the password, and the request.
+ * A request that needs the login waits only for its own time limit.
+ */
 const LOGIN_LIMIT_MS = 5_000;
 
 /** gRPC codes with which etcd reports that a request has no effect, now or later. */
@@ -71,6 +75,9 @@ export function didNothing(error: unknown): boolean {
  * network may have forgotten it. A request over a new connection may get an answer at once.
  */
 class OldConnectionError extends GatewayError {}
+
+/** A login got no answer. The request that needed it was not sent. */
+class LoginError extends GatewayError {}
 
 /** An endpoint belongs to another cluster than the endpoint that answered first. */
 export class OtherClusterError extends GatewayError {
@@ -151,6 +158,8 @@ export class Gateway {
   readonly #idleTimer: NodeJS.Timeout;
   #clusterId: string | undefined;
   #token: Promise<string> | undefined;
+  /** Rejects the promise of the function that returns the password. */
+  #endLogin: () => void = () => undefined;
   /** The streams, with the index of their member. */
   readonly #streams = new Map<OpenStream, number>();
 
@@ -190,7 +199,7 @@ export class Gateway {
       const token = this.#login();
       let began = performance.now();
       try {
-        const headers = headersOf(await token);
+        const headers = headersOf(token && (await loggedIn(token, until - performance.now())));
         const left = until - performance.now();
         if (left <= 0) throw new NoTimeError(`was not asked within ${Math.ceil(limit)} ms`);
         began = performance.now();
@@ -206,7 +215,8 @@ export class Gateway {
           this.#forget(token);
           continue;
         }
-        if (error.code === undefined || !error.certain) this.#failed(from, began);
+        if (!(error instanceof LoginError) && (error.code === undefined || !error.certain))
+          this.#failed(from, began);
         const mayPass = error.certain && error.code === undefined && at === undefined;
         if (!mayPass || attempt >= this.endpoints.length) throw error;
       }
@@ -265,6 +275,7 @@ export class Gateway {
 
   close(): void {
     this.#isClosed = true;
+    this.#endLogin();
     clearTimeout(this.#probe);
     clearTimeout(this.#idleTimer);
     for (const stream of this.#streams.keys()) stream.close();
@@ -368,7 +379,11 @@ export class Gateway {
     if (!this.#token) {
       const token = this.#authenticate(this.options.username);
       this.#token = token;
-      token.catch(() => this.#forget(token));
+      token.catch((error: unknown) => {
+        this.#forget(token);
+        // The requests that needed the login may have ended before it, so plan the next check here.
+        if (this.#isLost && error instanceof LoginError) this.#probeAfter(PROBE_EVERY_MS);
+      });
     }
     return this.#token;
   }
@@ -378,19 +393,31 @@ export class Gateway {
     if (this.#token === token) this.#token = undefined;
   }
 
-  async #authenticate(name: string): Promise<string> {
-    const { password: given } = this.options;
-    let password: string | undefined;
+  /**
+   * The password. A function that never settles must not block all requests for ever: after the time limit, the next
+   * request calls it again.
+   */
+  async #password(): Promise<string | undefined> {
+    const { password } = this.options;
+    if (typeof password !== 'function') return password;
+    const closing = new Promise<never>((_, reject) => {
+      this.#endLogin = () => reject(new ClosedStoreError());
+    });
     try {
-      password = typeof given === 'function' ? await given() : given;
+      return await withTimeout(Promise.race([password(), closing]), LOGIN_LIMIT_MS);
     } catch (thrown) {
-      throw new GatewayError(
-        `\`password\` failed: ${asError(thrown).message}. Correct the function that you gave as \`password\``,
-        true,
-        NOT_LOGGED_IN,
-      );
+      if (thrown instanceof ClosedStoreError) throw thrown;
+      const message = `\`password\` failed: ${asError(thrown).message}. Correct the function that you gave as \`password\``;
+      // A function that takes too long may work again later, such as when a network is up again.
+      if (thrown instanceof NoAnswerError) throw new LoginError(message, true);
+      throw new GatewayError(message, true, NOT_LOGGED_IN);
     }
+  }
+
+  async #authenticate(name: string): Promise<string> {
+    const password = await this.#password();
     const from = this.#current;
+    const began = performance.now();
     try {
       const body = { name, password };
       const { token = '' } = await this.#ask<{ token?: string }>('auth/authenticate', body, {
@@ -406,8 +433,9 @@ export class Gateway {
       if (message.includes('authentication is not enabled')) return '';
       if (code === INVALID)
         throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
+      this.#failed(from, began);
       // Without a login the request itself was not sent, so it certainly has no effect.
-      throw new GatewayError(message, true);
+      throw new LoginError(message, true);
     }
   }
 
@@ -470,6 +498,20 @@ function refusalOf(refused: Refused): { readonly message: string; readonly code:
   const { error, message, code, grpc_code } = refused;
   if (isObject(error)) return refusalOf(error);
   return { message: message ?? String(error), code: code ?? grpc_code };
+}
+
+/**
+ * Waits for a login within the time limit of a request.
+ *
+ * @throws NoTimeError when the time limit has passed
+ */
+async function loggedIn(token: Promise<string>, limit: number): Promise<string> {
+  try {
+    return await withTimeout(token, limit);
+  } catch (error) {
+    if (!(error instanceof NoAnswerError)) throw error;
+    throw new NoTimeError(`was not asked within ${Math.ceil(limit)} ms: the login takes longer`);
+  }
 }
 
 function headersOf(token: string | undefined): Record<string, string> {

@@ -9,7 +9,7 @@ import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
 import type { EtcdOptions } from '../../../lib/stores/etcd/etcd.options.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
-import { acquireOn, releaseOn } from '../../support/ask-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { selfSigned } from '../../support/certificate.js';
 import { redlockOver } from '../../support/core.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../../support/etcd-server.js';
@@ -214,6 +214,38 @@ ifEtcd('an etcd store with a user and a password', () => {
     await asRoot('auth/role/add', { name: 'another' });
     await expect(locksWith(redlock)).resolves.toBe(true);
     await redlock.close();
+  });
+
+  test('an etcd store asks again for a password that does not come, at the start and while it holds a lock', async () => {
+    const never = new Promise<string>(() => undefined);
+    let asked = 0;
+    const starting = newStore({ ...login(), password: () => (asked++ === 0 ? never : secret) });
+    let hangs = false;
+    const holding = await openStore({ ...login(), password: () => (hangs ? never : secret) });
+    const lease = new Lease([freshKey()], 'me', 60_000);
+    await acquireOn(holding, lease);
+    hangs = true;
+    // This ends all auth tokens.
+    await asRoot('auth/role/add', { name: 'one more' });
+    const late = /the login takes longer|`password` failed: no answer within 5000 ms/;
+    await Promise.all([
+      expect(starting.connect()).rejects.toThrow(late),
+      expect(extendOn(holding, lease, 60_000)).rejects.toThrow(late),
+    ]);
+    hangs = false;
+    await until(() => starting.available);
+    expect(asked).toBe(2);
+    const other = new Lease([freshKey()], 'me', 60_000);
+    expect(await acquireOn(starting, other)).toMatchObject({ granted: true });
+    await until(() => extendOn(holding, lease, 60_000).catch(() => false));
+    await Promise.all([releaseOn(holding, lease), releaseOn(starting, other)]);
+  });
+
+  test('a store that is closed while it waits for a password rejects at once', async () => {
+    const store = newStore({ ...login(), password: () => new Promise<string>(() => undefined) });
+    const connecting = store.connect();
+    await store.close();
+    await expect(connecting).rejects.toThrow('the store was closed');
   });
 
   test.each([
