@@ -103,7 +103,6 @@ async function run(): Promise<void> {
     renewals.close();
     await Promise.allSettled(stores.map((store) => store.close()));
     post({ kind: 'closed' });
-    port.close();
   };
 
   port.on('message', (message: ToThread) => {
