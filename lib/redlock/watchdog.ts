@@ -137,7 +137,8 @@ export class Watchdog {
     if (due >= this.#wakesAt) return;
     clearTimeout(this.#timer);
     this.#wakesAt = due;
-    this.#timer = setTimeout(() => this.#renewDue(), due - performance.now()).unref();
+    // Newer versions of Node warn of a delay below zero.
+    this.#timer = setTimeout(() => this.#renewDue(), Math.max(0, due - performance.now())).unref();
   }
 
   #sleep(): void {

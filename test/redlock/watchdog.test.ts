@@ -4,6 +4,7 @@ import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../lib/core/lock-events.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Redlock } from '../../lib/redlock/redlock.js';
+import { Watchdog } from '../../lib/redlock/watchdog.js';
 import { releaseOn } from '../support/ask-store.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
@@ -464,4 +465,13 @@ describe('a renewal that fails on a node', () => {
     expect(errors).toEqual([{ node: 'a', error: new Error('OOM') }]);
     await lock.release();
   });
+});
+
+test('a call that is due at once gets no timer below zero, of which newer versions of Node warn', () => {
+  let later = 0;
+  jest.spyOn(performance, 'now').mockImplementation(() => later++);
+  const timers = jest.spyOn(globalThis, 'setTimeout');
+  new Watchdog(undefined).plan({} as HeldLock, TTL, 0, true);
+  expect(timers.mock.calls.map(([, delay]) => delay)).toEqual([0]);
+  jest.restoreAllMocks();
 });
