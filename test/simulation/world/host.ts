@@ -25,7 +25,7 @@ export interface Host {
 export class EndlessError extends Error {}
 
 /** The number of uses of a host within one event after which the event counts as endless. */
-const MOST_USES = 1_000_000;
+const MOST_USES = 200_000;
 
 /**
  * The host whose code runs at present. All processes of a world share the loaded library, so that Node compiles it only
