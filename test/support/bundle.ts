@@ -1,9 +1,9 @@
 import { transform } from '@swc/core';
 import { build, type Plugin } from 'esbuild';
-import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { createHash } from 'node:crypto';
+import { access, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { basename, join, relative, resolve } from 'node:path';
-import { cleanUpAfterTests } from './leftovers.js';
+import { runFolder } from './run-folder.js';
 
 /** Root folder of the repository. */
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -21,15 +21,17 @@ const OPTIONAL = ['@nestjs/microservices', '@nestjs/websockets', 'class-transfor
 
 /**
  * Bundles each program into one file, with the library and all packages that the program imports. The files are in a
- * new directory, which is removed after the test file. A process starts four times as fast from a bundle: Node spends
- * most of a start on opening several hundred files, and a fault test starts six processes.
+ * directory that the test files of a run share. A process starts four times as fast from a bundle: Node spends most of a
+ * start on opening several hundred files, and a fault test starts six processes.
  *
  * @param programs - paths such as `test/faults/worker.ts`, which becomes `worker.js`
  * @returns the directory
  */
 export async function bundle(programs: readonly string[], patches: readonly Patch[] = []): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'bundle-'));
-  cleanUpAfterTests(() => rm(directory, { recursive: true, force: true }));
+  const name = createHash('sha256').update(JSON.stringify([programs, patches]));
+  const finished = join(runFolder(), `bundle-${name.digest('hex').slice(0, 16)}`);
+  if (await exists(finished)) return finished;
+  const directory = await mkdtemp(`${finished}-`);
   await writeFile(join(directory, 'package.json'), '{"type":"module"}\n');
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
   const unused = new Set(patches);
@@ -53,7 +55,21 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
   });
   const [left] = unused;
   if (left) throw new Error(`${left.file} is not part of the bundle, so its patch changes nothing`);
-  return directory;
+  try {
+    await rename(directory, finished);
+  } catch (error) {
+    // Another test file has made the same bundle meanwhile.
+    if (!(await exists(finished))) throw error;
+    await rm(directory, { recursive: true });
+  }
+  return finished;
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Bundles one program, which is a TypeScript file. Returns the path of the file to run. */
