@@ -66,7 +66,7 @@ function everywhere(outcome: unknown): object {
   return Object.fromEntries(STARTS.map(([name]) => [name, outcome]));
 }
 
-test("a lock with renew: 'thread' in a database is not granted while its holder is blocked for 5 ttl, but after its release", async () => {
+test("a lock with renew: 'thread' in a database is not granted while its holder is blocked for 3 ttl, but after its release", async () => {
   const program = await holderProgram();
   databases = await Promise.all(STARTS.map(([, start]) => start()));
   contests = await Promise.all(
@@ -74,7 +74,7 @@ test("a lock with renew: 'thread' in a database is not granted while its holder 
       Contest.start([store], { program, urls: [url], key: 'k', options: { renew: 'thread' } }),
     ),
   );
-  const blocked = await inEach((contest) => contest.blockedFor(5));
+  const blocked = await inEach((contest) => contest.blockedFor(3));
   const isHeld = expect.objectContaining({ held: true, aborted: false });
   expect(blocked).toEqual(everywhere({ granted: undefined, after: isHeld }));
   // In etcd the thread moves the keys to another expiry, which the release of the holder must find.
