@@ -283,6 +283,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #handOver(token: number): void {
     const { request, context, lease } = this;
     context.clocks.look();
+    // The look may tell the loss of the lock around the call, whose signal has then ended this attempt.
+    if (this.isSettled) return;
     const validFrom = this.#validFrom;
     const taken = elapsedSince(validFrom);
     // Check after the last phase: the validity may have run out during the acquisition (S4).

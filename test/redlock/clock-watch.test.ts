@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { EXCLUSIVE, type LockKind } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
+import { LockLostError } from '../../lib/core/errors.js';
 import { HeldLock } from '../../lib/redlock/held-lock.js';
-import type { Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 
@@ -219,6 +221,60 @@ describe('after a pause of both clocks (S29)', () => {
     pauseSeenBy(0, 1, 2);
     await pass(250);
     expect(lock.isHeld()).toBe(false);
+  });
+});
+
+describe('an acquisition whose own answer shows the loss of the lock around it (S29)', () => {
+  /** The fate of the nodes that leaves time for a pause while the answer is on its way. */
+  const slow = { acquire: 10 };
+  const KINDS: [string, LockKind][] = [
+    ['an exclusive lock', EXCLUSIVE],
+    ['a permit', { mode: 'permits', permits: 3 }],
+  ];
+
+  function nested(outer: HeldLock, terms: Partial<AcquireTerms> = {}): Promise<HeldLock> {
+    const signals = [outer.signal];
+    return redlock.acquire(['nested'], { ttl: 10 * TTL, retry: NO_RETRY, renew: true, signals, ...terms });
+  }
+
+  async function expectNoneLeft(): Promise<void> {
+    expect(redlock.held.size).toBe(0);
+    expect(await Promise.all(nodes.map(({ memory }) => memory.read(['nested'])))).toEqual(
+      nodes.map(() => [undefined]),
+    );
+    expect(jest.getTimerCount()).toBe(0);
+  }
+
+  test.each(KINDS)('leaves no lock behind when the loss ends the call: %s', async (_, kind) => {
+    const outer = await acquire('outer', false);
+    for (const node of nodes) node.fate = slow;
+    const failed = nested(outer, { kind }).catch((error: unknown) => error);
+    await pass(5);
+    moveWallClock(12_000);
+    await pass(5);
+    expect(await failed).toBeInstanceOf(LockLostError);
+    await expectNoneLeft();
+  });
+
+  test('leaves no lock behind when the call has waited in the queue', async () => {
+    const other = redlockOver(nodes);
+    const holder = await other.acquire(['nested'], {
+      ttl: 10 * TTL,
+      retry: NO_RETRY,
+      renew: false,
+      signals: [],
+    });
+    const outer = await acquire('outer', false);
+    const retry = { timeout: 60_000, attempts: Infinity, delay: 200, jitter: 0 };
+    const failed = nested(outer, { retry }).catch((error: unknown) => error);
+    await pass(100);
+    for (const node of nodes) node.fate = slow;
+    await holder.release();
+    await pass(5);
+    moveWallClock(12_000);
+    await pass(30);
+    expect(await failed).toBeInstanceOf(LockLostError);
+    await expectNoneLeft();
   });
 });
 
