@@ -21,8 +21,8 @@ export abstract class Poll<Reply> implements Limited {
   /** If `true`, answers no longer count. */
   protected isSettled = false;
   #isTimed = false;
-  /** If `true`, the time limit has passed, and the pending nodes have been counted as nodes without a vote. */
-  #gaveUp = false;
+  /** The nodes that did not answer within their time limit, and were not asked again. Their errors were published. */
+  #late: NodeSet = 0;
 
   constructor(
     protected readonly nodes: Nodes,
@@ -31,7 +31,7 @@ export abstract class Poll<Reply> implements Limited {
 
   /** Counts a node's answer. */
   answered(node: number, reply: Reply | Error): void {
-    if (reply instanceof Error && !this.#gaveUp) this.nodes.tellError(node, reply);
+    if (reply instanceof Error && !hasNode(this.#late, node)) this.nodes.tellError(node, reply);
     if (this.isSettled) return this.late(node, reply);
     this.pending &= ~nodeSet(node);
     this.count(node, reply);
@@ -40,10 +40,13 @@ export abstract class Poll<Reply> implements Limited {
   /** Ends the wait: nodes that have not answered give no vote. */
   expire(error: NoTimeError): void {
     this.#isTimed = false;
-    this.#gaveUp = true;
-    for (let node = 0; node < this.nodes.stores.length && !this.isSettled; node++) {
-      if (!hasNode(this.pending, node)) continue;
+    this.#late |= this.pending;
+    for (let node = 0; node < this.nodes.stores.length; node++) {
+      // A node that was asked again in this loop has a time limit of its own.
+      if (!hasNode(this.pending & this.#late, node)) continue;
       this.nodes.tellError(node, error);
+      // A listener to the error may have aborted the signal of the attempt.
+      if (this.isSettled) return;
       this.pending &= ~nodeSet(node);
       this.count(node, error);
     }
@@ -62,6 +65,7 @@ export abstract class Poll<Reply> implements Limited {
   protected wait(nodes: NodeSet, limit: number): void {
     this.stopWaiting();
     this.pending |= nodes;
+    this.#late &= ~nodes;
     this.limit = limit;
     this.#isTimed = true;
     this.limits.begin(this, limit);

@@ -1,5 +1,7 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { LockHeldError, LockUnavailableError } from '../../lib/core/errors.js';
+import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../lib/core/lock-events.js';
 import { HeldLock } from '../../lib/redlock/held-lock.js';
 import { tokenAt } from '../../lib/core/fencing-token.js';
 import { Lease } from '../../lib/core/lease.js';
@@ -20,6 +22,7 @@ beforeEach(() => {
   jest.useFakeTimers();
 });
 afterEach(() => {
+  jest.restoreAllMocks();
   jest.useRealTimers();
 });
 
@@ -50,6 +53,40 @@ async function hold(nodes: readonly ScriptedNode[], key = 'k', owner = 'other'):
 }
 
 describe('one attempt', () => {
+  test('an attempt that asks a node again at the time limit waits for its answer (S20)', async () => {
+    const nodes = scriptedNodes(3);
+    const [hanging, , last] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
+    const permits: AcquireTerms = { ...once, kind: { mode: 'permits', permits: 5 } };
+    const before = [];
+    for (let slot = 0; slot < 4; slot++) before.push(await redlockOn([last]).acquire(['k'], permits));
+    hanging.fate = { acquire: 'hang' };
+    const told: string[] = [];
+    const tell = (event: unknown): void => void told.push((event as NodeErrorEvent).node);
+    subscribe(NODE_ERROR_CHANNEL, tell);
+    // The attempt prefers slot 1. The last node, where it is taken, grants slot 4.
+    jest.spyOn(Math, 'random').mockReturnValue(0.2);
+    const acquired = redlockOn(nodes).acquire(['k'], permits);
+    await jest.advanceTimersByTimeAsync(10);
+    await before[1]!.release();
+    await jest.advanceTimersByTimeAsync(200);
+    unsubscribe(NODE_ERROR_CHANNEL, tell);
+    expect((await acquired).slot).toBe(1);
+    expect(told).toEqual(['a']);
+  });
+
+  test('an attempt that a listener to node errors aborts at the time limit is released once', async () => {
+    const [node] = scriptedNodes(1) as [ScriptedNode];
+    const caller = new AbortController();
+    const abort = (): void => caller.abort(new Error('enough'));
+    subscribe(NODE_ERROR_CHANNEL, abort);
+    node.fate = { acquire: 'hang' };
+    const acquired = redlockOn([node]).acquire(['k'], { ...waiting, signals: [caller.signal] });
+    const { value } = await outcome(acquired);
+    unsubscribe(NODE_ERROR_CHANNEL, abort);
+    expect(value).toEqual(new Error('enough'));
+    expect([node.count('acquire'), node.count('release')]).toEqual([1, 1]);
+  });
+
   test('an attempt acquires the lock when a majority of nodes grants it', async () => {
     const nodes = scriptedNodes(3);
     nodes[2]!.fate = { acquire: new Error('down') };
