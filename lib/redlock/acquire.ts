@@ -293,9 +293,9 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       return this.#undo(reason);
     }
     this.#end();
-    this.#slots?.completeAll(this.#tally);
     lease.acquired(this.sent.monotonic, request.minHold ?? 0);
     const lock = new HeldLock(lease, token, context, validFrom, taken, request);
+    this.#slots?.completeAll(this.#tally, lock);
     context.began(lock);
     this.caller.attempted(this.#result(lock, false));
   }

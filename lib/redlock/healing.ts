@@ -30,7 +30,7 @@ export class Healing implements AcquireRequest {
   readonly proposal: number;
   readonly wish: SlotWish | undefined;
   /** The next renewal asks again from this time of the monotonic clock on. */
-  readonly #until: number;
+  #until: number;
   #pause = FIRST_PAUSE_MS;
   #timers: Set<NodeJS.Timeout> | undefined;
 
@@ -67,6 +67,8 @@ export class Healing implements AcquireRequest {
 
   /** Asks no node again: the lock has been released or lost, or another healing replaces this one. */
   end(): void {
+    // The refusal of a node may be on its way.
+    this.#until = -Infinity;
     for (const timer of this.#timers ?? []) clearTimeout(timer);
   }
 

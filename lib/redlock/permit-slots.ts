@@ -1,6 +1,7 @@
 import type { Lease } from '../core/lease.js';
 import type { LockKind } from '../core/lock-mode.js';
 import type { AcquireReply, SlotWish } from '../core/ports.js';
+import type { HeldLock } from './held-lock.js';
 import { nodeSet, type NodeSet } from './node-set.js';
 import { isSame, type Tally } from './tally.js';
 
@@ -32,6 +33,8 @@ export class SlotAgreement {
   /** `true` after nodes were asked for the exact slots of the majority. */
   hasAsked = false;
   #completions = 0;
+  /** The acquired lock. */
+  #lock: Pick<HeldLock, 'isHeld'> | undefined;
 
   constructor(
     private readonly lease: Lease,
@@ -70,8 +73,9 @@ export class SlotAgreement {
    * Asks the nodes that refused, or that granted other slots, to store the slots of the acquired lock. A node that
    * stores another slot for the lock would refuse that slot to other callers without need.
    */
-  completeAll({ slots, granted, refused, together }: Tally): void {
+  completeAll({ slots, granted, refused, together }: Tally, lock: Pick<HeldLock, 'isHeld'>): void {
     if (!slots) return;
+    this.#lock = lock;
     const others = granted & ~together;
     if (others !== 0) this.#complete(others, slots);
     if (refused !== 0) this.#completeLater(refused, slots);
@@ -85,19 +89,19 @@ export class SlotAgreement {
     else if (reply.slots && !isSame(slots, reply.slots)) this.#complete(nodeSet(node), slots);
   }
 
-  /** Asks nodes to store the slots of an acquired lock. No caller waits for their answers. */
+  /** Asks nodes to store the slots of a held lock. No caller waits for their answers. */
   #complete(asked: NodeSet, slots: readonly number[]): void {
-    if (this.lease.ended || this.#completions++ >= MOST_COMPLETIONS) return;
+    if (!this.#lock?.isHeld() || this.#completions++ >= MOST_COMPLETIONS) return;
     this.wish = { slots, exactly: true };
     this.attempt.send(asked);
   }
 
   /**
-   * Asks nodes to store the slots of an acquired lock, after a pause. By then a node has usually processed the release
+   * Asks nodes to store the slots of a held lock, after a pause. By then a node has usually processed the release
    * of the slot's earlier holder, or a failed attempt has freed the slot.
    */
   #completeLater(asked: NodeSet, slots: readonly number[]): void {
-    if (this.lease.ended || this.#completions >= MOST_COMPLETIONS) return;
+    if (!this.#lock?.isHeld() || this.#completions >= MOST_COMPLETIONS) return;
     const delay = 2 ** this.#completions * (0.5 + Math.random() / 2);
     setTimeout(() => this.#complete(asked, slots), delay).unref();
   }

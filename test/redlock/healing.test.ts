@@ -165,6 +165,31 @@ test('no node is asked again after the lock is released or lost', async () => {
   await other.release();
 });
 
+test('no node is asked again when its refusal is read after the lock was lost, or after the next healing began', async () => {
+  const [, , last] = nodes;
+  const other = await redlockOver([last]).acquire(['k'], {
+    ttl: 10 * TTL,
+    retry: NO_RETRY,
+    renew: false,
+    signals: [],
+  });
+  const lock = await acquire();
+  last.fate = { acquire: 20 };
+  last.requests.length = 0;
+  await jest.advanceTimersByTimeAsync(340);
+  lock.missedBy(0b100);
+  // The refusals come after 20 ms, and a pause is at least 20 ms long, the next one at least 40 ms.
+  await jest.advanceTimersByTimeAsync(75);
+  expect(last.count('acquire')).toBe(3);
+  lock.missedBy(0b100);
+  lock.lose('a test');
+  await jest.advanceTimersByTimeAsync(0);
+  last.requests.length = 0;
+  await jest.advanceTimersByTimeAsync(TTL);
+  expect(last.count('acquire')).toBe(0);
+  await Promise.all([lock.release(), other.release()]);
+});
+
 test('a node where another lease holds the lock is asked a few times for each renewal, and stores nothing', async () => {
   const [, , last] = nodes;
   const other = await redlockOver([last]).acquire(['k'], {

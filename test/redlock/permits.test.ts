@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
 import type { AcquireRequest } from '../../lib/core/ports.js';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import type { AcquireTerms, Redlock } from '../../lib/redlock/redlock.js';
 import { PERMITS } from '../../lib/stores/redis/scripts/permits.js';
 import { nodesTo, redlockOver } from '../support/core.js';
@@ -117,17 +118,21 @@ test('a lock with permits is stored on a node that had no free slot, as soon as 
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('a released lock with permits is not requested again from a node that had no free slot', async () => {
+test.each([
+  ['released', (lock: HeldLock) => lock.release()],
+  ['lost', (lock: HeldLock) => lock.lose('a test')],
+])('a %s lock with permits is not requested again from a node that had no free slot', async (_, end) => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));
-  await lock.release();
+  await end(lock);
   const asked = nodes[2]!.count('acquire');
   await Promise.all(late.map((each) => each.release()));
   // This is longer than every pause between two requests.
   await new Promise((resolve) => setTimeout(resolve, 150));
   expect(nodes[2]!.count('acquire')).toBe(asked);
-  expect(await slotsAt(nodes)).toEqual([[], [], []]);
+  expect((await slotsAt(nodes))[2]).toEqual([]);
+  await lock.release();
 });
 
 test('`acquire` with permits asks the other nodes for the slot that the first node granted', async () => {
