@@ -227,8 +227,9 @@ export class Redlock {
     if (waits) return this.#wait(call, now());
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false, splits: 0 };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
-    // A lock that is not exclusive can have several holders, so later calls need not wait for this call.
-    if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
+    // A lock that is not exclusive can have several holders, so later calls need not wait for this call. A call that
+    // does not wait asks at once, and leaves the earlier call in front of the later ones.
+    if (call.kind.mode === 'exclusive' && !this.#asking.has(call.name)) this.#asking.set(call.name, call);
   }
 
   /** Aborts when the shutdown of the application begins. */
@@ -276,7 +277,7 @@ export class Redlock {
     const { outcome } = result;
     const isLast = outcome instanceof HeldLock || call.options.retry.attempts === 1 || result.isFinal;
     if (!isLast) {
-      this.#asking.delete(call.name);
+      this.#endAsking(call);
       const { plan, sent } = call.attempt as Attempt;
       return this.#wait(call, sent, { plan, result, waiter: call.waiter });
     }
@@ -291,13 +292,18 @@ export class Redlock {
   }
 
   /** Ends a call that did not have to wait; the calls that queued behind it continue. */
-  #ended({ name, attempt, waiter }: Call, result?: AttemptResult<HeldLock>): void {
-    this.#asking.delete(name);
+  #ended(call: Call, result?: AttemptResult<HeldLock>): void {
+    this.#endAsking(call);
+    const { name, attempt, waiter } = call;
     const queue = this.#queues.get(name);
     if (!waiter || !queue) return;
     if (attempt && result) queue.note(attempt.plan, result);
     queue.leave(waiter);
     this.#endIfEmpty(name, queue);
+  }
+
+  #endAsking(call: Call): void {
+    if (this.#asking.get(call.name) === call) this.#asking.delete(call.name);
   }
 
   #isContended({ name, keys }: Call, queueNode: number): boolean {

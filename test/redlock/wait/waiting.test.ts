@@ -62,6 +62,26 @@ describe('in one process', () => {
     expect(asked(nodes)).toEqual([4]);
   });
 
+  test.each([
+    ['behind', [waiting, once, waiting]],
+    ['in front of', [once, waiting, waiting]],
+  ])('calls keep their order, with one %s them that does not wait', async (_, terms) => {
+    const nodes = scriptedNodes(3);
+    const held = await redlockOver(nodes, { owner: 'other' }).acquire(['k'], once);
+    const redlock = redlockOver(nodes);
+    const served: number[] = [];
+    const calls = terms.map(async (options, index) => {
+      const lock = await redlock.acquire(['k'], options).catch(() => undefined);
+      if (lock) served.push(index);
+      await lock?.release();
+    });
+    await pass(100);
+    await held.release();
+    await pass(2_000);
+    await Promise.all(calls);
+    expect(served).toEqual(terms.flatMap((options, index) => (options === waiting ? [index] : [])));
+  });
+
   test('a call that comes behind another after a slow first attempt gives up when its own `timeout` has passed', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes, { nodeTimeout: 1_000 });
