@@ -216,7 +216,7 @@ export class RedisStore
       if (status === 'wait') await Promise.race([this.#channel.open(), ready]);
       await ready;
     }
-    await this.#probe.passed();
+    await this.#probe.concluded();
   }
 
   get available(): boolean {

@@ -76,6 +76,8 @@ export class CommandChannel {
    * is under way, a client of the application may have sent the command a second time.
    */
   losses = 0;
+  /** Called when {@link hanging} becomes the reason of a passed-in client. */
+  onHang: (() => void) | undefined;
   readonly #silence: StallDetector;
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
@@ -103,7 +105,7 @@ export class CommandChannel {
     private readonly advise: (advice: string) => void = () => undefined,
   ) {
     this.#scripts = scriptRunnerOf(client);
-    this.#silence = new StallDetector(client, opened);
+    this.#silence = new StallDetector(client, opened, () => this.onHang?.());
     // Add no listener for `error` to a client of the application: it would hide errors of the client from the
     // application.
     if (!opened) return;
@@ -138,6 +140,11 @@ export class CommandChannel {
   /** `true` if a client of the application is closed, so that only the application can connect it again. */
   get isClosed(): boolean {
     return !this.opened && this.client.status === 'end';
+  }
+
+  /** Set while the connection of a passed-in client counts as dead. The client may never fail its commands. */
+  get hanging(): Error | undefined {
+    return this.#silence.hangs ? SILENT_CLIENT : undefined;
   }
 
   /** Milliseconds since the last answer or new connection. */

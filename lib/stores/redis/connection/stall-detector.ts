@@ -22,7 +22,7 @@ const MOST_UNANSWERED_OF_CLUSTER = 1_000;
  * wait without success. Earlier commands still wait for an answer, so an answer shows when the server works again.
  *
  * A connection that the library made is replaced after {@link HUNG_AFTER_MS}, also when it hangs in its handshake
- * (S15). The `socketTimeout` of ioredis cannot do that (seen with 5.11): its timer continues after the connection has
+ * (S15). For a passed-in client, which may never fail its commands, `onHang` is called then. The `socketTimeout` of ioredis cannot do that (seen with 5.11): its timer continues after the connection has
  * ended, then ends the next connection, and keeps the process alive.
  */
 export class StallDetector {
@@ -36,6 +36,7 @@ export class StallDetector {
    */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;
+  #hangs = false;
   #isClosed = false;
   /** The time of the last answer or new connection, by the monotonic clock. */
   #heardAt = performance.now();
@@ -44,6 +45,7 @@ export class StallDetector {
   constructor(
     private readonly client: Driver,
     private readonly opened: boolean,
+    private readonly onHang: () => void = () => undefined,
   ) {
     if (!opened) return;
     const handshake = (under: boolean) => (): void => {
@@ -58,6 +60,11 @@ export class StallDetector {
   /** `true` if the server has been silent for so long that it gets no further commands. */
   get isSilent(): boolean {
     return this.#silent && this.#unanswered > (this.client.isCluster ? MOST_UNANSWERED_OF_CLUSTER : 0);
+  }
+
+  /** `true` if the connection of a passed-in client counts as dead, and has commands without an answer. */
+  get hangs(): boolean {
+    return this.#hangs && this.#unanswered > 0;
   }
 
   /** Milliseconds since the last answer or new connection. */
@@ -115,7 +122,7 @@ export class StallDetector {
 
   /** Begins to measure another silence. */
   #restart(): void {
-    this.#silent = false;
+    this.#silent = this.#hangs = false;
     const waiting = this.#unanswered > 0 || this.#inHandshake;
     this.#since = waiting ? performance.now() : undefined;
     if (waiting && !this.#timer) this.#lookAfter(SILENT_AFTER_MS);
@@ -133,9 +140,14 @@ export class StallDetector {
     if (this.#since === undefined) return;
     const silence = performance.now() - this.#since;
     this.#silent = silence >= SILENT_AFTER_MS;
-    if (silence >= HUNG_AFTER_MS && this.opened) {
+    const isDead = silence >= HUNG_AFTER_MS;
+    if (isDead && this.opened) {
       this.client.stream?.destroy();
-    } else if (silence < HUNG_AFTER_MS || this.#unanswered > 0) {
+    } else if (!isDead || this.#unanswered > 0) {
+      if (isDead && !this.#hangs) {
+        this.#hangs = true;
+        this.onHang();
+      }
       const next = [SILENT_AFTER_MS, HUNG_AFTER_MS].find((bound) => bound > silence) ?? Infinity;
       this.#lookAfter(Math.min(SILENT_AFTER_MS, next - silence));
     }

@@ -52,6 +52,9 @@ export class ServerProbe {
   /** Weak settings that the last check found. */
   weaknesses: readonly string[] = [];
   #pending: Promise<void> | undefined;
+  /** Settles when the check ends, is replaced by another one, or hangs. */
+  #wait: Promise<void> | undefined;
+  #endWait: (() => void) | undefined;
   #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
   /** The shortest possible uptime of the server, and the `performance.now()` at which it was measured. */
   #uptime: { readonly least: number; readonly at: number } | undefined;
@@ -70,7 +73,9 @@ export class ServerProbe {
     private readonly name: string,
     private readonly channel: CommandChannel,
     private readonly context: StoreContext,
-  ) {}
+  ) {
+    channel.onHang = (): void => this.#beginWait();
+  }
 
   /**
    * `true` if the restart guard applies to the node. It cannot apply to a Cluster, where the guard's marker and the
@@ -111,6 +116,14 @@ export class ServerProbe {
     this.connection++;
     this.clock.forget();
     this.#pending = this.#conclude(this.#inspect());
+    this.#beginWait();
+  }
+
+  #beginWait(): void {
+    const endBefore = this.#endWait;
+    const ended = new Promise<void>((resolve) => (this.#endWait = resolve));
+    this.#wait = this.#pending && Promise.race([this.#pending, ended]);
+    endBefore?.();
   }
 
   /** Called when the client of a Cluster has read the list of masters. */
@@ -130,14 +143,29 @@ export class ServerProbe {
   }
 
   /**
-   * Waits for the current check. A server that was not fit is checked again after a second, even on the same
+   * Waits for the current check, however long it takes.
+   *
+   * @throws the reason why the node must not vote
+   */
+  async concluded(): Promise<void> {
+    while (this.#pending) await this.#pending;
+    if (this.#unfit) throw this.#unfit.reason;
+  }
+
+  /**
+   * Waits for the current check, but not on a connection that hangs: a passed-in client may never fail the check, and all
+   * requests would stay in memory. A server that was not fit is checked again after a second, even on the same
    * connection: meanwhile a replica may have been promoted, or memory may have been freed.
    *
    * @throws the reason why the node must not vote
    */
   async passed(): Promise<void> {
     if (!this.#pending && this.#unfit && elapsedSince(this.#unfit.since) > UNFIT_FOR_MS) this.begin();
-    while (this.#pending) await this.#pending;
+    while (this.#pending) {
+      const { hanging } = this.channel;
+      if (hanging) throw hanging;
+      await this.#wait;
+    }
     if (this.#unfit) throw this.#unfit.reason;
   }
 

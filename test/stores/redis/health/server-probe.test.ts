@@ -1,6 +1,9 @@
-import { beforeEach, describe, expect, test } from '@jest/globals';
+import { EventEmitter } from 'node:events';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { ServerProbe } from '../../../../lib/stores/redis/health/server-probe.js';
-import type { CommandChannel } from '../../../../lib/stores/redis/connection/command-channel.js';
+import { CommandChannel } from '../../../../lib/stores/redis/connection/command-channel.js';
+import type { Driver } from '../../../../lib/stores/redis/connection/driver.js';
+import { newFleet } from '../../../support/core.js';
 
 const OLD = 60_000_000;
 const NOTHING = '';
@@ -99,5 +102,78 @@ describe('the guard asks whether a new connection leads to another server (S28)'
     connection.answer = Promise.resolve();
     await reconnect('second');
     expect(connection.formers).toEqual([NOTHING, 'first', 'first']);
+  });
+});
+
+describe('the check of a connection on which a server hangs', () => {
+  let answer: (info: string) => void;
+  let probe: ServerProbe;
+  let channel: CommandChannel;
+
+  beforeEach(() => {
+    jest.useFakeTimers();
+    const server = new Connection();
+    const info = new Promise<string>((resolve) => (answer = resolve));
+    const client = Object.assign(new EventEmitter(), {
+      status: 'ready',
+      isCluster: false,
+      options: {},
+      info: () => info,
+      evalsha: (_sha: string, ...packed: unknown[]) => server.run(_sha, packed),
+    });
+    channel = new CommandChannel(client as unknown as Driver, false);
+    probe = new ServerProbe('node', channel, newFleet());
+    probe.begin();
+  });
+  /** The message with which the check is not passed. */
+  const refusal = (): Promise<string | undefined> =>
+    probe.passed().then(
+      () => undefined,
+      (error: Error) => error.message,
+    );
+  const hangs = expect.stringContaining('has not answered for a while');
+
+  afterEach(() => {
+    channel.close();
+    jest.useRealTimers();
+  });
+
+  test('keeps no caller waiting after five seconds, although the passed-in client never fails the check', async () => {
+    const waiting = [refusal(), refusal()];
+    await jest.advanceTimersByTimeAsync(4_000);
+    waiting.push(refusal());
+    await jest.advanceTimersByTimeAsync(1_100);
+    expect(await Promise.all(waiting)).toEqual([hangs, hangs, hangs]);
+    expect(await refusal()).toEqual(hangs);
+    expect(probe.isFit).toBe(false);
+  });
+
+  test('ends well when the server answers after all', async () => {
+    const concluded = probe.concluded();
+    const early = probe.passed();
+    await jest.advanceTimersByTimeAsync(4_900);
+    answer(await new Connection().info());
+    await early;
+    await concluded;
+    expect(probe.isFit).toBe(true);
+  });
+
+  test('ends well when the server answers after the connection has counted as dead', async () => {
+    const concluded = probe.concluded();
+    const early = refusal();
+    await jest.advanceTimersByTimeAsync(30_000);
+    expect(await early).toEqual(hangs);
+    answer(await new Connection().info());
+    await concluded;
+    await probe.passed();
+  });
+
+  test('lets its callers wait for the check of the next connection', async () => {
+    const early = probe.passed();
+    await jest.advanceTimersByTimeAsync(1_000);
+    probe.begin();
+    answer(await new Connection().info());
+    await early;
+    expect(probe.isFit).toBe(true);
   });
 });
