@@ -42,7 +42,7 @@ export abstract class ExpiringLock {
   protected ownTtl: number | undefined;
   /** The source of the signal, made on first use: most callers never read the signal. */
   protected controller: AbortController | undefined;
-  /** Runs the listeners of the signal in the asynchronous context in which it was read first. */
+  /** Runs the listeners of the signal in the asynchronous context in which the application read it first. */
   private inContext: (<T>(task: () => T) => T) | undefined;
 
   constructor(
@@ -83,10 +83,15 @@ export abstract class ExpiringLock {
   }
 
   get signal(): AbortSignal {
+    // The signal belongs to the call that reads it, in contrast to the timer that aborts it (S30).
+    this.inContext ??= AsyncLocalStorage.snapshot();
+    return this.lossSignal;
+  }
+
+  /** The same signal for listeners of the library. They may be set for other calls than the one that has the lock. */
+  get lossSignal(): AbortSignal {
     if (!this.controller) {
       this.controller = new AbortController();
-      // The signal belongs to the call that reads it, in contrast to the timer that aborts it (S30).
-      this.inContext = AsyncLocalStorage.snapshot();
       const { loss } = this;
       if (loss) this.controller.abort(loss);
     }

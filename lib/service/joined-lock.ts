@@ -77,6 +77,10 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#lock.signal;
   }
 
+  get lossSignal(): AbortSignal {
+    return this.#lock.lossSignal;
+  }
+
   get closing(): AbortSignal {
     return this.#lock.closing;
   }
@@ -92,7 +96,7 @@ export class JoinedLock implements RunnableLock, Joined {
   get loss(): LockLostError | undefined {
     const { loss, state } = this.#lock;
     // The lock was released while this call ran, so the reason of the signal is the error.
-    if (state === 'released' && !this.#left) return this.#lock.signal.reason as LockLostError;
+    if (state === 'released' && !this.#left) return this.#lock.lossSignal.reason as LockLostError;
     return loss;
   }
 

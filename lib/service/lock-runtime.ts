@@ -264,7 +264,7 @@ function termsOf(
   refusing: AbortSignal,
 ): AcquireTerms {
   const signals = [refusing];
-  if (outer) signals.unshift(outer.signal);
+  if (outer) signals.unshift(outer.lossSignal);
   if (signal) signals.unshift(signal);
   return { ...options, tick, signals, explain: whyClosing };
 }

@@ -12,6 +12,8 @@ export interface RunnableLock extends LockHandle, WatchableLock {
   joined: Joined | undefined;
   /** Tells why the lock must stay with this call, and cannot be detached. */
   boundBy: (() => string | undefined) | undefined;
+  /** The signal, for listeners of the library: reading it does not set the context of the application's listeners. */
+  readonly lossSignal: AbortSignal;
   /** Marks the lock as lost. */
   lose(reason: string): void;
   /** The properties that `JSON.stringify` and loggers show. */

@@ -188,6 +188,23 @@ describe('code that belongs to one call', () => {
     await app.close();
   });
 
+  test('a listener of the signal runs in the context of its call, although nested calls in others listen for the loss, too', async () => {
+    const { app, locks } = await start('memory');
+    const told: string[] = [];
+    const nested = (name: string): Promise<unknown> =>
+      inRequest(name, () => locks.withLock('k', { reentrant: true, onLost: 'ignore' }, () => sleep(5)));
+    await inRequest('holder', () =>
+      locks.withLock('k', { onLost: 'ignore' }, async (lock) => {
+        const items = Promise.allSettled([nested('first item'), nested('second item')]);
+        lock.signal.addEventListener('abort', () => told.push(nameOf()));
+        await locks.forceRelease('k');
+        await items;
+      }),
+    );
+    expect(told).toEqual(['holder']);
+    await app.close();
+  });
+
   test('`onEvent` is called in the context of the call that the event is about', async () => {
     const events: string[] = [];
     const onEvent = ({ type, ...event }: LockEvent): void => {
@@ -250,6 +267,24 @@ describe('code that outlives the request that started it', () => {
       if (!signal.aborted) await once(signal, 'abort');
     }
   }
+
+  test('a listener for the loss of the lock of a leader runs in the context that read the signal of the lock', async () => {
+    const told: string[] = [];
+    class Worker {
+      @Leader('worker')
+      async lead({ signal }: LeaderTerm): Promise<void> {
+        inRequest('part', () => currentLock()?.signal.addEventListener('abort', () => told.push(nameOf())));
+        await once(signal, 'abort');
+      }
+    }
+    const app = await startApp({ providers: [Worker] }, { nodes: 'memory' });
+    const locks = app.get(LockService);
+    await until(() => locks.leader('worker').isLeader());
+    await inRequest('operator', () => locks.forceRelease('leader:worker'));
+    await until(() => told.length > 0);
+    expect(told).toEqual(['part']);
+    await app.close();
+  });
 
   test('a leader leads, and learns of its end, in the context of no request', async () => {
     const app: INestApplication = await startApp({ providers: [Candidate] });

@@ -60,8 +60,9 @@ class Term implements LeaderTerm {
     this.fencingToken = lock.fencingToken;
     this.signal = this.#controller.signal;
     this.closing = lock.closing;
-    const lost = (): void => this.end('lost', lock.signal.reason as Error);
-    lock.signal.addEventListener('abort', lost, { once: true });
+    const { lossSignal } = lock;
+    const lost = (): void => this.end('lost', lossSignal.reason as Error);
+    lossSignal.addEventListener('abort', lost, { once: true });
   }
 
   get lock(): RunnableLock {
