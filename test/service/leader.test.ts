@@ -309,6 +309,25 @@ describe('the leader', () => {
   });
 });
 
+test('`changes()` shows at once, in the process that led, that its lock is released', async () => {
+  const { leadership, consumer } = await start('a');
+  const changes = leadership.changes();
+  const took: number[] = [];
+  // Another process's release shows after a second. The fastest of several counts, because the machine may be busy.
+  while (took.length < 5 && !took.some((ms) => ms < 500)) {
+    await until(() => consumer.running === 1);
+    expect((await changes.next()).value).toMatchObject({ owner: 'a' });
+    const next = changes.next();
+    await leadership.current();
+    await leadership.resign();
+    const began = performance.now();
+    expect((await next).value).toBeUndefined();
+    took.push(performance.now() - began);
+    leadership.campaign();
+  }
+  expect(Math.min(...took)).toBeLessThan(500);
+});
+
 describe('@OnlyLeader', () => {
   test("`@OnlyLeader` runs a method only in the leading instance, under the lock of the leader's term", async () => {
     await start('a');

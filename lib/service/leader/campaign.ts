@@ -109,12 +109,16 @@ export class Campaign {
   #running: Promise<void> = Promise.resolve();
   readonly #options: ResolvedLockOptions;
 
-  /** @param tell - a listener for events, which never throws */
+  /**
+   * @param tell - a listener for events, which never throws
+   * @param released - called after the release of a term's lock; never throws
+   */
   constructor(
     private readonly task: LeaderTask,
     private readonly runtime: LockRuntime,
     private readonly log: Log,
     private readonly tell: (event: Omit<LeaderEvent, 'instance'>) => void,
+    private readonly released: () => void,
   ) {
     const { ttl, renew = true, maxBlocked } = task;
     this.#options = {
@@ -240,6 +244,7 @@ export class Campaign {
     } finally {
       await scope.end();
       this.#term = undefined;
+      this.released();
     }
   }
 

@@ -10,7 +10,10 @@ export class Leaders {
   /** Campaigns that {@link start} has not started yet. */
   readonly #new = new Set<Campaign>();
   #hasStarted = false;
-  /** Listeners that are called when this process begins or ceases to lead, and when the application shuts down. */
+  /**
+   * Listeners that are called when this process begins or ceases to lead, when it has released the lock of its term, and
+   * when the application shuts down.
+   */
   readonly #listeners = new Set<() => void>();
 
   /** @param log - never throws, because an error of the application's logger must not end a campaign */
@@ -39,7 +42,7 @@ export class Leaders {
       );
     }
     const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);
-    const campaign = new Campaign(task, this.runtime, this.log, tell);
+    const campaign = new Campaign(task, this.runtime, this.log, tell, () => this.#changed());
     this.#campaigns.set(task.name, campaign);
     this.#new.add(campaign);
   }
@@ -59,7 +62,7 @@ export class Leaders {
   /** Ends all terms when the application shuts down, so that their signals abort. The runtime waits for the methods. */
   stop(): void {
     for (const campaign of this.#campaigns.values()) void campaign.stop('shutdown');
-    for (const listener of [...this.#listeners]) listener();
+    this.#changed();
   }
 
   /** @returns a function that removes the listener */
@@ -72,6 +75,10 @@ export class Leaders {
     const told: LeaderEvent = this.instance === undefined ? event : { ...event, instance: this.instance };
     if (leaderEvents.hasSubscribers) leaderEvents.publish(told);
     this.runtime.telemetry.leader(told);
+    this.#changed();
+  }
+
+  #changed(): void {
     for (const listener of [...this.#listeners]) listener();
   }
 }
