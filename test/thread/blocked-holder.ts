@@ -12,9 +12,10 @@ import type { Redlock } from '../../lib/redlock/redlock.js';
 import { bundle } from '../support/bundle.js';
 import { redlockOver } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
+import { PATIENT } from '../support/patience.js';
 
-/** The ttl of the locks: etcd has no shorter one. */
-export const TTL = 2_000;
+/** The ttl of the locks: on a busy machine a renewal, which comes after a third of it, may be seconds late. */
+export const TTL = 5_000;
 
 /** The state of a lock, as its holder reports it. */
 export interface Shown {
@@ -135,7 +136,7 @@ export class Contest {
   static async start(stores: readonly Store[], options: HolderOptions): Promise<Contest> {
     const { key } = options;
     await Promise.all(stores.map((store) => store.connect()));
-    const other = redlockOver(stores, { owner: 'other', nodeTimeout: TTL / 5 });
+    const other = redlockOver(stores, { owner: 'other', ...PATIENT });
     const holder = await BlockedHolder.start({ ...options, options: { ttl: TTL, ...options.options } });
     const { permits } = options.options;
     const kind: LockKind = permits === undefined ? EXCLUSIVE : { mode: 'permits', permits };

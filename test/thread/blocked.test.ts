@@ -41,7 +41,7 @@ test("a lock or a term with renew: 'thread' is not granted while its holder is b
 
 test('a lock with renew: true is granted while its holder is blocked, and its holder is told', async () => {
   const control = await stage.contest('control', { renew: true });
-  const { granted, after } = await control.blockedFor(3);
+  const { granted, after } = await control.blockedFor(1.5);
   expect(granted).toBeDefined();
   expect(after).toMatchObject({ held: false });
   expect(await control.holder.ask('show')).toMatchObject({ held: false, aborted: true });
@@ -53,7 +53,7 @@ test('a lock whose holder is blocked for longer than maxBlocked is granted, and 
   const since = performance.now();
   // The lock ends between maxBlocked + 2/3 ttl and maxBlocked + ttl + 250 ms, the time of a sign of life. The block lasts
   // some seconds longer. The lower limit leaves most of a ttl to a busy machine.
-  const { granted, after } = await endless.blockedFor(3.5);
+  const { granted, after } = await endless.blockedFor(1.75);
   expect(granted).toBeDefined();
   expect(granted! - since).toBeGreaterThan(maxBlocked);
   expect(after).toMatchObject({
