@@ -24,6 +24,15 @@ export function servedMeanwhile(served: readonly Served[]): number[] {
   );
 }
 
+/** For each acquisition, `true` if a hand-over took longer than `limit` milliseconds while it waited. */
+export function sawSlowHandOver(served: readonly Served[], limit: number): boolean[] {
+  const gaps = gapsOf(served);
+  const slow = served.slice(1).filter((_, index) => gaps[index]! > limit);
+  return served.map(({ asked, granted }) =>
+    slow.some((other) => other.granted > asked && other.granted <= granted),
+  );
+}
+
 /** Milliseconds from each release to the next grant. */
 export function gapsOf(served: readonly Served[]): number[] {
   return served.slice(1).map(({ granted }, index) => granted - served[index]!.released);

@@ -9,10 +9,11 @@ import { until } from '../../../support/until.js';
 
 // An application that closes its client may open it again, for example with new credentials.
 
-const IN_TURN = { retry: { timeout: 60_000, delay: 30_000 } };
+/** With a limit of attempts, a waiter in the queue that gets no message sleeps for the whole delay. */
+const IN_TURN = { ttl: 60_000, retry: { timeout: 60_000, attempts: 1_000, delay: 30_000 } };
 
-/** Milliseconds. Only a message can end a wait this soon: without messages, a waiter sleeps five seconds or more. */
-const BY_MESSAGE_MS = 4_000;
+/** Milliseconds. Only a message can end a wait this soon. */
+const BY_MESSAGE_MS = 20_000;
 
 interface Setup {
   readonly servers: readonly RedisServer[];
@@ -48,7 +49,7 @@ test.each(Object.entries(CLIENTS))(
     const apps = [await startApp({}, { nodes: client }), await startApp({}, { nodes: another })];
     const [locks, others] = apps.map((app) => app.get(LockService)) as [LockService, LockService];
     const handOver = async (key: string): Promise<number> => {
-      const taken = await others.acquire(key);
+      const taken = await others.acquire(key, IN_TURN);
       const waiting = locks.acquire(key, IN_TURN);
       await until(async () => (await inLine()) === 1);
       const begun = performance.now();

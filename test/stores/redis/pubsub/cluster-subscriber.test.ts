@@ -36,8 +36,8 @@ async function nodeWith(options: ClusterOptions, Client = Cluster, fleet = newFl
   return node;
 }
 
-/** Milliseconds. Only a message can end a wait this soon: without messages, a waiter sleeps five seconds or more. */
-const BY_MESSAGE_MS = 4_000;
+/** Milliseconds. Only a message can end a wait this soon: without messages, the waiter sleeps for its whole delay. */
+const BY_MESSAGE_MS = 20_000;
 
 /** Longest time between a release and the next grant, in milliseconds, over keys on both masters. */
 async function slowestHandOver(node: RedisStore): Promise<number> {
@@ -50,7 +50,8 @@ async function slowestHandOver(node: RedisStore): Promise<number> {
     return queues.flat().length > 0;
   };
   for (const key of ['a', 'b', 'c', 'd']) {
-    const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
+    // Without a limit of attempts, a waiter in the queue would sleep for five seconds only.
+    const retry = { timeout: 60_000, attempts: 1_000, delay: 30_000, jitter: 0 };
     const terms = { ttl: 60_000, renew: false, signals: [], retry };
     const lock = await holder.acquire([key], terms);
     const next = waiter.acquire([key], terms);
