@@ -81,7 +81,8 @@ describe('an application that is not initialised', () => {
       await expect(connections()).resolves.toBe(0);
       const answer = await use(module.get(LockService));
       expect(answer).toEqual(result);
-      await expect(connections()).resolves.toBe(1);
+      // A connection that a busy machine has just replaced is listed for a moment.
+      await until(async () => (await connections()) === 1);
       await module.close();
       await until(async () => (await connections()) === 0);
     },

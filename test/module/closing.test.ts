@@ -26,6 +26,7 @@ import { LogLines } from '../support/log-lines.js';
 import { startPlainApp } from '../support/nest-app.js';
 import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { measured } from '../support/undisturbed.js';
 import { until } from '../support/until.js';
 
 /** Longest time in milliseconds for closing the nodes, after the wait for methods. */
@@ -34,10 +35,10 @@ const CLOSING_MS = 5_000;
 /** Milliseconds for a busy machine. */
 const TOLERANCE = 4_000;
 
+/** Resolves to the milliseconds that the work takes, without the stalls of a busy machine. */
 async function timeOf(work: Promise<unknown>): Promise<number> {
-  const begun = performance.now();
-  await work;
-  return performance.now() - begun;
+  const { took, stalled } = await measured(work);
+  return took - stalled;
 }
 
 @Injectable()

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createLocks, type LockService } from '../../lib/standalone/index.js';
+import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { type ChargeJob, perform, submit } from './hand-over.js';
 
@@ -10,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => redis.stop());
 
 function locksOf(owner: string): LockService & AsyncDisposable {
-  return createLocks({ nodes: redis.url, restartGuard: false, owner });
+  return createLocks({ nodes: redis.url, restartGuard: false, owner, ...PATIENT });
 }
 
 test('a worker goes on with the lock of the request, once, and releases it', async () => {

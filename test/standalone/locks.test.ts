@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { createLocks, currentLock, defineLocks, type Locks } from '../../lib/standalone/index.js';
+import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
@@ -24,7 +25,10 @@ afterEach(async () => {
 });
 
 function create(options: Partial<Parameters<typeof createLocks>[0]> = {}): Locks {
-  const locks = createLocks({ nodes: redis.url, restartGuard: false, logger: new Lines(), ...options });
+  const locks = createLocks({
+    ...{ nodes: redis.url, restartGuard: false, logger: new Lines(), ...PATIENT },
+    ...options,
+  });
   opened.push(locks);
   return locks;
 }

@@ -5,6 +5,8 @@ import { LOOPBACK } from './free-port.js';
 export class ForgetfulNetwork {
   readonly #listener: Server;
   readonly #open = new Set<{ client: Socket; server: Socket; mode: 'pass' | 'silent' | 'reset' }>();
+  /** The first use of a forgotten connection, by `performance.now()`. */
+  usedAt = Infinity;
 
   constructor(target: number) {
     this.#listener = createServer((client) => {
@@ -12,8 +14,9 @@ export class ForgetfulNetwork {
       const connection = { client, server, mode: 'pass' as 'pass' | 'silent' | 'reset' };
       this.#open.add(connection);
       client.on('data', (data) => {
-        if (connection.mode === 'pass') server.write(data);
-        else if (connection.mode === 'reset') client.resetAndDestroy();
+        if (connection.mode === 'pass') return void server.write(data);
+        this.usedAt = Math.min(this.usedAt, performance.now());
+        if (connection.mode === 'reset') client.resetAndDestroy();
       });
       server.on('data', (data) => {
         if (connection.mode === 'pass') client.write(data);
@@ -40,6 +43,7 @@ export class ForgetfulNetwork {
   /** Forgets all connections that are open now, and answers their packets with nothing or a reset. */
   forget(mode: 'silent' | 'reset'): void {
     for (const connection of this.#open) connection.mode = mode;
+    this.usedAt = Infinity;
   }
 
   close(): void {

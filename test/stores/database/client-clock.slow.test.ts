@@ -11,6 +11,8 @@ import { startPostgresServer } from '../../support/postgres-server.js';
 
 const MILLISECONDS = 4_000;
 
+const CLIENTS = ['stepped', 'right', 'right too'];
+
 /** Shifts of the clock in milliseconds: up to an hour in both directions, and some that are near the ttl. */
 const STEPS = [3_600_000, -3_600_000, 0, 900, -900, 60_000, -60_000];
 
@@ -29,7 +31,7 @@ if (typeof shim === 'string') {
     async (_, start) => {
       const url = await start();
       const file = await bundled('test/fixtures/stepped-holder.ts');
-      const running = ['stepped', 'right', 'right too'].map((client) => {
+      const running = CLIENTS.map((client) => {
         const env = {
           ...process.env,
           ...(client === 'stepped' ? shim.env : {}),
@@ -46,12 +48,20 @@ if (typeof shim === 'string') {
       const stepping = setInterval(() => shim.shift(STEPS[turn++ % STEPS.length]!), 150);
       const events = (await Promise.all(running).finally(() => clearInterval(stepping))).flat();
 
-      const { overlaps, tokenFaults, late, acquisitions } = judge(events, undefined, machineTime());
+      const { overlaps, tokenFaults, late } = judge(events, undefined, machineTime());
       expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-      const by = (client: string): number =>
-        events.filter((event) => event.client === client && event.event === 'return').length;
+      const grants = (client?: string): number[] =>
+        events.flatMap((event) =>
+          event.event === 'return' && event.client === (client ?? event.client) ? [event.at] : [],
+        );
+      // On a busy machine a process may start late, so only the time counts in which all three acquire.
+      const times = CLIENTS.map(grants);
+      const from = Math.max(...times.map((each) => Math.min(...each)));
+      const to = Math.min(...times.map((each) => Math.max(...each)));
+      const together = (client?: string): number =>
+        grants(client).filter((at) => at >= from && at <= to).length;
       // The client with the shifted clock acquires often enough, so the server does not treat its requests as late.
-      expect(by('stepped')).toBeGreaterThan(acquisitions / 10);
+      expect(together('stepped')).toBeGreaterThanOrEqual(together() / 10);
       // When the client's clock is an hour ahead, no token comes from that clock.
       const tokens = events.flatMap((event) => (event.event === 'return' ? [event.token] : []));
       expect(Math.max(...tokens) / 2 ** 20).toBeLessThan(Date.now() / 1_000 + 60);

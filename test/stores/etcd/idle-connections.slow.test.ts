@@ -6,6 +6,7 @@ import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { redlockOver } from '../../support/core.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../../support/etcd-server.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
@@ -41,7 +42,8 @@ const once: AcquireTerms = { ttl: 20_000, renew: true, signals: [], retry: NO_RE
     async (answer) => {
       const network = await startForgetfulNetwork(server, FORGETS_AFTER, answer);
       const { store, terms } = await openStore(network);
-      const redlock = redlockOver([store]);
+      // A request on a forgotten connection gets no answer within this limit, either.
+      const redlock = redlockOver([store], PATIENT);
       // Several connections are idle, and all are forgotten.
       const locks = await Promise.all(Array.from({ length: 5 }, () => redlock.acquire([freshKey()], once)));
       await Promise.all(locks.map((lock) => lock.release()));
@@ -66,7 +68,8 @@ const once: AcquireTerms = { ttl: 20_000, renew: true, signals: [], retry: NO_RE
     async (answer) => {
       const network = await startForgetfulNetwork(server, FORGETS_AFTER, answer);
       const { store, terms } = await openStore(network);
-      const redlock = redlockOver([store]);
+      // A request on a forgotten connection gets no answer within this limit, either.
+      const redlock = redlockOver([store], PATIENT);
       const key = freshKey();
       // The renewals, after a third of the ttl each, are the only requests.
       const lock = await redlock.acquire([key], once);
@@ -98,7 +101,7 @@ const once: AcquireTerms = { ttl: 20_000, renew: true, signals: [], retry: NO_RE
   test('a single connection that ends during a request is not reported as a lost etcd', async () => {
     const proxy = await startTcpProxy(server);
     const { store, terms } = await openStore(proxy);
-    const redlock = redlockOver([store]);
+    const redlock = redlockOver([store], PATIENT);
     proxy.holdRequests();
     const failing = redlock.acquire([freshKey()], once);
     failing.catch(() => undefined);

@@ -674,7 +674,8 @@ describe('the tables of the store', () => {
     const lease = leaseOn(['key']);
     await acquireOn(store, lease);
     await releaseOn(store, lease);
-    expect(performance.now() - begun).toBeLessThan(5_000);
+    // The list would last a minute.
+    expect(performance.now() - begun).toBeLessThan(30_000);
     await store.close();
     expect(await listed).toBe('closed');
   });

@@ -6,10 +6,12 @@ import type { Redis } from 'ioredis';
 import { Leader, type LeaderTerm, type LockHandle, LockService, RedlockModule } from '../../../lib/index.js';
 import { countLocks, heldKeys, holdersWithoutRecord } from '../../support/core.js';
 import { startPlainApp } from '../../support/nest-app.js';
+import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedisNodes } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
-const TTL = 2_000;
+/** So long that on a busy machine a renewal may be seconds late. The restart guard has the same length. */
+const TTL = 4_000;
 
 @Injectable()
 class Indexer {
@@ -34,7 +36,12 @@ test('restarts of all nodes without data, one at a time, lose no lock of any kin
   const restartGuard = TTL;
   const app = await startPlainApp({
     imports: [
-      RedlockModule.forRoot({ nodes: servers.map(({ url }) => url), restartGuard, waitForQuorum: 30_000 }),
+      RedlockModule.forRoot({
+        nodes: servers.map(({ url }) => url),
+        restartGuard,
+        waitForQuorum: 30_000,
+        ...PATIENT,
+      }),
     ],
     providers: [Indexer],
   });

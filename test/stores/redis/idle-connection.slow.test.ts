@@ -124,9 +124,19 @@ describe('a store after the network forgot its idle connection', () => {
 
   test('an acquisition fails at once when a busy connection is lost', async () => {
     const store = await openStore();
-    await (await acquire(store, 'k')).release();
-    proxy.forgetConnections();
-    await expect(acquire(store, 'k')).rejects.toThrow('the connection was lost before the answer came');
+    let outcome: unknown;
+    let began: number;
+    do {
+      began = performance.now();
+      await (await acquire(store, 'k')).release();
+      proxy.forgetConnections();
+      outcome = await acquire(store, 'k').catch((error: unknown) => error);
+      if (!(outcome instanceof Error)) await (outcome as HeldLock).release();
+      // On a machine that stalls for a second, the connection was idle. Then the step is repeated.
+    } while (!(outcome instanceof Error) && performance.now() - began > 1_000);
+    expect(outcome).toMatchObject({
+      message: expect.stringContaining('the connection was lost before the answer came'),
+    });
   });
 
   test('a server that restarted meanwhile does not vote, even if it has kept the lease (S12)', async () => {
