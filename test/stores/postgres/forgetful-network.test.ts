@@ -86,6 +86,7 @@ test.each(MODES)('forgotten connections are replaced while nobody uses them (%s)
   const isNew = (pid: number): boolean => !forgotten.includes(pid);
   // On a busy machine a replaced connection may be replaced once more.
   await until(async () => (await connections()).filter(isNew).length >= 2, 50_000);
+  await until(() => store.available);
   const isQuick = isReplacedSoon();
   await until(() => store.subscribed);
   expect(isQuick ? terms.events : ['ready']).toEqual(['ready']);
