@@ -115,7 +115,7 @@ async function deliverAfterRelease(
   return await outcome(way, lease, sent);
 }
 
-/** What was seen; `undefined` if the machine stalled, so that the bytes may have arrived after the limit. */
+/** The state of the lock; `undefined` if the machine stalled, so that the bytes may have arrived after the limit. */
 type Outcome = object | undefined;
 
 async function outcome(way: Way, lease: Lease, sent: number): Promise<Outcome> {
