@@ -105,7 +105,8 @@ export class WaiterMessages {
 
   async #leave(key: string, waiter: string): Promise<void> {
     const { client, names, records } = this.context;
-    const queue = await records.queueOf(key);
+    // The entry may have been sent to another server, over an earlier connection of the session.
+    const queue = await records.newest(() => records.queueOf(key));
     const entries = queue.filter((entry) => entry.waiter === waiter);
     await Promise.all(
       entries.map(async ({ name }) => {

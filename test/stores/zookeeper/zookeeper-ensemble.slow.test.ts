@@ -1,11 +1,19 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Lease } from '../../../lib/core/lease.js';
 import type { StoreTerms } from '../../../lib/core/store-factory.js';
 import type { Redlock } from '../../../lib/redlock/redlock.js';
-import { ANY_VERSION, create, exists, setData, sync } from '../../../lib/stores/zookeeper/client/requests.js';
+import {
+  ANY_VERSION,
+  create,
+  exists,
+  multi,
+  type Request,
+  setData,
+  sync,
+} from '../../../lib/stores/zookeeper/client/requests.js';
 import { ZooKeeperClient } from '../../../lib/stores/zookeeper/client/zookeeper-client.js';
-import { Refusal } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
+import { Refusal, ZooKeeperError } from '../../../lib/stores/zookeeper/client/zookeeper-error.js';
 import { ZooKeeperStore } from '../../../lib/stores/zookeeper/zookeeper-store.js';
 import { contend } from '../../faults/contend.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
@@ -85,8 +93,24 @@ const NOTHING = Buffer.alloc(0);
     await expect(next.ask(exists('/place'), LIMIT)).rejects.toMatchObject({ code: Refusal.noNode });
   }, 300_000);
 
+  /** Sends the next transaction of any client through `other`, and lets its answer be lost. */
+  function sendNextThrough(other: ZooKeeperClient): void {
+    const { ask } = ZooKeeperClient.prototype;
+    const spy = jest.spyOn(ZooKeeperClient.prototype, 'ask');
+    spy.mockImplementation(async function send<Reply>(
+      this: ZooKeeperClient,
+      request: Request<Reply>,
+      limit: number,
+    ): Promise<Reply> {
+      if (request.op !== multi([]).op) return ask.call(this, request, limit) as Promise<Reply>;
+      spy.mockRestore();
+      await other.ask(request, limit);
+      throw new ZooKeeperError('the connection was cut', false);
+    });
+  }
+
   // The server of the other process shows a released lock for some time, and does not know a new one yet.
-  test('a server that lags behind refuses no caller that tries once, and hides no lock from a renewing thread and an inspection', async () => {
+  test('a server that lags behind refuses no caller that tries once, and hides no lock or waiter', async () => {
     const first = await leader();
     const follower = servers.find((server) => server !== first)!;
     const way = await startTcpProxy({ port: first.quorumPort });
@@ -100,7 +124,20 @@ const NOTHING = Buffer.alloc(0);
     await acquireOn(near, freed);
     const other = new Lease(['freed'], 'other', LIMIT);
     expect(await acquireOn(far, other)).toMatchObject({ granted: false });
+    const key = 'waited for';
+    await acquireOn(near, new Lease([key], 'me', LIMIT));
+    const waits = (): Promise<unknown> =>
+      acquireOn(far, new Lease([key], 'other', LIMIT), { ordered: true, position });
+    const waiter = { keys: [key], mode: 'exclusive' as const, process: 'p', number: 1, owner: 'other' };
+    const position = { waiter, waited: 0, next: undefined };
+    expect(await acquireOn(far, new Lease([key], 'other', LIMIT))).toMatchObject({ granted: false });
+    const side = newClient([first]);
+    await side.open();
     way.delayReplies(700);
+    sendNextThrough(side);
+    await expect(waits()).rejects.toThrow('the connection was cut');
+    await far.leave(waiter);
+    expect(await near.waiting([key])).toEqual([[]]);
     await releaseOn(near, freed);
     expect(await acquireOn(far, other)).toMatchObject({ granted: true });
     await acquireOn(near, held);
