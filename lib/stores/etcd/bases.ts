@@ -2,6 +2,7 @@ import { ForeignValueError } from '../../core/errors.js';
 import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
 import { foreignKey } from './names.js';
 import { entriesAt, type Entry, get, modifiedAt, put, revisionOf } from './protocol.js';
+import { resultOf, SharedWork } from './shared-work.js';
 import type { TxnRunner } from './txn-runner.js';
 
 /**
@@ -41,7 +42,7 @@ export interface Base {
  * all new tokens above all earlier ones, also above those that a restored copy of etcd does not know of.
  */
 export class Bases {
-  #base: Promise<Base> | undefined;
+  #base: SharedWork<Base> | undefined;
   /**
    * `true` if etcd may have been restored from an older copy since this process last used the base. The base must then
    * be raised before its next use.
@@ -65,15 +66,22 @@ export class Bases {
    * tokens.
    */
   get(limit: number): Promise<Base> {
+    return resultOf((left) => this.#current(left), limit);
+  }
+
+  #current(limit: number): SharedWork<Base> {
     const { wentBackFrom } = this.transactions;
     if (wentBackFrom !== this.#wentBackFrom) this.forget();
     if (!this.#base) {
       this.#wentBackFrom = wentBackFrom;
       const raises = this.#mayBeRestored;
       this.#mayBeRestored = false;
-      const base = wentBackFrom === undefined ? this.#load(raises, limit) : this.#raised(wentBackFrom, limit);
+      const base = new SharedWork(
+        (ms) => (wentBackFrom === undefined ? this.#load(raises, ms) : this.#raised(wentBackFrom, ms)),
+        limit,
+      );
       this.#base = base;
-      base.catch(() => {
+      base.result.catch(() => {
         this.#mayBeRestored ||= raises;
         if (this.#base === base) this.#base = undefined;
       });

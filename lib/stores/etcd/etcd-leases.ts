@@ -3,6 +3,7 @@ import type { Lease } from '../../core/lease.js';
 import type { Gateway, GatewayError } from './gateway.js';
 import type { Names } from './names.js';
 import { entriesAt, type Entry, get, type Header, type KeyRange, type TxnReply } from './protocol.js';
+import { resultOf, SharedWork } from './shared-work.js';
 
 /** The number of keys in one transaction: etcd accepts 128 operations. */
 const PAGE = 100;
@@ -19,9 +20,9 @@ const LOOK_LIMIT_MS = 5_000;
  */
 export class EtcdLease {
   /**
-   * `true` when etcd has reported that the lease does not exist: the store attaches no new key to it. The report can be
-   * wrong: a former leader, or a leader that is still catching up, also reports this about leases of another Raft term.
-   * So this report alone does not end a lock.
+   * `true` when etcd has reported that the lease does not exist, or when its keys must expire: the store attaches no new
+   * key to it, and does not renew it. The report can be wrong: a former leader, or a leader that is still catching up,
+   * also reports this about leases of another Raft term. So this report alone does not end a lock.
    */
   gone = false;
   /**
@@ -33,7 +34,7 @@ export class EtcdLease {
   /** The locks that expire with a shared etcd lease, each with its last renewal by the monotonic clock. */
   readonly members = new Map<Lease, number>();
   /** The background renewal, while there is one. */
-  refreshing: Promise<unknown> | undefined;
+  refreshing: SharedWork<unknown> | undefined;
 
   /** @param confirmed - the time of the last request that etcd has confirmed; the time to live counts from this time */
   constructor(
@@ -78,7 +79,7 @@ export function limitOf(ttl: number): number {
 /** The etcd leases of this process. */
 export class EtcdLeases {
   /** Shared etcd leases by their ttl in seconds, for locks that are renewed until they are released. */
-  readonly #shared = new Map<number, Promise<EtcdLease>>();
+  readonly #shared = new Map<number, SharedWork<EtcdLease>>();
   /** Unused etcd leases by their ttl in seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
   /**
@@ -96,27 +97,44 @@ export class EtcdLeases {
    * Returns the shared etcd lease of this process for locks with a ttl of `seconds`. At least half of its time is left.
    */
   async shared(seconds: number, limit: number): Promise<EtcdLease> {
-    let granted = this.#shared.get(seconds);
-    if (!granted) {
-      granted = this.#grant(seconds, limit, true);
-      this.#keep(seconds, granted);
-    }
-    const lease = await granted;
+    const until = performance.now() + limit;
+    const lease = await resultOf((left) => this.#granted(seconds, left), limit);
     if (!lease.gone && lease.age > lease.ttl / 3) {
-      lease.refreshing ??= this.renew(lease, [], limit).finally(() => (lease.refreshing = undefined));
-      if (lease.age > lease.ttl / 2) await lease.refreshing;
-      else lease.refreshing.catch(() => undefined);
+      const left = until - performance.now();
+      if (lease.age > lease.ttl / 2) await resultOf((ms) => this.#refreshing(lease, ms), left);
+      else this.#refreshing(lease, left).result.catch(() => undefined);
     }
-    if (!lease.gone) return lease;
-    if (this.#shared.get(seconds) === granted) this.#shared.delete(seconds);
-    return this.shared(seconds, limit);
+    return lease.gone ? this.shared(seconds, until - performance.now()) : lease;
   }
 
-  #keep(seconds: number, granted: Promise<EtcdLease>): void {
+  #granted(seconds: number, limit: number): SharedWork<EtcdLease> {
+    const present = this.#shared.get(seconds);
+    if (present && present.value?.gone !== true) return present;
+    const granted = new SharedWork((ms) => this.#grant(seconds, ms, true), limit);
     this.#shared.set(seconds, granted);
-    granted.catch(() => {
+    granted.result.catch(() => {
       if (this.#shared.get(seconds) === granted) this.#shared.delete(seconds);
     });
+    return granted;
+  }
+
+  #refreshing(lease: EtcdLease, limit: number): SharedWork<unknown> {
+    lease.refreshing ??= new SharedWork(
+      (ms) => this.renew(lease, [], ms).finally(() => (lease.refreshing = undefined)),
+      limit,
+    );
+    return lease.refreshing;
+  }
+
+  /**
+   * Ends the use of the present shared etcd lease: its keys expire within `seconds`, except those that are stored again
+   * with the next etcd lease.
+   */
+  retire(seconds: number): void {
+    this.#shared.get(seconds)?.result.then(
+      (lease) => (lease.gone = true),
+      () => undefined,
+    );
   }
 
   /** Returns an etcd lease for a single lock. It may have been granted for an earlier attempt. */
@@ -228,7 +246,7 @@ export class EtcdLeases {
       if (ids.length === 0) return;
       for (const lease of members.keys()) if (ids.includes(lease.id)) members.delete(lease);
     };
-    for (const granted of this.#shared.values()) granted.then(of, () => undefined);
+    for (const { result } of this.#shared.values()) result.then(of, () => undefined);
   }
 
   /** Returns a new etcd lease that is not shared. `seconds` may be as small as etcd accepts. */
@@ -259,7 +277,7 @@ export class EtcdLeases {
 
   /** Revokes unused leases, so that etcd does not keep them until their end; never rejects. */
   async close(limit: number): Promise<void> {
-    const shared = await Promise.allSettled(this.#shared.values());
+    const shared = await Promise.allSettled([...this.#shared.values()].map(({ result }) => result));
     const unused = shared.flatMap((each) =>
       each.status === 'fulfilled' && each.value.members.size === 0 ? [each.value] : [],
     );
