@@ -3,6 +3,7 @@ import { now } from '../../core/clock.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
 import { type Asked, permitsSeen, type QueueEntry, type Round, timeLeft, transactionOf } from './attempt.js';
 import type { Bases } from './bases.js';
+import { type Departures, QUEUE_SECONDS } from './departures.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { didNothing, GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
@@ -18,12 +19,6 @@ import type { SlotHints } from './slot-hints.js';
  */
 const MOST_ROUNDS = 16;
 
-/**
- * Time to live of queue entries, in seconds: the entries of a dead process stay for this time. Other waiters skip these
- * entries much earlier.
- */
-const QUEUE_SECONDS = 60;
-
 export interface AcquisitionContext extends RefusalContext {
   /** The etcd leases of queue entries, separate from the etcd leases of locks. */
   readonly queueLeases: EtcdLeases;
@@ -31,6 +26,7 @@ export interface AcquisitionContext extends RefusalContext {
   readonly holds: Holds;
   readonly releases: Releases;
   readonly bases: Bases;
+  readonly departures: Departures;
   readonly hints: SlotHints;
 }
 
@@ -107,7 +103,12 @@ export class Acquisitions {
           );
         } catch (error) {
           isUnused = didNothing(error);
-          if (!isUnused) this.context.releases.doubt(lease, etcdLease, round.names);
+          if (!isUnused) {
+            this.context.releases.doubt(lease, etcdLease, round.names);
+            // The transaction may add the entry late, when its waiter has gone. So this etcd lease is not renewed any more.
+            // Waiters write their entries again with each request, and then with another etcd lease.
+            if (round.entry) round.entry.etcdLease.gone = true;
+          }
           if (!(error instanceof GatewayError && error.isNotFound)) throw error;
           etcdLease = await this.#replaced(asked, round);
           continue;
@@ -118,7 +119,15 @@ export class Acquisitions {
             if (hinted) hints.got(key, hinted[index] ?? 0, slots[index] ?? 0, looks <= 1);
           return await this.#granted(asked, round, reply);
         }
-        if (round.entry && position) queueEntries.setName(round.entry.name, position.waiter);
+        if (
+          round.entry &&
+          position &&
+          !queueEntries.setName(round.entry.name, position.waiter) &&
+          lease.ended
+        ) {
+          await this.context.departures.leave([round.entry.name]);
+          throw new Error('the caller gave up meanwhile');
+        }
         const refusal = await this.#refusals.of(asked, round, reply);
         if ('granted' in refusal) return refusal;
         if (refusal.slots) {

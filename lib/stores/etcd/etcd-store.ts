@@ -25,6 +25,7 @@ import { tellEach } from '../../core/tell-each.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { Bases } from './bases.js';
+import { Departures } from './departures.js';
 import { Directory } from './directory.js';
 import { EtcdLeases } from './etcd-leases.js';
 import { DEFAULT_PREFIX, type EtcdOptions } from './etcd.options.js';
@@ -36,15 +37,15 @@ import { Holds } from './holds.js';
 import { whyNotKeys } from './key-rule.js';
 import { Names } from './names.js';
 import { QueueEntries } from './queue-entries.js';
-import { get, remove } from './protocol.js';
+import { get } from './protocol.js';
 import { Releases } from './releases.js';
 import { SlotHints } from './slot-hints.js';
 import { TxnRunner } from './txn-runner.js';
 import { WaiterTurns } from '../../core/waiter-turns.js';
 import { Watches } from './watches.js';
 
-/** Time limit in milliseconds for leaving a queue, and for revoking leases when the store is closed. */
-const LEAVE_LIMIT_MS = 2_000;
+/** Time limit in milliseconds for revoking leases when the store is closed. */
+const CLOSE_LIMIT_MS = 2_000;
 
 /** Time limit in milliseconds for the request of an idle process. */
 const IDLE_LIMIT_MS = 2_000;
@@ -83,6 +84,7 @@ export class EtcdStore
   readonly #exchanges: Exchanges;
   readonly #acquisitions: Acquisitions;
   readonly #queueEntries = new QueueEntries();
+  readonly #departures: Departures;
   readonly #watches: Watches;
   readonly #directory: Directory;
   readonly #waiters = new RecentKeys();
@@ -97,6 +99,7 @@ export class EtcdStore
         bases.reconnected();
         terms.ready();
         this.#releases.retryAll();
+        this.#departures.retryAll();
       },
       lost: terms.lost,
       idle: () =>
@@ -119,9 +122,11 @@ export class EtcdStore
     this.#releases = releases;
     this.#extensions = new Extensions({ transactions, leases, names, holds, releases });
     this.#exchanges = new Exchanges({ transactions, leases, names, holds });
+    const departures = new Departures(transactions, queueLeases);
+    this.#departures = departures;
     const turns = new WaiterTurns();
     this.#acquisitions = new Acquisitions({
-      ...{ transactions, leases, queueLeases, names, holds, releases, bases, turns },
+      ...{ transactions, leases, queueLeases, names, holds, releases, bases, turns, departures },
       ...{ queueEntries: this.#queueEntries, waiters: this.#waiters, hints: this.#hints },
     });
     this.#watches = new Watches(gateway, transactions, names);
@@ -180,10 +185,10 @@ export class EtcdStore
     return this.#watches.listen(waiter, onMessage);
   }
 
-  async leave(waiter: WaiterId): Promise<void> {
+  leave(waiter: WaiterId): Promise<void> {
     const names = this.#queueEntries.all(waiter);
     this.#queueEntries.forget(waiter);
-    if (names.length > 0) await this.#transactions.run({ success: names.map(remove) }, LEAVE_LIMIT_MS);
+    return this.#departures.leave(names);
   }
 
   read(keys: readonly string[]): Promise<readonly KeyState[]> {
@@ -208,9 +213,10 @@ export class EtcdStore
 
   async close(): Promise<void> {
     this.#releases.close();
+    this.#departures.close();
     this.#watches.close();
     if (this.#gateway.available)
-      await Promise.all([this.#leases.close(LEAVE_LIMIT_MS), this.#queueLeases.close(LEAVE_LIMIT_MS)]);
+      await Promise.all([this.#leases.close(CLOSE_LIMIT_MS), this.#queueLeases.close(CLOSE_LIMIT_MS)]);
     this.#gateway.close();
   }
 }

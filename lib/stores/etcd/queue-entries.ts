@@ -61,10 +61,11 @@ export class QueueEntries {
     this.#queued.get(waiterName(waiter))?.names.add(name);
   }
 
-  /** Records that the waiter now has only this queue entry. */
-  setName(name: string, waiter: WaiterId): void {
+  /** Records that the waiter now has only this queue entry. Returns `false` if the waiter has left the queues. */
+  setName(name: string, waiter: WaiterId): boolean {
     const queued = this.#queued.get(waiterName(waiter));
     if (queued) queued.names = new Set([name]);
+    return queued !== undefined;
   }
 
   /**

@@ -6,6 +6,7 @@ import type { Tick } from '../../core/tick.js';
 import { type Asked, type Round, timeLeft } from './attempt.js';
 import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
+import { didNothing } from './gateway.js';
 import {
   anyFreeSlot,
   type FoundHolder,
@@ -133,8 +134,10 @@ export class Refusals {
     try {
       await transactions.run({ success }, timeLeft(asked));
       queueEntries.setName(name, position.waiter);
-    } catch {
-      // The waiter may not be in the queue now. Its next request will add it.
+    } catch (error) {
+      // The waiter may not be in the queue now. Its next request will add it. The transaction may add the entry late, when
+      // the waiter has gone, so this etcd lease is not renewed any more.
+      if (!didNothing(error)) entry.etcdLease.gone = true;
     }
   }
 
