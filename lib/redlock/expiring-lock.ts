@@ -21,7 +21,7 @@ const LOADED_AT = Date.now();
  * Until when a lock is held, and who is told of its end. Counts down the validity by the clock, and keeps the state and
  * the signal. Sends nothing and has no timer.
  */
-export abstract class ExpiringLock {
+export abstract class ExpiringLock<Context extends ExpiryContext = ExpiryContext> {
   /**
    * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful renewal. A lost
    * lock has the error of the loss as its state. A lost or released lock is never held again.
@@ -45,11 +45,20 @@ export abstract class ExpiringLock {
   /** Runs the listeners of the signal in the asynchronous context in which the application read it first. */
   private inContext: (<T>(task: () => T) => T) | undefined;
 
+  /** `#private`, because a serializer that goes through the fields of a lock would show the clients and passwords. */
+  readonly #context: Context;
+
   constructor(
     readonly lease: Lease,
     readonly fencingToken: number,
-    protected readonly context: ExpiryContext,
-  ) {}
+    context: Context,
+  ) {
+    this.#context = context;
+  }
+
+  protected get context(): Context {
+    return this.#context;
+  }
 
   get keys(): readonly string[] {
     return this.lease.keys;

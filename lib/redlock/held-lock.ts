@@ -49,8 +49,7 @@ export interface Joined {
  * field that few locks need is not `#private`, and is set only when needed: V8 reserves space in each object for every
  * `#private` name.
  */
-export class HeldLock extends RenewedLock implements LockHandle {
-  declare protected readonly context: LeaseContext;
+export class HeldLock extends RenewedLock<LeaseContext> implements LockHandle {
   /** The position in the list of all held locks. */
   heldSlot = NO_SLOT;
   #release: Promise<void> | undefined;

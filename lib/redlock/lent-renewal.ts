@@ -22,6 +22,8 @@ interface Call {
  * takes it over, and again after it was taken back, until its next renewal.
  */
 export class LentRenewal {
+  /** `#private`, because it knows the options of the nodes, which no log of a lock may show. */
+  readonly #thread: RenewalThread;
   /** The renewal by the other thread, while there is one. */
   #remote: RemoteRenewal | undefined;
   /**
@@ -40,9 +42,11 @@ export class LentRenewal {
 
   /** @param maxBlocked - milliseconds for which the other thread renews while this one is blocked */
   constructor(
-    private readonly thread: RenewalThread,
+    thread: RenewalThread,
     readonly maxBlocked: number,
-  ) {}
+  ) {
+    this.#thread = thread;
+  }
 
   /** `true` while the other thread renews the lock. */
   get isAway(): boolean {
@@ -60,7 +64,7 @@ export class LentRenewal {
   }
 
   handOver(lock: RemotelyRenewed, handedOver: HandedOver): void {
-    this.#remote = this.thread.takeOver(lock, handedOver);
+    this.#remote = this.#thread.takeOver(lock, handedOver);
   }
 
   /**
@@ -130,7 +134,7 @@ export class LentRenewal {
    * server was away for a moment.
    */
   renewedHere(): void {
-    if (this.#takenBack === 'failed' && this.#failures > 1) this.thread.outdone();
+    if (this.#takenBack === 'failed' && this.#failures > 1) this.#thread.outdone();
     this.#takenBack = undefined;
   }
 

@@ -50,18 +50,17 @@ const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, 
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 
 /** When a lock is renewed, on which nodes, and what follows from their answers. */
-export abstract class RenewedLock
-  extends ExpiringLock
+export abstract class RenewedLock<Context extends RenewalContext = RenewalContext>
+  extends ExpiringLock<Context>
   implements Renewable, Extensible, Healed, RemotelyRenewed
 {
-  declare protected readonly context: RenewalContext;
   protected readonly limit: HoldLimit;
   /** The renewal by the other thread; only with `renew: 'thread'`. */
   protected lent: LentRenewal | undefined;
   /** The planned work, if any: the renewal, or a check at the end of the validity. */
   #batch: Batch | undefined;
   /** The last healing, which may ask nodes again. */
-  protected healing: Healing | undefined;
+  #healing: Healing | undefined;
   /** The position in `#batch`. */
   batchSlot = NO_SLOT;
   /** A timer for the end of the validity, used when the end may come before the next renewal. */
@@ -84,7 +83,7 @@ export abstract class RenewedLock
   constructor(
     lease: Lease,
     fencingToken: number,
-    context: RenewalContext,
+    context: Context,
     validFrom: Instant,
     taken: number,
     { renew, maxHold, maxBlocked, lock, replaced, since = validFrom, ttl = lease.ttl }: HoldTerms,
@@ -104,6 +103,11 @@ export abstract class RenewedLock
           : RENEWED;
     const usable = this.validFor(ttl, validFrom);
     this.plan(ttl / 3 - taken, usable - taken);
+  }
+
+  /** `true` if a node was asked to store the lock again. */
+  protected get hasHealed(): boolean {
+    return this.#healing !== undefined;
   }
 
   /** Renews the lock. A method of {@link Renewable}, for the watchdog only. */
@@ -167,8 +171,8 @@ export abstract class RenewedLock
     // Leases that `attach` has replaced may have come back to these nodes, and would keep the lock from healing.
     for (const each of this.replaced ?? [])
       new Release(nodes, each, this.nodeLimit, 0, asked, Infinity, () => undefined);
-    this.healing?.end();
-    this.healing = new Healing(nodes, this, settings.guard.duration, this.nodeLimit, asked);
+    this.#healing?.end();
+    this.#healing = new Healing(nodes, this, settings.guard.duration, this.nodeLimit, asked);
   }
 
   /**
@@ -417,7 +421,7 @@ export abstract class RenewedLock
   /** Cancels all planned work. */
   protected rest(isReleased = false): void {
     this.lent?.end(isReleased);
-    this.healing?.end();
+    this.#healing?.end();
     this.#stopTimer();
     this.#leaveBatch();
   }

@@ -39,14 +39,14 @@ export class AdoptedLock extends HeldLock {
    */
   endMirror(isReleased: boolean): boolean {
     this.mirror = undefined;
-    if (isReleased && this.healing) {
+    if (isReleased && this.hasHealed) {
       void this.release();
       return false;
     }
     this.become('released');
     this.lease.ended = true;
     this.stop();
-    return this.healing !== undefined;
+    return this.hasHealed;
   }
 
   /** Ends the renewal of a lock that is renewed by the thread that holds it again. The lease does not end. */
