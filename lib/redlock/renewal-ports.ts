@@ -2,7 +2,7 @@ import type { Instant } from '../core/clock.js';
 import type { Lease } from '../core/lease.js';
 import type { NodeVote } from '../core/errors.js';
 
-// What a lock and the thread that renews it (thread/) know of each other.
+// The ports between a lock and the thread that renews it (thread/).
 
 /** The reason why the thread does not renew a lock any more. */
 export const WHY = { none: 0, blocked: 1, maxHold: 2, gone: 3 } as const;
