@@ -8,6 +8,10 @@ import { Client } from '../network/client.js';
 import { Link } from '../network/link.js';
 import type { Application } from '../scene.js';
 import type { SimulatedProcess } from '../world/process.js';
+import type { World } from '../world/world.js';
+
+/** Longest time in milliseconds that a shutdown waits for the thread (lib/setup/thread/module-thread.ts). */
+const CLOSE_MS = 2_000;
 
 /** Milliseconds for which a message between the threads is on its way. */
 const MESSAGE_MS = 0.05;
@@ -21,12 +25,16 @@ export class SimulatedThread implements RenewalThread {
   readonly links: readonly Link[];
   readonly #renewals: Renewals;
   readonly #host: ThreadHost;
+  readonly #world: World;
+  readonly #main: SimulatedProcess;
   readonly #stores: readonly { connect(): Promise<void>; close(): Promise<void> }[];
   #whenReady: () => void = () => undefined;
 
   constructor({ scene, process: main, links, index }: Application, terms: ThreadTerms, guard: RestartGuard) {
     const { library, plan, world, moments, judge } = scene;
     const { stage } = library;
+    this.#world = world;
+    this.#main = main;
     this.process = main.startThread();
     this.links = links.map(({ server }) => new Link(this.process, server, plan.latency));
     for (const link of this.links)
@@ -83,8 +91,10 @@ export class SimulatedThread implements RenewalThread {
 
   outdone(): void {}
 
+  /** Waits for the thread for as long as the thread of a module is waited for. */
   async close(): Promise<void> {
-    await this.#host.close();
+    const limit = new Promise<void>((resolve) => this.#world.after(CLOSE_MS, () => this.#main.post(resolve)));
+    await Promise.race([this.#host.close(), limit]);
     this.kill();
   }
 

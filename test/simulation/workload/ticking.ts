@@ -1,6 +1,6 @@
 import { EPOCH } from '../world/world.js';
 import type { Application } from '../scene.js';
-import { nodeLimit } from './limits.js';
+import { attemptLimit } from './limits.js';
 import { reasonOf } from './keys.js';
 
 const EVERY_MS = 2_000;
@@ -14,7 +14,7 @@ export async function runTicks(app: Application): Promise<void> {
   for (let number = Math.ceil(world.time / EVERY_MS); app.isWorking; number++) {
     await app.process.sleep(Math.max(1, number * EVERY_MS - world.time + random.between(0, 100)));
     if (!app.isWorking) return;
-    const call = judge.called(app.process, `tick ${number}`, 3 * nodeLimit(ttl, plan));
+    const call = judge.called(app.process, `tick ${number}`, attemptLimit(ttl, plan));
     const tick = { schedule: 'x', at: EPOCH + number * EVERY_MS, life: LIFE_MS, from: 'release' as const };
     const options = app.runtime.resolve({ ttl, retry: false });
     try {

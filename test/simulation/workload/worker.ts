@@ -5,7 +5,7 @@ import { type Operation, permitsOf } from '../plans/plan.js';
 import type { Random } from '../world/random.js';
 import type { Application } from '../scene.js';
 import { KEYS, reasonOf } from './keys.js';
-import { nodeLimit } from './limits.js';
+import { attemptLimit, nodeLimit } from './limits.js';
 
 type Options = Pick<AcquireOptions, 'minHold' | 'maxHold' | 'mode' | 'permits' | 'signal' | 'retry'> & {
   readonly ttl: number;
@@ -85,7 +85,7 @@ export class Worker {
       case 'attempts': {
         const attempts = random.whole(1, 4);
         // Each attempt has up to four further rounds, and then a pause.
-        const limit = attempts * (3 * nodeLimit(options.ttl, plan) + 350);
+        const limit = attempts * (attemptLimit(options.ttl, plan) + 350);
         return this.#acquire(key, { ...options, retry: { attempts, delay: 50, jitter: 20 } }, limit);
       }
       case 'withLock':
@@ -126,7 +126,7 @@ export class Worker {
     const { ttl, renew, permits } = options;
     // An attempt that got several slots begins again, at most four times.
     const beginnings = permits === undefined ? 1 : 5;
-    const limit = beginnings * 3 * nodeLimit(ttl, plan);
+    const limit = beginnings * attemptLimit(ttl, plan);
     const call = judge.called(app.process, `tries ${key}${kindOf(options)}`, limit);
     let lock: LockHandle | null;
     try {
