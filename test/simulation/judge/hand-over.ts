@@ -39,7 +39,10 @@ export class HandOverWatch {
       const free = judge.freeSince(key);
       if (free === undefined || world.time - free < LONGEST_MS) continue;
       if (free < unknown && world.time < unknown + longestTtl) continue;
-      const waiting = [...judge.waitingFor(key)].find(({ from }) => from < free);
+      // A process in whose place another one has started may still be paused.
+      const waiting = [...judge.waitingFor(key)].find(
+        ({ from, process }) => from < free && process.stalledSince(free) === 0,
+      );
       if (!waiting || waiting.isReported) continue;
       waiting.isReported = true;
       const time = Math.round(world.time - free);

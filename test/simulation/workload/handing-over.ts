@@ -25,6 +25,9 @@ export async function handOver(app: Application): Promise<void> {
       // After the time for work nobody attaches it.
       const pass = app.isWorking ? await detached(app, holding, ttl) : undefined;
       if (pass === undefined) await released(app, holding);
+      // A detachment that a suspend held up may end after the time for work, too.
+      else if (!app.isWorking)
+        await attach(app, pass, { lock, ttl }, { retry: { timeout: 1_000 }, renew }, 0);
       // A queue may deliver a job twice.
       else
         for (let times = random.chance(0.3) ? 2 : 1; times > 0; times--)
