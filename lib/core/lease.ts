@@ -116,8 +116,8 @@ export class Lease {
   }
 
   /**
-   * `false` when no node may be asked any more to store the lease: it has ended, or the other thread that holds the lock
-   * renews it again. That thread sends its release then, which a request from here could follow (S27).
+   * `false` when no node may be asked any more to store the lease, or to extend it: it has ended, or the other thread that
+   * holds the lock renews it again. That thread sends its release then, which a request from here could follow (S27).
    * @internal
    */
   get mayBeStored(): boolean {

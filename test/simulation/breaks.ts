@@ -310,12 +310,12 @@ export const BREAKS: readonly Break[] = [
     patches: [
       patch(
         ACQUISITIONS,
-        'if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;',
+        'if (indexes.every((index) => this.#at(index).lease.mayBeStored)) return indexes;',
         'if (indexes.length > 0) return indexes;',
       ),
       patch(
         ACQUISITIONS,
-        'requests.every(({ lease }) => !lease.ended);',
+        'requests.every(({ lease }) => lease.mayBeStored);',
         'requests.every(({ lease }) => lease.ttl > 0);',
       ),
     ],

@@ -183,14 +183,14 @@ class AcquireBatch {
 
   /**
    * Omits leases that have ended. Their release has already been sent, so a lease that is stored now would stay until
-   * its ttl has passed (S15).
+   * its ttl has passed (S15). The same is true of a lease that another thread has taken back, and may have released.
    */
   #withoutEnded(indexes: readonly number[]): readonly number[] {
-    if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;
+    if (indexes.every((index) => this.#at(index).lease.mayBeStored)) return indexes;
     return indexes.filter((index) => {
-      const { ended } = this.#at(index).lease;
-      if (ended) this.#answered(index, new Error('the attempt ended before the request was sent'));
-      return !ended;
+      const { mayBeStored } = this.#at(index).lease;
+      if (!mayBeStored) this.#answered(index, new Error('the attempt ended before the request was sent'));
+      return mayBeStored;
     });
   }
 
@@ -207,7 +207,7 @@ class AcquireBatch {
     // Copy the requested slots: the attempt may request other slots before the answer arrives.
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
-    const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
+    const wanted = (): boolean => requests.every(({ lease }) => lease.mayBeStored);
     // A lease that was given back after an exchange stands in the place of a lease that is held: its release would free the
     // key. The one who asked for the exchange repeats the giving back (see redlock/exchange.ts).
     const unanswered = (): void => {

@@ -38,8 +38,9 @@ export class Extensions {
     const [lease] = leases;
     if (!lease) return;
     const { script, pack } = nodeScripts.of(lease).extend;
-    // If the server does not know the script, its text is sent only while no lease has ended (S15).
-    const wanted = (): boolean => leases.every(({ ended }) => !ended);
+    // If the server does not know the script, its text is sent only while no lease has ended (S15). A lock that was taken back
+    // by the thread that holds it is extended by that thread (S9).
+    const wanted = (): boolean => leases.every(({ mayBeStored }) => mayBeStored);
     channel.run(script, pack(leases, ttl, context.keyPrefix, channelBase), wanted).then(
       (reply) => {
         for (let index = 0; index < leases.length; index++)
@@ -52,7 +53,7 @@ export class Extensions {
         const reply = channel.leadsToOldMaster ? false : error;
         const isOfOne = leases.length > 1 && mayConcernOne(error);
         leases.forEach((each, index) => {
-          if (isOfOne) this.#send([each], ttl, (_, alone) => tell(index, alone));
+          if (isOfOne && each.mayBeStored) this.#send([each], ttl, (_, alone) => tell(index, alone));
           else tell(index, reply);
         });
       },

@@ -9,7 +9,7 @@ import { LockHeldError, LockUnavailableError } from '../../../lib/core/errors.js
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import { LINGER_MS } from '../../../lib/core/store-times.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
-import { extendOn } from '../../support/ask-store.js';
+import { acquireOn, extendOn } from '../../support/ask-store.js';
 import { countLocks, newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
@@ -131,6 +131,38 @@ describe('a store whose server has lost its scripts (SCRIPT FLUSH)', () => {
     await extendOn(node, new Lease(['after'], 'me', 100), 100);
     await expect(looker.exists('lock:{k}')).resolves.toBe(0);
     expect(await commandCounts()).not.toHaveProperty('set');
+  });
+
+  test('the store of a thread does not resend the script for a lock that was taken back, whose release it does not see (S15, S31)', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const node = await openNode(proxy.url);
+    let isTakenBack = false;
+    const kept = new Lease(['k'], 'me', 60_000);
+    const copy = Lease.copied(
+      kept,
+      0,
+      () => false,
+      () => isTakenBack,
+    );
+    for (const send of [
+      () => acquireOn(node, copy, { heals: true, proposal: 1 }),
+      () => extendOn(node, copy, 60_000),
+    ]) {
+      isTakenBack = false;
+      await looker.script('FLUSH');
+      const [evals, evalshas] = [await commandCountOf('eval'), await commandCountOf('evalsha')];
+      proxy.holdReplies();
+      const sent = send();
+      await until(async () => (await commandCountOf('evalsha')) > evalshas);
+      isTakenBack = true;
+      proxy.heal();
+      await expect(sent).rejects.toThrow('NOSCRIPT');
+      expect(await commandCountOf('eval')).toBe(evals);
+    }
+    await expect(looker.exists('lock:{k}')).resolves.toBe(0);
+    // A request that waits for its connection is not sent either.
+    await expect(acquireOn(node, copy, { heals: true, proposal: 1 })).rejects.toThrow('ended before');
   });
 });
 
