@@ -44,8 +44,8 @@ export class Renewals {
    * in any case. Until then their release must be repeated by this thread (S15).
    */
   readonly #lost = new Map<number, { readonly name: SlotName; readonly until: number }>();
-  /** The locks that were not renewed while the other thread was blocked. */
-  readonly #paused = new Set<AdoptedLock>();
+  /** The locks that were not renewed while the other thread was blocked, with their `maxBlocked`. */
+  readonly #paused = new Map<AdoptedLock, number>();
   readonly #context: LeaseContext;
   readonly #blocked: BlockedTime;
   readonly #timer: NodeJS.Timeout;
@@ -146,7 +146,7 @@ export class Renewals {
       ends: (end) => slots.setEnd(slot, end),
       because: (why) => {
         slots.setWhy(slot, why);
-        if (why === WHY.blocked) this.#paused.add(lock);
+        if (why === WHY.blocked) this.#paused.set(lock, maxBlocked);
       },
       renewed: (votes) =>
         this.post(
@@ -204,10 +204,12 @@ export class Renewals {
   #look(): void {
     this.#takeOffers();
     this.#dropExpired();
-    if (this.#blocked.look() > 0) return;
-    const paused = [...this.#paused];
-    this.#paused.clear();
-    for (const lock of paused) lock.renewAgain();
+    const blocked = this.#blocked.look();
+    for (const [lock, maxBlocked] of this.#paused) {
+      if (blocked >= maxBlocked) continue;
+      this.#paused.delete(lock);
+      lock.renewAgain();
+    }
   }
 }
 

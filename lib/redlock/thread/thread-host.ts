@@ -193,7 +193,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     entry.slots.setReturned(slot);
     this.#takenBack.add(handOver);
     this.port.post({ kind: 'return', ...entry.name });
-    this.#answer ??= neutrally(() => setTimeout(() => this.listener.hangs(), ANSWER_MS).unref());
+    if (!this.#answer) neutrally(() => this.#awaitAnswer());
     this.#answerCalls({ reason: 'returned' }, handOver);
   }
 
@@ -272,6 +272,15 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     this.#takenBack.delete(handOver);
     if (this.#takenBack.size === 0) this.#answered();
     this.#free.push({ block, slot });
+  }
+
+  #awaitAnswer(): void {
+    // If the event loop was blocked, the answer may have arrived, but Node has not read it yet. `setImmediate` lets Node
+    // read it first.
+    const timer = setTimeout(setImmediate, ANSWER_MS, () => {
+      if (this.#answer === timer) this.listener.hangs();
+    }).unref();
+    this.#answer = timer;
   }
 
   #answered(): void {

@@ -138,14 +138,25 @@ class ModuleThread implements RenewalThread {
   #connect(isAwaited: boolean): void {
     if (!this.#host) return this.#settled();
     this.#host.connect();
-    this.#slow = setTimeout(() => {
+    // The start of the application may block the event loop. The thread may have connected then, but Node has not read its
+    // message yet. `setImmediate` lets Node read it first.
+    const timer = setTimeout(setImmediate, CONNECT_MS, () => {
+      if (this.#slow !== timer) return;
       this.#settled();
       const error = new Error(`it has not connected to the nodes within ${CONNECT_MS} ms`);
       this.#tell('slow', error);
       this.reports.log.warn(`The thread for renewals is not ready: ${error.message}. ${FALLBACK}.`);
-    }, CONNECT_MS);
+    });
+    this.#slow = timer;
     // Only the start of the application waits.
-    if (!isAwaited) this.#slow.unref();
+    if (!isAwaited) timer.unref();
+  }
+
+  /** The thread has connected, or never will. */
+  #connected(): void {
+    clearTimeout(this.#slow);
+    this.#slow = undefined;
+    this.#settled();
   }
 
   whenReady(task: () => void): void {
@@ -167,8 +178,7 @@ class ModuleThread implements RenewalThread {
 
   async close(): Promise<void> {
     this.#isOpen = false;
-    clearTimeout(this.#slow);
-    this.#settled();
+    this.#connected();
     const worker = this.#worker;
     const host = this.#host;
     this.#worker = undefined;
@@ -212,9 +222,8 @@ class ModuleThread implements RenewalThread {
       () => this.guard.duration,
       {
         ready: () => {
-          clearTimeout(this.#slow);
           this.#ready();
-          this.#settled();
+          this.#connected();
         },
         warning: this.reports.warnOnce,
         hangs: () => this.#hangs(),
@@ -250,8 +259,7 @@ class ModuleThread implements RenewalThread {
   /** The thread is not started again: what has ended it would probably end it once more. */
   #failed(cause: unknown): void {
     this.#hasFailed = true;
-    clearTimeout(this.#slow);
-    this.#settled();
+    this.#connected();
     this.#host = undefined;
     const error = asError(cause);
     this.#tell('ended', error);

@@ -210,6 +210,25 @@ test('a holder renews its locks itself while the thread hangs, which is told, an
   await Promise.all([lock.release(), another.release()]);
 });
 
+test('a thread whose answer waits to be read after a blocked event loop is not told as one that hangs', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 30 * TTL });
+  threads.hang();
+  void lock.extend(40 * TTL);
+  // The holder takes the lock back, because the call was not answered.
+  await jest.advanceTimersByTimeAsync(4 * TTL);
+  expect(threads.sent.map(({ kind }) => kind)).toContain('return');
+  threads.goOn();
+  threads.isBlocked = true;
+  await jest.advanceTimersByTimeAsync(10);
+  // The timers that are due run in one turn of the event loop, before the messages that have arrived.
+  jest.advanceTimersByTime(10 * TTL);
+  threads.unblock();
+  await jest.advanceTimersByTimeAsync(10);
+  expect(threads.hangs).toBe(0);
+  await lock.release();
+});
+
 test('the lease of a lock that was taken back does not end for the thread when the next lock of its slot is released', async () => {
   threads.ready();
   nodes[2].fate = { acquire: AWAY };
@@ -502,6 +521,22 @@ test('the thread leaves out the renewals of a holder that is blocked for maxBloc
   expect([lock.isHeld(), lock.signal.aborted]).toEqual([true, false]);
   expect(extensions(threads.nodes)).toBeGreaterThan(before);
   await lock.release();
+});
+
+test('the thread renews a lock again that it has left out, although it looks for signs of life between its looks for other locks, too', async () => {
+  threads.ready();
+  const lock = await acquire({ ttl: 6 * TTL });
+  // Renewed every 200 ms, so between any two looks of the thread, which come every 250 ms.
+  const other = await acquire({ ttl: 600, maxBlocked: 60 * TTL }, 'other');
+  threads.isBlocked = true;
+  await jest.advanceTimersByTimeAsync(MAX_BLOCKED + 1_500);
+  const ends = lock.remaining();
+  threads.unblock();
+  await jest.advanceTimersByTimeAsync(3 * BEAT_MS);
+  expect(lock.remaining()).toBeGreaterThan(ends);
+  expect([lock.isHeld(), other.isHeld()]).toEqual([true, true]);
+  expect(threads.sent.map(({ kind }) => kind)).not.toContain('return');
+  await Promise.all([lock.release(), other.release()]);
 });
 
 test('a lock of a holder that is blocked for longer ends, and the error says why', async () => {
