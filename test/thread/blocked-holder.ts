@@ -23,17 +23,24 @@ export interface Shown {
   readonly remaining: number;
   readonly aborted: boolean;
   readonly error?: string;
+  /** The contexts of the listeners of a nested holder that were told of the loss. */
+  readonly told?: readonly string[];
+  /** The name of the error of a nested call. */
+  readonly thrown?: string;
 }
 
 /** Builds the program of {@link BlockedHolder}. */
-export async function holderProgram(): Promise<string> {
+export async function holderProgram(
+  name: 'blocked-holder' | 'nested-holder' = 'blocked-holder',
+): Promise<string> {
   return join(
     await bundle([
       'test/fixtures/blocked-holder.ts',
+      'test/fixtures/nested-holder.ts',
       'test/fixtures/lock-nodes.ts',
       'lib/setup/thread/renewal-worker.ts',
     ]),
-    'blocked-holder.js',
+    `${name}.js`,
   );
 }
 
@@ -95,8 +102,13 @@ export class BlockedHolder {
 
   /** Asks for an action, and resolves to the state of the lock after it. */
   ask(action: string): Promise<Shown> {
-    this.#child.stdin?.write(`${action}\n`);
+    this.tell(action);
     return this.#answer();
+  }
+
+  /** Asks for an action without an answer. */
+  tell(action: string): void {
+    this.#child.stdin?.write(`${action}\n`);
   }
 
   /** Stops the whole process, or lets it go on. */
@@ -155,9 +167,16 @@ export class Contest {
     return undefined;
   }
 
-  /** Blocks the holder, and tries to get its lock meanwhile. */
-  async blockedFor(ttls: number): Promise<{ readonly granted: number | undefined; readonly after: Shown }> {
-    const blocked = this.holder.ask(`block ${ttls * TTL}`);
+  /**
+   * Blocks the holder, and tries to get its lock meanwhile.
+   *
+   * @param action - the action that blocks the holder
+   */
+  async blockedFor(
+    ttls: number,
+    action = 'block',
+  ): Promise<{ readonly granted: number | undefined; readonly after: Shown }> {
+    const blocked = this.holder.ask(`${action} ${ttls * TTL}`);
     const granted = await this.grantedUntil(blocked);
     return { granted, after: await blocked };
   }

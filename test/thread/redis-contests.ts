@@ -18,8 +18,8 @@ export class RedisContests {
     this.client = new Redis(servers[0]!.url);
   }
 
-  static async start(): Promise<RedisContests> {
-    return new RedisContests(...(await Promise.all([holderProgram(), startRedisNodes(3)])));
+  static async start(program?: Parameters<typeof holderProgram>[0]): Promise<RedisContests> {
+    return new RedisContests(...(await Promise.all([holderProgram(program), startRedisNodes(3)])));
   }
 
   async contest(
