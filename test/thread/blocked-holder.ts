@@ -139,6 +139,7 @@ export class Contest {
     private readonly other: Redlock,
     private readonly key: string,
     private readonly kind: LockKind,
+    private readonly ttl: number,
   ) {}
 
   /**
@@ -149,10 +150,10 @@ export class Contest {
     const { key } = options;
     await Promise.all(stores.map((store) => store.connect()));
     const other = redlockOver(stores, { owner: 'other', ...PATIENT });
-    const holder = await BlockedHolder.start({ ...options, options: { ttl: TTL, ...options.options } });
-    const { permits } = options.options;
+    const { permits, ttl = TTL } = options.options;
+    const holder = await BlockedHolder.start({ ...options, options: { ...options.options, ttl } });
     const kind: LockKind = permits === undefined ? EXCLUSIVE : { mode: 'permits', permits };
-    return new Contest(holder, other, key, kind);
+    return new Contest(holder, other, key, kind, ttl);
   }
 
   /** Tries to get the lock every 50 ms, until it is granted or `stop` settles. Resolves to the time of the grant. */
@@ -176,7 +177,7 @@ export class Contest {
     ttls: number,
     action = 'block',
   ): Promise<{ readonly granted: number | undefined; readonly after: Shown }> {
-    const blocked = this.holder.ask(`${action} ${ttls * TTL}`);
+    const blocked = this.holder.ask(`${action} ${ttls * this.ttl}`);
     const granted = await this.grantedUntil(blocked);
     return { granted, after: await blocked };
   }
@@ -188,7 +189,8 @@ export class Contest {
 
   /** Acquires and releases the lock, unless another process holds it. Returns the time. */
   async #grant(): Promise<number | undefined> {
-    const request = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [], kind: this.kind };
+    const { ttl, kind } = this;
+    const request = { ttl, retry: NO_RETRY, renew: false, signals: [], kind };
     try {
       const lock = await this.other.acquire([this.key], request);
       const granted = performance.now();
