@@ -110,7 +110,10 @@ export interface AcquireRequest {
 export interface QueuePosition {
   /** The waiter that the store adds to its queue when it refuses the request. */
   readonly waiter: WaiterId;
-  /** Milliseconds that the caller has waited. The store orders its queue by this time: the longest wait comes first. */
+  /**
+   * Milliseconds that the caller has waited. The store orders its queue by this time: the longest wait comes first. The entry
+   * of the waiter may be from an earlier call of its process that gave up: a call that came later does not keep its place.
+   */
   readonly waited: number;
   /**
    * Milliseconds that the next waiter of this process has waited, if there is one. When the store grants this lease,

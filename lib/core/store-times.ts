@@ -9,6 +9,12 @@ export const TURN_MS = 150;
  */
 export const STANDBY_MS = 200;
 
+/**
+ * Milliseconds by which a call may seem to come later than its entry in the queue: not all of its requests are on their way
+ * for the same time. A waiter that comes later than that is another call of its process, and the one before gave up.
+ */
+export const SAME_CALL_MS = 100;
+
 /** The life of a mark, in milliseconds (S22). Its waiter sets it again every second. */
 export const MARK_MS = 2_000;
 

@@ -177,7 +177,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S9',
     expected: ['exclusion'],
     budget: 300,
-    seed: 14,
+    seed: 182,
     patches: [
       patch(
         RENEWED,

@@ -521,6 +521,11 @@ const WRONG_QUEUES: readonly WrongStore[] = [
     make: changing((position) => ({ ...position, waited: 0 })),
   },
   {
+    mistake: 'gives each call the place of one that came a minute ago',
+    rejectedBy: "gives a later call no place of one of its process that gave up in the mode 'exclusive'",
+    make: changing((position) => ({ ...position, waited: 60_000 })),
+  },
+  {
     mistake: 'keeps only ten waiters',
     rejectedBy: "tells each of 12 waiters in the mode 'exclusive'",
     make: memory((right) => ({

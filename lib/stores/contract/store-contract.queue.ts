@@ -13,6 +13,7 @@ import {
   TTL,
   until,
   type QueuedCaller,
+  type Terms,
 } from './store-asker.js';
 
 /** The contract of the queue, for a store that has one. */
@@ -112,6 +113,33 @@ export function queueContract({ test: contractTest, open, modes }: Contract): vo
       await ask.release(lease);
       await ask.granted(leaseOf(kind, key), first.terms);
       for (const waiter of [early, first, late]) await waiter.leave();
+    });
+
+    test(`gives a later call no place of one of its process that gave up in the mode '${mode}'`, async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      const holder = leaseOf(kind, key);
+      await ask.granted(holder, { ordered: true });
+      const [mine, other] = [await ask.waiter(mode, key), await ask.waiter(mode, key)];
+      const after = (waiter: QueuedCaller, waited: number): Terms => {
+        const { position } = waiter.terms;
+        return { ordered: true, position: { ...position!, waited } };
+      };
+      await ask.refused(leaseOf(kind, key), after(mine, 20_000));
+      await ask.refused(leaseOf(kind, key), after(other, 10_000));
+      await ask.release(holder);
+      await mine.toldAtOnce();
+      // The first call gives up now. The next call of its process takes over, and came later than the other process.
+      await ask.refused(leaseOf(kind, key), after(mine, 1));
+      await other.toldAtOnce();
+      mine.forget();
+      const lease = leaseOf(kind, key);
+      await ask.granted(lease, after(other, 10_500));
+      await ask.release(lease);
+      await mine.toldAtOnce();
+      await ask.granted(leaseOf(kind, key), after(mine, 500));
+      for (const waiter of [mine, other]) await waiter.leave();
     });
 
     test(`passes the turn to the next waiter when a waiter in the mode '${mode}' leaves or does not take the lock`, async () => {

@@ -1,7 +1,7 @@
 import { canHoldTogether, type LockMode } from '../../core/lock-mode.js';
 import { now } from '../../core/clock.js';
 import type { KeyWaiter, QueuePosition, Subscription } from '../../core/ports.js';
-import { STANDBY_MS, TURN_MS } from '../../core/store-times.js';
+import { SAME_CALL_MS, STANDBY_MS, TURN_MS } from '../../core/store-times.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
 
@@ -43,13 +43,18 @@ export class MemoryQueues {
 
   /**
    * The waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first waiter of
-   * the queue. `undefined` if the caller may pass. Removes a first waiter that has not used its turn.
+   * the queue. `undefined` if the caller may pass. Removes a first waiter that has not used its turn, and the entry of a call
+   * of the caller's process that gave up.
    *
    * @param room - the number of further holders of the caller's mode that the key admits
    */
   ahead(key: string, mode: LockMode, room: number, position: QueuePosition | undefined): Ahead | undefined {
     for (;;) {
       const [head] = this.#queues.get(key) ?? [];
+      if (head && isOfEarlierCall(head, position)) {
+        this.#remove(key, head.waiter);
+        continue;
+      }
       if (!head || this.#mayPass(key, mode, room, position)) return undefined;
       const { waiter } = head;
       if (!this.admits(key, waiter.mode)) return { waiter, remaining: undefined };
@@ -168,4 +173,9 @@ export class MemoryQueues {
     if (this.#turns.get(key)?.waiter === waiter) this.#turns.delete(key);
     return rest.length < queue.length;
   }
+}
+
+/** `true` for an entry that an earlier call of the caller's process has left in the queue. */
+function isOfEarlierCall({ waiter, arrived }: Waiting, position: QueuePosition | undefined): boolean {
+  return waiter === position?.waiter && performance.now() - position.waited > arrived + SAME_CALL_MS;
 }

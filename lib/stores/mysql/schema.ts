@@ -20,7 +20,7 @@ import { WAITING_PROCEDURES } from './sql/waiting.js';
  * then also need one that adds the column to a table without it, before the procedures. docs/mysql.md says how to remove
  * the procedures of earlier versions.
  */
-export const SCHEMA_VERSION = 5;
+export const SCHEMA_VERSION = 6;
 
 /** The default beginning of the names of tables and procedures. */
 export const DEFAULT_TABLE_PREFIX = 'redlock_';

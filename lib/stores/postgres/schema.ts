@@ -18,7 +18,7 @@ import { TURN } from './sql/turn.js';
  * Version of the schema. It increases with every change of the result of {@link schemaSql}. A schema with a larger
  * version works with all earlier versions of this package.
  */
-export const SCHEMA_VERSION = 10;
+export const SCHEMA_VERSION = 11;
 
 /** The default schema. */
 export const DEFAULT_SCHEMA = 'redlock';

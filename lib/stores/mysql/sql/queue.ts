@@ -1,4 +1,4 @@
-import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
+import { SAME_CALL_MS, STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
 import { ID, inMicros, KEY, keyAt, MODE, OWNER, type Procedure, TEXT, together } from './procedure.js';
 
 const FIRST = (column: string): string =>
@@ -129,7 +129,8 @@ const STAND: Procedure = {
 
 /**
  * Finds the waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first
- * waiter of the queue. Sets `o_ahead` to null if the caller may pass. Removes a first waiter that has not used its turn.
+ * waiter of the queue. Sets `o_ahead` to null if the caller may pass. Removes a first waiter that has not used its turn, and
+ * the entry of an earlier call of the caller's process, which gave up.
  *
  * a_mode    the mode of the caller
  * a_permits the number of permits that the caller asks for; null in other modes
@@ -155,7 +156,13 @@ const AHEAD: Procedure = {
       leave proc;
     end if;
     if v_first = a_waiter then
-      leave proc;
+      if exists (select 1 from {waiters} where k = a_key and waiter = a_waiter
+          and a_came <= came + ${inMicros(SAME_CALL_MS)}) then
+        leave proc;
+      end if;
+      delete from {waiters} where k = a_key and waiter = a_waiter;
+      update {locks} set turn = null where k = a_key and turn = a_waiter;
+      iterate search;
     end if;
     select mode, owner into v_mode, v_owner from {waiters} where k = a_key and waiter = v_first;
     select count(*), coalesce(sum(not ${together('mode', 'a_mode')}), 0) into v_in_front, v_apart

@@ -1,4 +1,4 @@
-import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
+import { SAME_CALL_MS, STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
 import type { EntryPoint } from './sql-function.js';
 
 /** True if holders in these two modes can hold a key at the same time. */
@@ -142,7 +142,8 @@ end`,
 
 /**
  * Finds the waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first
- * waiter of the queue. Returns null if the caller may pass. Removes a first waiter that has not used its turn.
+ * waiter of the queue. Returns null if the caller may pass. Removes a first waiter that has not used its turn, and the entry
+ * of an earlier call of the caller's process, which gave up.
  *
  * wanted   the mode of the caller
  * n        the number of permits that the caller asks for; null in other modes
@@ -170,7 +171,10 @@ begin
       return null;
     end if;
     if head.waiter = who then
-      return null;
+      exit when ahead.came <= head.came + interval '${SAME_CALL_MS} ms';
+      delete from waiters where key = k and waiter = who;
+      update locks set turn = null where key = k and turn = who;
+      continue;
     end if;
     select count(*), coalesce(bool_and(together(w.mode, wanted)), true) into in_front, all_together
       from waiters w where w.key = k and w.waiter is distinct from who and w.came <= ahead.came;
@@ -193,6 +197,7 @@ begin
     end if;
     return jsonb_build_object('id', head.waiter, 'owner', head.owner, 'remaining', left_over);
   end loop;
+  return null;
 end`,
 };
 

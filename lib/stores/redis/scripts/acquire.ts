@@ -1,7 +1,7 @@
 import type { AcquireRequest } from '../../../core/ports.js';
 import type { Tick } from '../../../core/tick.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
-import { LINGER_MS } from '../../../core/store-times.js';
+import { LINGER_MS, SAME_CALL_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
 import { leasePart, RECORD, STANDBYS, STATE, TICK, TURN, waiterName } from '../record.js';
@@ -154,7 +154,8 @@ ${REFUSE_UNFIT}
         if first and byte(first, 1) == ${TURN.letter} then
           turn, first, since = first, front[3], front[4]
         end
-        if not first or first == waiter or byte(first, 1) == ${STANDBYS} or (waiter and came < tonumber(since)) then
+        if not first or byte(first, 1) == ${STANDBYS}
+          or (waiter and came < since + (first == waiter and ${SAME_CALL_MS} or 0)) then
           break
         end
         local before = first

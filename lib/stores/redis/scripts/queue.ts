@@ -171,7 +171,8 @@ export const ADD_TO_QUEUE = new Fragment(
 /**
  * Lua text about the first waiter of a queue, which came before the caller. Begins the turn of this waiter if the turn
  * has not begun. Refuses the caller while the turn lasts, and removes the waiter when the turn has ended. The text
- * belongs in a loop over the members of the queue, and ends the loop when the turn cannot be stored.
+ * belongs in a loop over the members of the queue, and ends the loop when the turn cannot be stored. If the first waiter is
+ * the caller, the entry is from an earlier call of its process that gave up: removes it.
  *
  * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the waiter that a
  * refusal names), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while
@@ -185,6 +186,7 @@ export const PASS_TURN = new Fragment(
       'base',
       'queue',
       'turn',
+      'waiter',
       'first',
       'before',
       'woken',
@@ -195,7 +197,9 @@ export const PASS_TURN = new Fragment(
     ],
   },
   `
-        if not turn or sub(turn, ${TURN.waiter}) ~= first then
+        if first == waiter then
+          call('ZREM', queue, first, turn or first)
+        elseif not turn or sub(turn, ${TURN.waiter}) ~= first then
           if woken then
             -- The turn cannot be stored, because memory is short or the server accepts no writes.
             break
