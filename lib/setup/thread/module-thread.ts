@@ -118,7 +118,8 @@ class ModuleThread implements RenewalThread {
     this.#isWanted = true;
     if (!this.#isOpen) return;
     this.#start(this.nodes);
-    this.#connect(false);
+    // The thread serves all callers (S30).
+    neutrally(() => this.#connect(false));
   }
 
   begin(): void {
