@@ -588,6 +588,39 @@ export const BREAKS: readonly Break[] = [
     ],
   },
   {
+    name: 'thread-stores-what-was-released',
+    safety: 'S27',
+    expected: ['revived'],
+    budget: 300,
+    seed: 162,
+    patches: [
+      patch(
+        RENEWALS,
+        'const isEnded = (): boolean => !entry.isReturned && slots.isEnded(slot);',
+        'const isEnded = (): boolean => entry.isReturned && slots.isEnded(slot);',
+      ),
+      patch(
+        RENEWALS,
+        'const isTakenBack = (): boolean => entry.isReturned || !slots.isRenewed(slot);',
+        'const isTakenBack = (): boolean => entry.isReturned;',
+      ),
+    ],
+  },
+  {
+    name: 'thread-stores-what-was-taken-back',
+    safety: 'S31',
+    expected: ['revived'],
+    budget: 300,
+    seed: 187,
+    patches: [
+      patch(
+        ACQUISITIONS,
+        'requests.every(({ lease }) => lease.mayBeStored);',
+        'requests.every(({ lease }) => !lease.ended);',
+      ),
+    ],
+  },
+  {
     name: 'release-repeats-at-once',
     safety: 'S6',
     expected: ['endless'],

@@ -38,6 +38,7 @@ export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
         ...mixed,
         ...furtherFaults(seed, scale, duration),
         ...(thread ? stalls(threads, scale, duration) : []),
+        ...(thread ? lateHealings(new Random(`late-healing/${seed}`), scale, duration) : []),
       ].toSorted((a, b) => a.at - b.at);
   return {
     seed: String(seed),
@@ -87,6 +88,24 @@ function stalls(random: Random, scale: Scale, duration: number): FaultEvent[] {
     if (random.chance(0.5)) return [waits];
     const refusal = { ...FAULTS.refuse(random, scale), how: 'oom' as const };
     return [{ kind: 'refuse', at: Math.max(0, at - refusal.duration), ...refusal }, waits];
+  }).flat();
+}
+
+/**
+ * A thread hangs while it stores a lock on a node that did not have it, and that asks for the text of the script. The process
+ * may have taken the lock back or released it when the thread reads that.
+ */
+function lateHealings(random: Random, scale: Scale, duration: number): FaultEvent[] {
+  return Array.from({ length: random.whole(0, 4) }, (): FaultEvent[] => {
+    const at = Math.round(random.between(1_500, duration));
+    const refusal = { ...FAULTS.refuse(random, scale), how: 'oom' as const };
+    const stall = { ...FAULTS.stall(random, scale), ofThread: true };
+    const hangs = Math.round(random.scaled(1_000, 10_000));
+    return [
+      { kind: 'refuse', at: Math.max(0, at - refusal.duration), ...refusal },
+      { kind: 'stall', at, ...stall, duration: hangs, on: 'heal' },
+      { kind: 'scriptFlush', at, node: refusal.node, on: 'heal' },
+    ];
   }).flat();
 }
 
