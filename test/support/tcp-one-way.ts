@@ -39,6 +39,11 @@ export class OneWay {
     return this.queue.length > 0;
   }
 
+  /** True if the data that waits contains the text. */
+  isHoldingText(text: string): boolean {
+    return Buffer.concat(this.queue.flatMap(({ data }) => data ?? [])).includes(text);
+  }
+
   /** Ends the stream after the data that was received so far. */
   end(): void {
     this.push(undefined);

@@ -67,6 +67,14 @@ export class TcpProxy {
     return [...this.connections].some(({ requests }) => requests.isHolding);
   }
 
+  /**
+   * True if a request with this text waits in the proxy. A Sentinel and the checks of clients send requests of their own, so
+   * {@link holdsRequests} may be true because of them.
+   */
+  holdsRequestWith(text: string): boolean {
+    return [...this.connections].some(({ requests }) => requests.isHoldingText(text));
+  }
+
   /** Delays data from the server by so many milliseconds, and keeps its order. 0 ends the delay. */
   delayReplies(ms: number): void {
     this.change('replies', { delay: ms });

@@ -110,7 +110,7 @@ async function deliverAfterRelease(
   const lease = leaseOn(key, kind);
   proxy.holdRequests();
   const acquiring = acquireOn(store, lease, { limit: LIMIT, ...terms }).catch(() => undefined);
-  await until(() => proxy.holdsRequests);
+  await until(() => proxy.holdsRequestWith(lease.id));
   proxy.cutWithLateRequests();
   await acquiring;
   return await outcome(way, lease, begun);
@@ -227,7 +227,7 @@ describe('a lock does not stay stored by an acquire that arrives after its confi
     const acquiring = [ticking, kept].map((lease) =>
       acquireOn(store, lease, { limit: LIMIT }).catch(() => undefined),
     );
-    await until(() => proxy.holdsRequests);
+    await until(() => [ticking, kept].every(({ id }) => proxy.holdsRequestWith(id)));
     proxy.cutWithLateRequests();
     await Promise.all(acquiring);
     // Other nodes have granted both locks.
@@ -270,7 +270,7 @@ describe('a lock does not stay stored by an acquire that arrives after its confi
         await until(async () => (await refusals()) !== before);
         proxy.holdRequests();
         proxy.delayReplies(0);
-        await until(() => proxy.holdsRequests);
+        await until(() => proxy.holdsRequestWith(lease.id));
         proxy.cutWithLateRequests();
         await acquiring;
         return outcome(way, lease, begun);
