@@ -20,6 +20,8 @@ export type ExtendFailure =
 /** A held lock whose renewal another thread takes over. */
 export interface HandedOver {
   readonly lease: Lease;
+  /** The leases in whose place the lock has come, which some nodes may still keep. */
+  readonly replaced: readonly Lease[] | undefined;
   readonly fencingToken: number;
   /** The ttl of the renewals. */
   readonly ttl: number;

@@ -376,6 +376,7 @@ export abstract class RenewedLock<Context extends RenewalContext = RenewalContex
       const { since, duration } = this.limit;
       lent.handOver(this, {
         lease: this.lease,
+        replaced: this.replaced,
         fencingToken: this.fencingToken,
         ttl: this.ttl,
         end: this.end,

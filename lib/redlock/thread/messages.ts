@@ -26,6 +26,8 @@ export interface SlotName extends Slot {
 export interface Adopt extends SlotName {
   readonly kind: 'adopt';
   readonly lease: CopiedLease;
+  /** The leases in whose place the lock has come; `undefined` for most locks. */
+  readonly replaced: readonly CopiedLease[] | undefined;
   /** The shared time until which a release would keep the keys; `undefined` if it would not. */
   readonly keptUntil: number | undefined;
   readonly fencingToken: number;

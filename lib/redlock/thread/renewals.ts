@@ -1,6 +1,6 @@
 import { elapsedSince, type Instant } from '../../core/clock.js';
 import { LockLostError, LockUnavailableError, asError } from '../../core/errors.js';
-import { Lease } from '../../core/lease.js';
+import { type CopiedLease, Lease } from '../../core/lease.js';
 import type { Store } from '../../core/ports.js';
 import { ClockWatch } from '../clock-watch.js';
 import type { HeldLock, LeaseContext } from '../held-lock.js';
@@ -130,6 +130,7 @@ export class Renewals {
     const lock = new AdoptedLock(lease, fencingToken, this.#context, validFrom, elapsedSince(validFrom), {
       renew: true,
       ttl,
+      ...(adopted.replaced && { replaced: adopted.replaced.map(endedCopy) }),
       ...(maxHold && { maxHold: maxHold.duration, since: before(0, maxHold.since) }),
     });
     const entry: Adopted = { lock, isReturned: false };
@@ -223,6 +224,16 @@ async function whyNotExtended(extend: () => Promise<void>): Promise<SentFailure 
       return { reason: 'unconfirmed', votes: sentVotes(error.votes) };
     return { reason: 'other', message: asError(error).message };
   }
+}
+
+/** Copies a lease of which nothing but its release may be sent. */
+function endedCopy(lease: CopiedLease): Lease {
+  return Lease.copied(
+    lease,
+    0,
+    () => true,
+    () => true,
+  );
 }
 
 function before(

@@ -1,4 +1,5 @@
 import type { Instant } from '../../core/clock.js';
+import type { CopiedLease, Lease } from '../../core/lease.js';
 import { tellNodeError } from '../../core/lock-events.js';
 import { neutrally } from '../../core/neutral.js';
 import type {
@@ -88,6 +89,10 @@ class Entry implements RemoteRenewal {
   }
 }
 
+function copied({ id, keys, owner, ttl, kind, since, slots, permitsSeen }: Lease): CopiedLease {
+  return { id, keys, owner, ttl, kind, since, slots, permitsSeen };
+}
+
 /** A call of `extend` without an answer. */
 interface Call {
   /** The number of the hand-over of its lock. */
@@ -133,8 +138,7 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
     const { block, slot } = this.#free.pop() ?? this.#addBlock();
     const name: SlotName = { block, slot, handOver: ++this.#handOvers };
     const slots = this.#blocks[block]!;
-    const { lease, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
-    const { id, keys, owner, kind, since, permitsSeen } = lease;
+    const { lease, replaced, fencingToken, ttl, end, isUnconfirmed, maxHold, maxBlocked } = handedOver;
     lease.lent ??= 'certain';
     slots.begin(slot, end);
     const entry = new Entry(lock, name, slots, this);
@@ -146,7 +150,8 @@ export class ThreadHost implements Pick<RenewalThread, 'takeOver'> {
       block,
       slot,
       handOver: name.handOver,
-      lease: { id, keys, owner, ttl: lease.ttl, kind, since, slots: lease.slots, permitsSeen },
+      lease: copied(lease),
+      replaced: replaced?.map(copied),
       keptUntil: lease.keepFor > 0 ? toSharedTime(performance.now() + lease.keepFor) : undefined,
       fencingToken,
       ttl,

@@ -1,9 +1,11 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { LockLostError, LockUnavailableError } from '../../../lib/core/errors.js';
+import { Lease } from '../../../lib/core/lease.js';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import { NODE_ERROR_CHANNEL } from '../../../lib/core/lock-events.js';
+import { readPass } from '../../../lib/core/pass.js';
 import type { HeldKey } from '../../../lib/core/ports.js';
 import type { HeldLock } from '../../../lib/redlock/held-lock.js';
 import type { Adopt } from '../../../lib/redlock/thread/messages.js';
@@ -453,6 +455,32 @@ test('a lock that a thread renews is not detached, and stays with its handle', a
   await jest.advanceTimersByTimeAsync(5 * TTL);
   expect(lock.isHeld()).toBe(true);
   await lock.release();
+});
+
+test('the thread stores an attached lock on a node to which the lease from before came back, from its next renewal on (S26)', async () => {
+  threads.ready();
+  const pass = (await acquire({ renew: true })).detach();
+  await jest.advanceTimersByTimeAsync(10);
+  const { memory } = nodes[2];
+  const [id = ''] = await holdersAt(nodes[2]);
+  // Another attacher has this node for a moment, and gives it back.
+  const [detached, other] = [id, undefined].map(
+    (name) => new Lease(['k'], 'other', TTL, undefined, EXCLUSIVE, undefined, name),
+  ) as [Lease, Lease];
+  const terms = { since: Date.now(), limit: 50, guard: 0 };
+  await memory.exchange({ ...terms, lease: other, replaces: [id] });
+  const attaching = threads.redlock.attach(readPass(await pass), {
+    ...{ renew: 'thread', maxBlocked: MAX_BLOCKED, signals: [] },
+    retry: { timeout: 5_000, attempts: Infinity, delay: 50, jitter: 50 },
+  });
+  await jest.advanceTimersByTimeAsync(10);
+  const attached = await attaching;
+  await memory.exchange({ ...terms, lease: detached, replaces: [other.id] });
+  expect(await holdersAt(nodes[2])).toEqual([id]);
+  await jest.advanceTimersByTimeAsync(TTL / 2);
+  expect(threads.sent.map(({ kind }) => kind)).toContain('adopt');
+  expect(await holdersAt(nodes[2])).toEqual([attached.id]);
+  await attached.release();
 });
 
 test('the thread does not renew past `maxHold`, and the error says so', async () => {
