@@ -2,9 +2,9 @@ import { readFileSync, rmSync } from 'node:fs';
 import { posix } from 'node:path';
 import { dts } from 'rollup-plugin-dts';
 
-// Bundles the code that `nest build` has compiled into dist/lib, for publication in dist/esm and dist/cjs. The bundles
-// are few, because opening a file takes longer than running its code: test/consumers/packed-package.slow.test.ts has the
-// limits.
+// Bundles the code that `npm run build:lib` has compiled into dist/lib, for publication in dist/esm and dist/cjs. The
+// bundles are few, because opening a file takes longer than running its code: test/consumers/packed-package.slow.test.ts
+// has the limits.
 
 const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));
 /** `.` is the file dist/lib/index and becomes index; `./fencing` is dist/lib/fencing/index and becomes fencing. */

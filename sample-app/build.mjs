@@ -10,7 +10,6 @@ const COMMON = [
   'package.json',
   'package-lock.json',
   'tsconfig.json',
-  'nest-cli.json',
   'rollup.config.mjs',
 ];
 
