@@ -48,6 +48,7 @@ export interface HolderOptions {
   readonly program: string;
   /** The addresses of the nodes, or the options of one node as JSON. */
   readonly urls: readonly string[];
+  /** The key of the lock, or its keys with a `+` between them. */
   readonly key: string;
   readonly options: AcquireOptions;
   /** `true` if the nodes are clients, which a file of the application makes in each thread. */
@@ -143,7 +144,7 @@ export class Contest {
   ) {}
 
   /**
-   * The other process asks for an exclusive lock, or for a permit if the holder has one.
+   * The other process asks for an exclusive lock, or for a permit if the holder has one; of several keys it wants the last.
    * @param stores - stores of the other process on the same servers, not connected
    */
   static async start(stores: readonly Store[], options: HolderOptions): Promise<Contest> {
@@ -153,7 +154,7 @@ export class Contest {
     const { permits, ttl = TTL } = options.options;
     const holder = await BlockedHolder.start({ ...options, options: { ...options.options, ttl } });
     const kind: LockKind = permits === undefined ? EXCLUSIVE : { mode: 'permits', permits };
-    return new Contest(holder, other, key, kind, ttl);
+    return new Contest(holder, other, key.split('+').at(-1)!, kind, ttl);
   }
 
   /** Tries to get the lock every 50 ms, until it is granted or `stop` settles. Resolves to the time of the grant. */

@@ -18,6 +18,7 @@ test("a lock or a term with renew: 'thread' is not granted while its holder is b
     stage.contest('user', { renew: 'thread' }, 1, { user: 'holder:secret@' }),
     stage.contest('shared', { renew: 'thread', mode: 'shared' }),
     stage.contest('permit', { renew: 'thread', permits: 1 }),
+    stage.contest('first+second', { renew: 'thread' }, 3),
     stage.contest('leader:all', {}, 1, { leads: true }),
   ]);
   const blocked = Promise.all(all.map((each) => each.blockedFor(5)));
@@ -47,9 +48,13 @@ test('a lock with renew: true is granted while its holder is blocked, and its ho
   expect(await control.holder.ask('show')).toMatchObject({ held: false, aborted: true });
 });
 
-test('a lock whose holder is blocked for longer than maxBlocked is granted, and the error says why', async () => {
+test('a lock whose holder is blocked for longer than maxBlocked, or past maxHold, is granted, and the error says why', async () => {
   const maxBlocked = 2_000;
-  const endless = await stage.contest('endless', { renew: 'thread', maxBlocked });
+  const [endless, limited] = await Promise.all([
+    stage.contest('endless', { renew: 'thread', maxBlocked }),
+    stage.contest('limited', { renew: 'thread', maxHold: 2_000 }),
+  ]);
+  const pastMaxHold = limited.blockedFor(1.75);
   const since = performance.now();
   // The lock ends between maxBlocked + 2/3 ttl and maxBlocked + ttl + 250 ms, the time of a sign of life. The block lasts
   // some seconds longer. The lower limit leaves most of a ttl to a busy machine.
@@ -61,4 +66,11 @@ test('a lock whose holder is blocked for longer than maxBlocked is granted, and 
     error: expect.stringContaining('blocked for longer than its maxBlocked of 2000 ms'),
   });
   expect(await endless.holder.ask('show')).toMatchObject({ held: false, aborted: true });
+  expect(await pastMaxHold).toEqual({
+    granted: expect.any(Number),
+    after: expect.objectContaining({
+      held: false,
+      error: expect.stringContaining('its maxHold of 2000 ms had passed'),
+    }),
+  });
 });
