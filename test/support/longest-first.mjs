@@ -23,6 +23,7 @@ const LONG = [
   'contract/postgres-store-contract.slow',
   'faults/scenarios.essential',
   'faults/scenarios.nodes.slow',
+  'thread/blocked.nested.slow',
   'simulation/simulation.slow',
   'faults/scenarios.kinds.slow',
   'stores/redis/health/server-probe.slow',
