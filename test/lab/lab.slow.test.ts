@@ -41,13 +41,15 @@ test('the lab starts no server and ends if the given scenario does not exist', a
 });
 
 test('the lab ends with advice when its port is in use', async () => {
-  const server = createServer().listen(0, '127.0.0.1');
+  // The other program answers nothing. It reads, so that it learns of the end of the lab's connection.
+  const server = createServer((socket) => socket.resume()).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
 
   const { code, output } = await lab('--port', String(port), '8');
 
   server.close();
+  await once(server, 'close');
   expect(code).toBe(1);
   expect(output).toBe(`Port ${port} is in use. Choose another one: npm run lab -- --port 4180\n`);
 });
