@@ -173,6 +173,14 @@ export interface ReleaseRequest {
    */
   readonly pause: number;
   /**
+   * `true` if the lease was that of a lock, which a quorum of several nodes stored. If this node does not store it, the
+   * store tells the first waiter of the queue nevertheless, also while another lease holds the keys here. That lease may
+   * hold no lock: its process was killed, or its release did not arrive. The waiter then asks the other nodes, too.
+   * A store that is always the only node may ignore it.
+   * @defaultValue false
+   */
+  readonly wasHeld?: boolean;
+  /**
    * `true` if a store releases the lease once more because its acquisition got no answer (S27). Such a release stores no
    * tick: the first release has stored it, and a second time would make the node remember it for longer.
    * @internal Only the stores of this package set it.

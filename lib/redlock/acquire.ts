@@ -10,6 +10,7 @@ import { fanOut } from './fan-out.js';
 import { HeldLock, type LeaseContext } from './held-lock.js';
 import { firstNodes, hasNode, nodeSet, type NodeSet } from './node-set.js';
 import { MOST_BEGINNINGS, seePermits, SlotAgreement } from './permit-slots.js';
+import type { Outvoted } from './outvoted.js';
 import { Poll } from './poll.js';
 import { Release } from './release.js';
 import type { HoldTerms } from './renewed-lock.js';
@@ -60,6 +61,7 @@ const AFTER_HOPELESS_MS = 200;
 export interface AttemptContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
+  readonly outvoted: Outvoted;
 }
 
 /**
@@ -78,6 +80,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
+  /** `true` if the queue node refused at first because of a lease that holds no lock. */
+  #isOutvoted = false;
   #cutShort = false;
   readonly #nodeLimit: number;
   #watch: AbortWatch | undefined;
@@ -162,6 +166,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   protected override late(node: number, reply: AcquireReply | Error): void {
     this.#slots?.answeredLate(node, reply);
+    if (reply instanceof Error || reply.granted) return;
+    // Perhaps the attempt was decided before enough nodes had shown that only the queue node stores a lease.
+    this.#tally.count(node, reply);
+    this.#noteOutvoted();
   }
 
   protected count(node: number, reply: AcquireReply | Error): void {
@@ -184,10 +192,14 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     }
   }
 
-  /** Continues after the answer of the queue node, which was asked first. */
+  /**
+   * Continues after the answer of the queue node, which was asked first. The other nodes decide also if the queue node
+   * refused because of a lease that holds no lock.
+   */
   #open(): void {
     const { granted, slots } = this.#tally;
-    if (granted === 0) return this.#undo();
+    if (granted === 0 && !this.context.outvoted.hasAny(this.#tally.namedBy(this.plan.queueNode)))
+      return this.#undo();
     // The slots of the queue node are most likely free on the other nodes, too.
     if (slots) this.#slots?.prefer(slots);
     this.#phase = 'all';
@@ -219,20 +231,25 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   /**
    * `true` if the attempt, which the queue node granted, may ask the other nodes again. Those nodes will soon be free,
-   * because the attempts that the queue node refused give up. Only nodes that refused are asked again with the same
-   * lease: they have not stored it, so the request is like a late first request.
+   * because the attempts that the queue node refused give up. At the turn of a process the same holds if the queue node
+   * refuses because of a lease that holds no lock. The release that caused the turn may still be on its way to the others.
+   * Only nodes that refused are asked again with the same lease: they have not stored it, so the request is like a late
+   * first request.
    */
   #mayAskAgain(): boolean {
     const tally = this.#tally;
+    const { queueNode, isTurn } = this.plan;
+    this.#isOutvoted ||=
+      tally.isOutvoted(queueNode) || this.context.outvoted.hasAny(tally.namedBy(queueNode));
+    // With permits, ask for another slot instead: it is more likely to be free than a slot that another caller took
+    // first.
+    const isFreeThere = hasNode(tally.granted, queueNode) && this.lease.kind.mode !== 'permits';
     return (
       this.#rounds < MOST_ROUNDS &&
       !tally.isWon &&
       !tally.ran &&
-      // With permits, ask for another slot instead: it is more likely to be free than a slot that another caller took
-      // first.
-      this.lease.kind.mode !== 'permits' &&
       tally.couldWin &&
-      hasNode(tally.granted, this.plan.queueNode) &&
+      (isFreeThere || (isTurn && this.#isOutvoted && this.#slots?.hasAsked !== true)) &&
       elapsedSince(this.sent) < Math.min(this.plan.left, 2 * this.#nodeLimit)
     );
   }
@@ -375,13 +392,23 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     context.nodes.flush();
   }
 
+  /** Records whether the queue node refused because of a lease that holds no lock. */
+  #noteOutvoted(): void {
+    const { plan, context } = this;
+    const named = this.#tally.namedBy(plan.queueNode);
+    if (named.length === 0) return;
+    if (this.#tally.isOutvoted(plan.queueNode)) context.outvoted.note(named);
+    else if (this.#tally.isHeld) context.outvoted.forget(named);
+  }
+
   #end(): void {
+    this.#noteOutvoted();
     this.settle();
     this.#watch?.stop();
   }
 
   #result(outcome: Outcome, split: boolean): AttemptResult<HeldLock> {
-    const { granted, refused, failed, nextIsFirst } = this.#tally;
+    const { granted, everGranted, refused, failed, nextIsFirst } = this.#tally;
     const { queueNode } = this.plan;
     const atQueueNode = hasNode(granted, queueNode)
       ? 'granted'
@@ -394,6 +421,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     return {
       outcome,
       atQueueNode,
+      wasGranted: hasNode(everGranted, queueNode),
       split,
       cutShort: this.#cutShort,
       nextIsFirst,

@@ -262,7 +262,7 @@ export class HeldLock extends RenewedLock<LeaseContext> implements LockHandle {
     this.#endLease();
     const { lease, context, nodeLimit } = this;
     const { nodes, unconfirmed } = context;
-    const released = release(nodes, lease, nodeLimit, unconfirmed);
+    const released = release(nodes, lease, nodeLimit, unconfirmed, true);
     for (const each of this.replaced ?? []) {
       // A node that still keeps this lease keeps it for the rest of `minHold`.
       each.acquired(performance.now(), lease.keepFor);

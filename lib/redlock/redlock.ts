@@ -12,6 +12,7 @@ import { attach, type AttachTerms } from './attach.js';
 import { Attempt, type AttemptContext, type LockRequest } from './acquire.js';
 import { HeldLock } from './held-lock.js';
 import { Nodes } from './nodes.js';
+import { Outvoted } from './outvoted.js';
 import type { RedlockSettings } from './redlock-settings.js';
 import { ShortLivedMap } from './short-lived-map.js';
 import { momentNumber } from '../core/random-id.js';
@@ -101,6 +102,7 @@ export class Redlock {
       settings,
       nodes,
       watchdog,
+      outvoted: new Outvoted(),
       closing: this.closing,
       clocks,
       began: (lock) => {
@@ -225,7 +227,8 @@ export class Redlock {
     // succeed.
     const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
     if (waits) return this.#wait(call, now());
-    const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false, splits: 0 };
+    const asks = { queueNodeFirst: false, isTurn: false };
+    const plan = { left: retry.timeout, queueNode, position: undefined, ...asks, splits: 0 };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
     // A lock that is not exclusive can have several holders, so later calls need not wait for this call. A call that
     // does not wait asks at once, and leaves the earlier call in front of the later ones.

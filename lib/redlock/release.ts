@@ -11,6 +11,7 @@ import type { Nodes } from './nodes.js';
  */
 export class Release extends Poll<undefined> implements ReleaseRequest {
   #confirmed = 0;
+  readonly wasHeld: boolean;
 
   constructor(
     nodes: Nodes,
@@ -21,8 +22,11 @@ export class Release extends Poll<undefined> implements ReleaseRequest {
     asked: NodeSet,
     private readonly enough: number,
     private readonly done: (isConfirmed: boolean) => void,
+    /** `true` for the release of a lock. The release of a failed attempt changes nothing for the waiters of other leases. */
+    wasHeld = false,
   ) {
     super(nodes);
+    this.wasHeld = wasHeld && nodes.stores.length > 1;
     this.wait(asked, limit);
     for (let node = 0; node < nodes.outboxes.length; node++) {
       if (hasNode(asked, node)) nodes.outboxes[node]?.release(this);
@@ -42,18 +46,21 @@ export class Release extends Poll<undefined> implements ReleaseRequest {
  * limit. Never rejects.
  *
  * @param unconfirmed - called when no quorum has confirmed
+ * @param wasHeld - see {@link ReleaseRequest.wasHeld}
  */
 export function release(
   nodes: Nodes,
   lease: Lease,
   limit: number,
   unconfirmed: (lease: Lease) => void,
+  wasHeld = false,
 ): Promise<void> {
   return new Promise((resolve) => {
     const { length } = nodes.stores;
-    new Release(nodes, lease, limit, 0, firstNodes(length), quorumOf(length), (isConfirmed) => {
+    const done = (isConfirmed: boolean): void => {
       if (!isConfirmed) unconfirmed(lease);
       resolve();
-    });
+    };
+    new Release(nodes, lease, limit, 0, firstNodes(length), quorumOf(length), done, wasHeld);
   });
 }

@@ -30,6 +30,8 @@ interface Grant {
 export class Tally {
   readonly quorum: number;
   granted: NodeSet = 0;
+  /** The nodes that have granted the lease at any time, also if they were asked again. */
+  everGranted: NodeSet = 0;
   refused: NodeSet = 0;
   /** The nodes that gave no vote. */
   failed: NodeSet = 0;
@@ -54,6 +56,7 @@ export class Tally {
       (this.#against ??= [])[node] = reply;
     } else if (reply.granted) {
       this.granted |= nodeSet(node);
+      this.everGranted |= nodeSet(node);
       this.#nextIsFirst ||= reply.nextIsFirst === true;
       if (reply.slots) this.#countSlots(node, { slots: reply.slots, token: reply.token });
       else this.#countToken(reply.token);
@@ -234,6 +237,27 @@ export class Tally {
     return new LockUnavailableError(keys, reason, this.#votes(nodes));
   }
 
+  /** The holders that this node named in its refusal. A waiter for which it reserves the lock is not a holder. */
+  namedBy(node: number): readonly Holder[] {
+    const refusal = this.#against?.[node];
+    if (!refusal || refusal instanceof Error || refusal.ran || !('mode' in refusal.holder)) return NO_HOLDERS;
+    return [refusal.holder, ...refusal.others];
+  }
+
+  /**
+   * `true` if this node refused because of a holder that a quorum of other nodes does not store. Nodes that store several
+   * readers or permits may each name a different one of them, so there only a grant counts.
+   */
+  isOutvoted(node: number): boolean {
+    const [named] = this.namedBy(node);
+    if (!named) return false;
+    const isAlone = isExclusive(named);
+    const without = this.#holders().filter(
+      (other) => other.id !== named.id && (isAlone || isExclusive(other)),
+    );
+    return sizeOf(this.granted) + without.length >= this.quorum;
+  }
+
   #votes(nodes: readonly LockStore[]): NodeVote[] {
     return nodes.map(({ name }, node): NodeVote => {
       const against = this.#against?.[node];
@@ -263,6 +287,10 @@ export class Tally {
 export const NO_ANSWER = 'the node gave no usable answer';
 
 const NO_HOLDERS: readonly KeyHolder[] = [];
+
+function isExclusive(holder: Holder | KeyHolder): boolean {
+  return 'mode' in holder && holder.mode === 'exclusive';
+}
 
 const NO_GRANT: Grant = { slots: [], token: 0 };
 

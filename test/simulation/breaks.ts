@@ -134,7 +134,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S6',
     expected: ['orphan', 'starved'],
     budget: 300,
-    seed: 114,
+    seed: 33,
     patches: [
       patch(
         RELEASES,
@@ -367,7 +367,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S20',
     expected: ['exclusion', 'token'],
     budget: 60,
-    seed: 1,
+    seed: 11,
     patches: [
       patch(
         'redlock/tally.ts',
@@ -419,7 +419,7 @@ export const BREAKS: readonly Break[] = [
     patches: [
       patch(
         'redlock/wait/local-queue.ts',
-        "this.#isOutvoted = !acquired && atQueueNode === 'granted';",
+        'this.#isOutvoted = !acquired && wasGranted;',
         'this.#isOutvoted = false;',
       ),
     ],
@@ -429,7 +429,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S27',
     expected: ['orphan'],
     budget: 300,
-    seed: 212,
+    seed: 236,
     patches: [
       patch(
         RELEASES,
@@ -515,7 +515,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'J3',
     expected: ['token'],
     budget: 200,
-    seed: 30,
+    seed: 16,
     patches: [patch(ACQUIRE, 'if (!tally.isAgreed) return this.#agree();', '')],
   },
   {
@@ -550,8 +550,8 @@ export const BREAKS: readonly Break[] = [
     name: 'healing-without-deadline',
     safety: 'S26',
     expected: ['orphan', 'starved'],
-    budget: 300,
-    seed: 212,
+    budget: 800,
+    seed: 688,
     patches: [
       patch(
         ACQUISITIONS,
@@ -566,8 +566,8 @@ export const BREAKS: readonly Break[] = [
     name: 'healing-released-once',
     safety: 'S26',
     expected: ['orphan', 'starved'],
-    budget: 300,
-    seed: 212,
+    budget: 3_200,
+    seed: 2909,
     patches: [
       patch(
         ACQUISITIONS,

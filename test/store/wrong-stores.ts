@@ -490,6 +490,18 @@ const WRONG_QUEUES: readonly WrongStore[] = [
     })),
   },
   {
+    mistake: 'tells nobody about a lock that only other nodes store',
+    rejectedBy:
+      "tells the first waiter in the mode 'exclusive' about the release of a lock that only other nodes store",
+    make: memory((right) => ({
+      release: (requests, tell) =>
+        right.release(
+          requests.map((request) => ({ ...request, wasHeld: false })),
+          tell,
+        ),
+    })),
+  },
+  {
     mistake: 'tells only the waiters of the first key about the release of several keys',
     rejectedBy:
       "tells a waiter in the mode 'exclusive' when it may try after a lock of several keys is released",

@@ -92,7 +92,10 @@ export class ScriptedNode implements Store {
     }
   }
 
-  listen(waiter: WaiterId, onMessage: (after: number, turn: boolean) => void): Subscription {
+  listen(
+    waiter: WaiterId,
+    onMessage: (after: number, turn: boolean, released?: string) => void,
+  ): Subscription {
     return this.memory.listen(waiter, onMessage);
   }
 

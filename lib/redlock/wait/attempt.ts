@@ -14,6 +14,8 @@ export interface AttemptPlan {
    * While other callers wait, requests to all nodes cost more and split the votes.
    */
   readonly queueNodeFirst: boolean;
+  /** `true` if a message has told that it is the turn of this process. */
+  readonly isTurn: boolean;
   /**
    * The number of attempts directly before this one that split the vote, or that only other nodes than the queue node
    * refused.
@@ -37,6 +39,11 @@ export interface AttemptResult<Lock extends AcquiredLock = AcquiredLock> {
    * queue node's vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
+  /**
+   * `true` if the queue node granted the lock at any time of the attempt. With permits it may have refused the slots of
+   * the other nodes afterwards, and has then freed the slots that it granted.
+   */
+  readonly wasGranted: boolean;
   /** `true` if the votes show no caller with a quorum, so that the next attempt should follow soon. */
   readonly split: boolean;
   /**

@@ -13,6 +13,12 @@ import { WakeableSleep } from './wakeable-sleep.js';
 /** Milliseconds for which a node that gave no vote is not used as the queue node. */
 const FAILED_FOR_MS = 1_000;
 
+/**
+ * Milliseconds after which an attempt asks all nodes again, even if the queue node refuses. The queue node may store a
+ * lease that holds no lock, and nobody else tells that the lock is free on the other nodes.
+ */
+const ALL_ASKED_FOR_MS = 5_000;
+
 /** One call that waits for a lock. */
 export class Waiter {
   readonly sleep = new WakeableSleep();
@@ -74,8 +80,9 @@ export class LocalQueue {
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   /**
-   * `true` if the queue node granted the last attempt, and the other nodes did not. Its messages about free permits then
-   * say nothing about the other nodes: each such attempt would cause the next one, as fast as the node answers.
+   * `true` if the queue node granted the last attempt, if only at first, and the other nodes did not. Its messages about
+   * free permits then say nothing about the other nodes: each such attempt would cause the next one, as fast as the node
+   * answers.
    */
   #isOutvoted = false;
   /**
@@ -83,6 +90,8 @@ export class LocalQueue {
    * node refused.
    */
   #splits = 0;
+  /** The time of the last attempt that asked all nodes, or of the first call, on the monotonic clock. */
+  #allAskedAt = performance.now();
 
   constructor(
     private readonly stores: readonly Store[],
@@ -192,6 +201,9 @@ export class LocalQueue {
     waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     if (ready) this.#queuedAt.add(queueNode);
+    const isOverdue = performance.now() - this.#allAskedAt >= ALL_ASKED_FOR_MS;
+    const queueNodeFirst = contended && !isTurn && !asksAll && !isOverdue && this.stores.length > 1;
+    if (!queueNodeFirst) this.#allAskedAt = performance.now();
     // A reader does not pass its position on: the next reader can be granted at the same time, and need not wait for a
     // message.
     const next = ready && this.kind.mode !== 'shared' ? this.#waiters[1] : undefined;
@@ -201,18 +213,19 @@ export class LocalQueue {
       position: ready
         ? { waiter: this.id, waited: elapsedSince(waiter.since), next: next && elapsedSince(next.since) }
         : undefined,
-      queueNodeFirst: contended && !isTurn && !asksAll && this.stores.length > 1,
+      queueNodeFirst,
+      isTurn,
       splits: this.#splits,
     };
   }
 
   /** Records the result of an attempt. */
   note({ queueNode, position, splits }: AttemptPlan, result: AttemptResult): void {
-    const { outcome, atQueueNode, nextIsFirst, split } = result;
+    const { outcome, atQueueNode, wasGranted, nextIsFirst, split } = result;
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);
-    this.#isOutvoted = !acquired && atQueueNode === 'granted';
+    this.#isOutvoted = !acquired && wasGranted;
     this.#splits = split || this.#isOutvoted ? splits + 1 : 0;
     const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
     this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;
@@ -297,7 +310,7 @@ export class LocalQueue {
     if (!subscription) {
       subscription = this.stores[node]?.listen?.(this.id, (after, turn, released) => {
         if (this.kind.mode === 'exclusive' && turn && released && released === this.#before) return;
-        // A grant, and no release, has caused the message.
+        // An attempt, and no release, has caused the message.
         if (turn && released === undefined && this.#isOutvoted) return;
         this.#isTurn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;

@@ -197,8 +197,9 @@ export class StoreAsker {
     });
   }
 
-  release(lease: Lease, pause = 0): Promise<undefined> {
-    return timed(patient(lease.ttl, () => answerOf((tell) => this.store.release([{ lease, pause }], tell))));
+  release(lease: Lease, pause = 0, wasHeld = false): Promise<undefined> {
+    const requests = [{ lease, pause, wasHeld }];
+    return timed(patient(lease.ttl, () => answerOf((tell) => this.store.release(requests, tell))));
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {

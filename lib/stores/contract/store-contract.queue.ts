@@ -54,6 +54,30 @@ export function queueContract({ test: contractTest, open, modes }: Contract): vo
   for (const mode of modes) {
     const blocking = kindOf(mode === 'shared' && has('exclusive') ? 'exclusive' : mode, 1);
     if (blocking.mode === 'shared') continue;
+    test(`tells the first waiter in the mode '${mode}' about the release of a lock that only other nodes store`, async () => {
+      const ask = open();
+      if (!ask.store.listen || !ask.store.raise) return;
+      const key = freshKey();
+      const holder = leaseOf(blocking, key);
+      await ask.granted(holder, { ordered: true });
+      const waiter = await inQueue(ask, mode, key, 1);
+      const elsewhere = leaseOf(kindOf(mode, 1), key);
+      await ask.release(elsewhere);
+      assert.equal(waiter.told.includes(0), false);
+      await ask.release(elsewhere, 0, true);
+      await waiter.toldAtOnce();
+      assert.deepEqual(await ask.holders(key), [holder.id]);
+      await ask.refused(leaseOf(kindOf(mode, 1), key), waiter.terms);
+      waiter.forget();
+      await ask.release(holder, 0, true);
+      await waiter.toldAtOnce();
+      await waiter.leave();
+    });
+  }
+
+  for (const mode of modes) {
+    const blocking = kindOf(mode === 'shared' && has('exclusive') ? 'exclusive' : mode, 1);
+    if (blocking.mode === 'shared') continue;
     test(`lists waiters in the mode '${mode}' in their order, with their owners, until they leave or get the lock`, async () => {
       const ask = open();
       const { store } = ask;

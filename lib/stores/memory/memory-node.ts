@@ -93,12 +93,16 @@ export class MemoryNode {
   }
 
   /** Releases one lease; see `LockStore.release`. */
-  release({ lease, pause }: ReleaseRequest): void {
+  release({ lease, pause, wasHeld }: ReleaseRequest): void {
     const { keepFor } = lease;
     for (const key of lease.keys) {
       const record = this.#find(key);
+      if (wasHeld === true && record?.knows(lease) !== true) {
+        this.#queues.freedElsewhere(key, Math.max(pause, keepFor), lease.id);
+        continue;
+      }
       record?.release(lease, keepFor);
-      this.#queues.freed(key, pause, record?.isKept(lease) ? keepFor : 0);
+      this.#queues.freed(key, pause, record?.isKept(lease) ? keepFor : 0, lease.id);
     }
     this.#ticks.remember(lease);
   }
@@ -111,7 +115,10 @@ export class MemoryNode {
     return can;
   }
 
-  listen(waiter: WaiterId, onMessage: (after: number, turn: boolean) => void): Subscription {
+  listen(
+    waiter: WaiterId,
+    onMessage: (after: number, turn: boolean, released?: string) => void,
+  ): Subscription {
     return this.#queues.listen(waiter, onMessage);
   }
 
@@ -147,7 +154,7 @@ export class MemoryNode {
   forceRelease(key: string, ids: readonly string[]): readonly string[] {
     const record = this.#find(key);
     const ended = ids.filter((id) => record?.end(id));
-    if (ended.length > 0) this.#queues.freed(key, 0);
+    if (ended.length > 0) this.#queues.freed(key, 0, 0, ended[0]);
     return ended;
   }
 

@@ -22,7 +22,7 @@ export interface Ahead {
   readonly remaining: number | undefined;
 }
 
-type OnMessage = (after: number, turn: boolean) => void;
+type OnMessage = (after: number, turn: boolean, released?: string) => void;
 
 /**
  * The queues of waiters for locks in memory, in the order of their arrival. They behave like the queues of the Redis
@@ -109,10 +109,18 @@ export class MemoryQueues {
   /**
    * Records that a holder has freed the key, or will free it in `left` milliseconds. The first waiter may try `after`
    * milliseconds from now at the earliest.
+   *
+   * @param released - the id of the released lease; `undefined` if an attempt gave its slot up
    */
-  freed(key: string, after: number, left = 0): void {
+  freed(key: string, after: number, left = 0, released?: string): void {
     const [head] = this.#queues.get(key) ?? [];
-    if (head && (left > 0 || this.admits(key, head.waiter.mode))) this.#wake(key, Math.max(after, left));
+    if (head && (left > 0 || this.admits(key, head.waiter.mode)))
+      this.#wake(key, Math.max(after, left), released);
+  }
+
+  /** Records that a lock has ended that this node does not store: the first waiter may get it from the other nodes. */
+  freedElsewhere(key: string, after: number, released: string): void {
+    this.#wake(key, after, released);
   }
 
   /**
@@ -138,24 +146,24 @@ export class MemoryQueues {
    * Tells the first waiter when it may try. If it is a reader, tells all readers directly behind it the same. Otherwise
    * tells the second waiter to try a little later, in case the first waiter does not react.
    */
-  #wake(key: string, after: number): void {
+  #wake(key: string, after: number, released?: string): void {
     const [head, ...others] = this.#queues.get(key) ?? [];
     if (!head) return;
     this.#turns.set(key, { waiter: head.waiter, began: now(), ttl: after + TURN_MS });
-    this.#tell(head, after);
+    this.#tell(head, after, released);
     if (head.waiter.mode !== 'shared') {
       const [second] = others;
-      if (second) this.#tell(second, after + STANDBY_MS);
+      if (second) this.#tell(second, after + STANDBY_MS, released);
       return;
     }
     for (const other of others) {
       if (other.waiter.mode !== 'shared') return;
-      this.#tell(other, after);
+      this.#tell(other, after, released);
     }
   }
 
-  #tell({ waiter }: Waiting, after: number): void {
-    this.#listeners.get(waiter)?.(after, after === 0);
+  #tell({ waiter }: Waiting, after: number, released: string | undefined): void {
+    this.#listeners.get(waiter)?.(after, after === 0, released);
   }
 
   #insert(key: string, waiting: Waiting): void {

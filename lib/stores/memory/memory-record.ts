@@ -192,6 +192,11 @@ export class MemoryRecord {
     return hold?.kept === true && remainingOf(hold) > 0;
   }
 
+  /** `true` if the record stores the lease, or has seen its release last. */
+  knows({ id }: Lease): boolean {
+    return this.#holds.has(id) || this.#released === id;
+  }
+
   /** Ends a hold at once, even if `minHold` keeps it. Returns `true` if the hold had not expired yet. */
   end(id: string): boolean {
     const hold = this.#holds.get(id);

@@ -84,7 +84,10 @@ export class MemoryStore
     return Promise.resolve(this.#node.raise(lease, token));
   }
 
-  listen(waiter: WaiterId, onMessage: (after: number, turn: boolean) => void): Subscription {
+  listen(
+    waiter: WaiterId,
+    onMessage: (after: number, turn: boolean, released?: string) => void,
+  ): Subscription {
     return this.#node.listen(waiter, onMessage);
   }
 

@@ -26,26 +26,34 @@ beforeEach(() => {
 });
 
 /** Makes an attempt that a quorum refuses. Returns `true` if it asked all nodes, as a waiter does whose turn it is. */
-function attempt(atQueueNode: AttemptResult['atQueueNode']): boolean {
+function attempt(atQueueNode: AttemptResult['atQueueNode'], wasGranted = atQueueNode === 'granted'): boolean {
   const plan = queue.plan(waiter, 30_000, true, false);
   queue.note(plan, {
-    ...{ outcome: new LockHeldError(['k'], 'carol', 5_000), atQueueNode, split: false },
+    ...{ outcome: new LockHeldError(['k'], 'carol', 5_000), atQueueNode, wasGranted, split: false },
     ...{ cutShort: false, nextIsFirst: false, isFinal: false, isRuledOut: false },
   });
   return !plan.queueNodeFirst;
 }
 
 test.each([
-  ['is no turn of a waiter that the other nodes refused after this grant', 'granted', undefined, false],
-  ['is the turn of a waiter that this node refused', 'refused', undefined, true],
+  ['is no turn of a waiter that the other nodes refused after this grant', 'granted', true, undefined, false],
+  [
+    'is no turn of a waiter for which this node has freed a permit that the others did not have',
+    'refused',
+    true,
+    undefined,
+    false,
+  ],
+  ['is the turn of a waiter that this node refused', 'refused', false, undefined, true],
   [
     'about a release is the turn also of a waiter that the other nodes refused',
     'granted',
+    true,
     'e'.repeat(32),
     true,
   ],
-] as const)('a message of the queue node %s (S8)', (_, atQueueNode, released, isTurn) => {
-  attempt(atQueueNode);
+] as const)('a message of the queue node %s (S8)', (_, atQueueNode, wasGranted, released, isTurn) => {
+  attempt(atQueueNode, wasGranted);
   const cutTo = jest.spyOn(waiter.sleep, 'cutTo');
   tell(0, true, released);
   expect(cutTo.mock.calls).toEqual(isTurn ? [[0]] : []);

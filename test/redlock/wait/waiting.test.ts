@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { LockHeldError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/lease.js';
-import { SHARED } from '../../../lib/core/lock-mode.js';
+import { EXCLUSIVE, SHARED } from '../../../lib/core/lock-mode.js';
 import type { Store } from '../../../lib/core/ports.js';
 import { HeldLock } from '../../../lib/redlock/held-lock.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
@@ -335,7 +335,7 @@ describe('on several nodes', () => {
     return { alice: redlockOver(nodes, { owner: 'alice' }), bob: redlockOver(nodes, { owner: 'bob' }) };
   }
 
-  test('a waiter asks only the queue node until its turn or its last attempt, and then also asks other nodes', async () => {
+  test('a waiter in the queue asks other nodes, too, after its longest sleep, at its turn and in its last attempt', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -345,9 +345,10 @@ describe('on several nodes', () => {
     // The first request finds the lock held. The second one joins the queue.
     expect(asked(nodes)).toEqual([2, 1, 1, 0, 0]);
     forget(nodes);
-    // A waiter in the queue asks again after its longest sleep.
-    await pass(5_100);
-    expect(asked(nodes)).toEqual([1, 0, 0, 0, 0]);
+    await pass(4_900);
+    expect(asked(nodes)).toEqual([0, 0, 0, 0, 0]);
+    await pass(200);
+    expect(asked(nodes)).toEqual([1, 1, 1, 0, 0]);
     forget(nodes);
     await held.release();
     await pass(1);
@@ -362,6 +363,94 @@ describe('on several nodes', () => {
     await pass(1_100);
     await expect(refused).resolves.toMatchObject({ owner: 'bob', limit: { timeout: 2_000 } });
     expect(asked(nodes)).toEqual([1, 1, 1, 0, 0]);
+  });
+
+  describe('while the queue node alone stores a lease that holds no lock', () => {
+    /** Three nodes. The first one stores a lease of a process that was killed. */
+    async function withOrphan(): Promise<ScriptedNode[]> {
+      const nodes = scriptedNodes(3);
+      await redlockOver([nodes[0]!], { owner: 'killed' }).acquire(['k'], once);
+      return nodes;
+    }
+
+    test('a waiter gets the lock at once when it is released on the other nodes', async () => {
+      const nodes = await withOrphan();
+      const { alice, bob } = processes(nodes);
+      const held = await alice.acquire(['k'], once);
+      const next = bob.acquire(['k'], waiting);
+      await pass(1_000);
+      forget(nodes);
+      void held.release();
+      await pass(10);
+      await expect(next).resolves.toBeInstanceOf(HeldLock);
+      expect(asked(nodes)).toEqual([1, 1, 1]);
+    });
+
+    test.each([['exclusive'], ['permits']] as const)(
+      'a waiter asks again while a release is still on its way to the other nodes: %s',
+      async (mode) => {
+        const nodes = await withOrphan();
+        const { alice, bob } = processes(nodes);
+        const kind = mode === 'permits' ? { mode, permits: 1 } : EXCLUSIVE;
+        // All nodes are asked before the first answer, as on real connections.
+        for (const node of nodes) node.fate = { acquire: 1 };
+        const acquired = alice.acquire(['k'], { ...once, kind });
+        await pass(10);
+        const held = await acquired;
+        const next = bob.acquire(['k'], { ...waiting, kind });
+        await pass(1_000);
+        for (const { memory } of nodes.slice(1)) {
+          const release = memory.release.bind(memory);
+          memory.release = (requests, tell) => void setTimeout(() => release(requests, tell), 2);
+        }
+        void held.release();
+        await pass(50);
+        await expect(next).resolves.toBeInstanceOf(HeldLock);
+      },
+    );
+
+    test('the release of a failed attempt tells nobody', async () => {
+      const nodes = await withOrphan();
+      const { alice, bob } = processes(nodes);
+      const held = await alice.acquire(['k'], once);
+      const next = bob.acquire(['k'], waiting);
+      await pass(1_000);
+      forget(nodes);
+      nodes[0]!.fate = { acquire: 'hang' };
+      const vain = alice.acquire(['k'], once).catch((error: unknown) => error);
+      await pass(1_000);
+      await expect(vain).resolves.toBeInstanceOf(LockHeldError);
+      expect(nodes[0]!.count('release')).toBe(1);
+      expect(asked(nodes)).toEqual([1, 1, 1]);
+      nodes[0]!.fate = {};
+      await held.release();
+      await pass(10);
+      await expect(next).resolves.toBeInstanceOf(HeldLock);
+    });
+
+    test('a call asks the other nodes, too, if an earlier call of its process has seen that they do not store it', async () => {
+      const nodes = await withOrphan();
+      const { alice } = processes(nodes);
+      const held = await alice.acquire(['k'], once);
+      await held.release();
+      nodes[0]!.contended = () => true;
+      forget(nodes);
+      const next = alice.acquire(['k'], waiting);
+      await pass(10);
+      await expect(next).resolves.toBeInstanceOf(HeldLock);
+      expect(asked(nodes)).toEqual([1, 1, 1]);
+    });
+
+    test('another call asks them after five seconds', async () => {
+      const nodes = await withOrphan();
+      const { bob } = processes(nodes);
+      nodes[0]!.contended = () => true;
+      const next = bob.acquire(['k'], waiting);
+      await pass(4_900);
+      expect(asked(nodes).slice(1)).toEqual([0, 0]);
+      await pass(200);
+      await expect(next).resolves.toBeInstanceOf(HeldLock);
+    });
   });
 
   test('while too few nodes vote, a waiter asks as seldom as while the lock is held', async () => {
@@ -390,7 +479,7 @@ describe('on several nodes', () => {
     await pass(1);
     forget(nodes);
     await pass(5_100);
-    expect(asked(nodes)).toEqual([0, 1, 0, 0, 0]);
+    expect(asked(nodes)).toEqual([1, 1, 1, 1, 0]);
     await held.release();
     await pass(50);
     await expect(next).resolves.toBeInstanceOf(HeldLock);
@@ -413,15 +502,15 @@ describe('on several nodes', () => {
   test('a waiter asks all nodes at once when the queue node, which it asked alone, gives no vote', async () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
-    const held = await alice.acquire(['k'], once);
+    const held = await alice.acquire(['k'], { ...once, ttl: 3_000 });
     const next = bob.acquire(['k'], waiting);
     await pass(1);
     const error = new Error('restarted a short while ago');
     nodes[0]!.fate = { acquire: error, release: error };
     forget(nodes);
-    // The queue node does not process the release, so Bob gets no message, and sleeps for five seconds.
+    // The queue node does not process the release, so Bob gets no message, and sleeps until the end of the lock.
     await held.release();
-    await pass(4_900);
+    await pass(2_900);
     expect(asked(nodes)).toEqual([0, 0, 0]);
     await pass(110);
     expect(asked(nodes)).toEqual([2, 1, 1]);
@@ -479,31 +568,38 @@ describe('on several nodes', () => {
     },
   );
 
-  test('waiters for permits ask more and more rarely while the nodes have no free permit in common (S8)', async () => {
-    const nodes = scriptedNodes(3);
-    const permits = (terms: AcquireTerms): AcquireTerms => ({
-      ...terms,
-      kind: { mode: 'permits', permits: 5 },
-    });
-    const freeSlots = [[1, 3], [], [4]];
-    const locks = [];
-    for (const [index, node] of nodes.entries()) {
-      const carol = redlockOver([node], { owner: 'carol' });
-      for (let each = 0; each < 5; each++) locks.push(await carol.acquire(['k'], permits(once)));
-      for (const lock of locks.slice(-5)) if (freeSlots[index]!.includes(lock.slot!)) await lock.release();
-    }
-    const { alice, bob } = processes(nodes);
-    const waits = [alice, bob].map((process) => process.acquire(['k'], permits(waiting)));
-    await pass(1_000);
-    forget(nodes);
-    await pass(2_000);
-    // Two processes: the usual pause is 200 to 300 ms, and the release of a failed attempt tells the other process.
-    expect(asked(nodes)[0]).toBeLessThanOrEqual(60);
-    expect(asked(nodes)[0]).toBeGreaterThanOrEqual(8);
-    for (const lock of locks) await lock.release();
-    await pass(500);
-    for (const wait of waits) await expect(wait).resolves.toBeInstanceOf(HeldLock);
-  });
+  test.each([
+    ['the queue node has two', [[1, 3], [], [4]], 8],
+    // Each attempt makes the queue node free the permit that it granted, and leaves the waiter in its queue.
+    ['most of the others have the same', [[1], [3], [3], [], []], 0],
+  ])(
+    'waiters for permits ask more and more rarely while the nodes have no free permit in common (S8): %s',
+    async (_, freeSlots, least) => {
+      const nodes = scriptedNodes(freeSlots.length);
+      const permits = (terms: AcquireTerms): AcquireTerms => ({
+        ...terms,
+        kind: { mode: 'permits', permits: 5 },
+      });
+      const locks = [];
+      for (const [index, node] of nodes.entries()) {
+        const carol = redlockOver([node], { owner: 'carol' });
+        for (let each = 0; each < 5; each++) locks.push(await carol.acquire(['k'], permits(once)));
+        for (const lock of locks.slice(-5)) if (freeSlots[index]!.includes(lock.slot!)) await lock.release();
+      }
+      const { alice, bob } = processes(nodes);
+      const waits = [alice, bob].map((process) => process.acquire(['k'], permits(waiting)));
+      await pass(1_000);
+      forget(nodes);
+      await pass(2_000);
+      // Two processes: the usual pause is 200 to 300 ms, and the release of a failed attempt tells the other process.
+      expect(asked(nodes)[0]).toBeLessThanOrEqual(60);
+      expect(asked(nodes)[0]).toBeGreaterThanOrEqual(least);
+      for (const lock of locks) await lock.release();
+      // No release tells the waiters about more than one node.
+      await pass(6_000);
+      for (const wait of waits) await expect(wait).resolves.toBeInstanceOf(HeldLock);
+    },
+  );
 
   test('an attempt asks nodes again while a release is still on its way to them', async () => {
     const nodes = scriptedNodes(5);

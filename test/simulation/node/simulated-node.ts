@@ -45,8 +45,6 @@ export class SimulatedNode {
   #high = 0;
   /** The run of the server that wrote the data, and the first sight of it on the clocks of the node and of the client. */
   #identity: Identity | undefined;
-  /** The release that runs at present. */
-  #released: string | undefined;
   #woken = 0;
 
   /** @param server - returns the present identity of the server */
@@ -67,9 +65,7 @@ export class SimulatedNode {
       case 'release':
         return command.requests.map((request) => {
           this.#woken = 0;
-          this.#released = request.lease.id;
           this.#memory.release(request);
-          this.#released = undefined;
           return this.#woken;
         });
       case 'raise':
@@ -256,8 +252,8 @@ export class SimulatedNode {
     const known = this.#waiters.get(name);
     if (known) return known;
     this.#waiters.set(name, waiter);
-    this.#memory.listen(waiter, (after) => {
-      const text = `${Math.ceil(after)} ${this.#released ?? '-'} ${waiter.number}`;
+    this.#memory.listen(waiter, (after, _, released) => {
+      const text = `${Math.ceil(after)} ${released ?? '-'} ${waiter.number}`;
       if (this.publish(waiter.process, text) > 0) this.#woken++;
       // A dead process is passed over at once (`queue.ts`).
       else this.#memory.leave(waiter);

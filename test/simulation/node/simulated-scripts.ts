@@ -67,9 +67,13 @@ const scripts: ModeScripts = {
     pack: (requests) =>
       pack({
         name: 'release',
-        requests: requests.map(({ lease, pause, isSecond }) => {
+        requests: requests.map(({ lease, pause, wasHeld, isSecond }) => {
           const same = copied(lease);
-          return { lease: isSecond === true ? ({ ...same, mark: undefined } as Lease) : same, pause };
+          return {
+            lease: isSecond === true ? ({ ...same, mark: undefined } as Lease) : same,
+            pause,
+            wasHeld,
+          };
         }),
       }),
   },

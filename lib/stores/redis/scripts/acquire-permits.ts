@@ -278,7 +278,7 @@ ${STORE_PERMIT}
     for i = 1, n do
       local record = pcall('GET', ${NAMES.at('name')})
       if record and not record.err and byte(record, 2) == ${RECORD.waited} then
-        local queue, after, released = KEYS[queues + i], 0, id
+        local queue, after, released = KEYS[queues + i], 0, '-'
         ${WAKE}
       end
     end

@@ -1,5 +1,5 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
-import { Arguments, text } from './arguments.js';
+import { Arguments, number, text } from './arguments.js';
 import { Fragment } from './fragment.js';
 import { TELL_ERROR } from './lua.js';
 import { type Packed, pack } from './script.js';
@@ -8,6 +8,8 @@ import { type Packed, pack } from './script.js';
 const SHAPE = {
   /** Every lease has one key and no further details, so that its id is its only argument. */
   plain: 'p',
+  /** As `plain`, and every lease was that of a lock ({@link ReleaseRequest.wasHeld}). */
+  plainHeld: 'h',
   /** The command names no queues, so that waiters get no message. */
   withoutQueues: 'w',
   other: '-',
@@ -29,10 +31,22 @@ export const BEGIN_RELEASE = new Fragment(
   { needs: [], sets: ['base', 'shape', 'plain', 'queued', 'answers', 'key', 'quiet'] },
   `
 ${BEGIN.locals(1)}
-local plain, queued = shape == '${SHAPE.plain}', shape ~= '${SHAPE.withoutQueues}'
+local plain, queued = shape == '${SHAPE.plain}' or shape == '${SHAPE.plainHeld}', shape ~= '${SHAPE.withoutQueues}'
 local answers, key, quiet = {}, 0, true
 `,
 );
+
+/** The argument `held` of each lease: 1 if it was that of a lock ({@link ReleaseRequest.wasHeld}). */
+export const WAS_HELD = number<ReleaseRequest>(
+  ({ wasHeld }) => (wasHeld === true ? 1 : 0),
+  `shape == '${SHAPE.plainHeld}' and 1 or 0`,
+);
+
+/** The shape of a command whose leases are plain, apart from {@link ReleaseRequest.wasHeld}. */
+export function plainShapeOf(requests: readonly ReleaseRequest[]): Shape {
+  const held = requests.filter(({ wasHeld }) => wasHeld === true).length;
+  return held === 0 ? 'plain' : held === requests.length ? 'plainHeld' : 'other';
+}
 
 /** Lua text that adds the answer about a lease: `answer`, which is an error or nil, or `woken`. */
 export const ADD_RELEASED = new Fragment(
@@ -65,7 +79,7 @@ export function packReleaseWith(
 ): Packed {
   const args: (string | number)[] = [];
   BEGIN.push(args, { base, shape });
-  for (const request of requests) row.push(args, request, shape === 'plain');
+  for (const request of requests) row.push(args, request, shape === 'plain' || shape === 'plainHeld');
   return pack(names, args);
 }
 

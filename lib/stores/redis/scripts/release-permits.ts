@@ -13,6 +13,8 @@ import {
   END_RELEASE,
   FIRST_RELEASED,
   packReleaseWith,
+  plainShapeOf,
+  WAS_HELD,
 } from './release-command.js';
 import { type Packed, script } from './script.js';
 
@@ -34,6 +36,7 @@ const RELEASED = new Arguments<ReleaseRequest>({
   keep: number(({ lease }) => lease.keepFor, '0'),
   /** Milliseconds after which the first waiter may try; 0 for no pause. */
   pause: number(({ pause }) => pause, '0'),
+  held: WAS_HELD,
 });
 
 /**
@@ -53,7 +56,7 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
   local answer, woken = nil, 0
   for i = key + 1, key + n do
     ${NAMES.locals(['name', 'holders', 'details', 'queue'], 'i')}
-    local record = pcall('GET', name)
+    local record, wakes = pcall('GET', name), held == 1
     local own, slot
     if record and record.err then
       answer = record
@@ -88,13 +91,15 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
         ${storeEvenIfFull('name', 'record', `keep + ${LINGER_MS}`)}
         failure = stored.err and stored
       end
-      if failure then
-        answer = failure
-      elseif byte(record, 2) == ${RECORD.waited} then
-        local after, released = math.max(pause, keep), id
-        ${WAKE}
-        woken = woken + told
-      end
+      answer, wakes = failure or answer, true
+    elseif own or record and not record.err and sub(record, ${RECORD.id.join(', ')}) == id then
+      -- The slot was freed before, or minHold keeps it.
+      wakes = false
+    end
+    if wakes and not answer and (not record or byte(record, 2) == ${RECORD.waited}) then
+      local after, released = math.max(pause, keep), id
+      ${WAKE}
+      woken = woken + told
     end
   end
   ${ADD_RELEASED}
@@ -112,5 +117,11 @@ export function packReleasePermits(
   const plain = requests.every(
     ({ lease, pause }) => lease.keys.length === 1 && pause === 0 && lease.keepFor === 0,
   );
-  return packReleaseWith(NAMES.of(requests, keyPrefix), requests, RELEASED, base, plain ? 'plain' : 'other');
+  return packReleaseWith(
+    NAMES.of(requests, keyPrefix),
+    requests,
+    RELEASED,
+    base,
+    plain ? plainShapeOf(requests) : 'other',
+  );
 }

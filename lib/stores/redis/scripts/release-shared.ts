@@ -11,6 +11,8 @@ import {
   END_RELEASE,
   FIRST_RELEASED,
   packReleaseWith,
+  plainShapeOf,
+  WAS_HELD,
 } from './release-command.js';
 import { type Packed, script } from './script.js';
 
@@ -27,6 +29,7 @@ const RELEASED = new Arguments<ReleaseRequest>({
   n: number(({ lease }) => lease.keys.length, '1'),
   /** Milliseconds after which the first waiter may try; 0 for no pause. */
   after: number(({ pause }) => pause, '0'),
+  held: WAS_HELD,
 });
 
 /**
@@ -45,17 +48,19 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
   local answer, woken, released = nil, 0, id
   for i = key + 1, key + n do
     ${NAMES.locals(['name', 'holders', 'details', 'queue'], 'i')}
-    local record = redis.pcall('GET', name)
+    local record, wakes = redis.pcall('GET', name), held == 1
     if record and record.err then
       answer = record
     elseif record and string.byte(record, 1) == ${RECORD.shared} then
       ${END_READER}
       if type(ended) == 'table' then
         answer = ended
-      elseif over and string.byte(record, 2) == ${RECORD.waited} then
-        ${WAKE}
-        woken = woken + told
       end
+      wakes = over or wakes and ended == 0
+    end
+    if wakes and not answer and (not record or string.byte(record, 2) == ${RECORD.waited}) then
+      ${WAKE}
+      woken = woken + told
     end
   end
   ${ADD_RELEASED}
@@ -71,5 +76,11 @@ export function packReleaseShared(
   base: string,
 ): Packed {
   const plain = requests.every(({ lease, pause }) => lease.keys.length === 1 && pause === 0);
-  return packReleaseWith(NAMES.of(requests, keyPrefix), requests, RELEASED, base, plain ? 'plain' : 'other');
+  return packReleaseWith(
+    NAMES.of(requests, keyPrefix),
+    requests,
+    RELEASED,
+    base,
+    plain ? plainShapeOf(requests) : 'other',
+  );
 }

@@ -13,7 +13,9 @@ import {
   END_RELEASE,
   FIRST_RELEASED,
   packReleaseWith,
+  plainShapeOf,
   releaseAnswer,
+  WAS_HELD,
 } from './release-command.js';
 import { type Packed, script } from './script.js';
 
@@ -38,11 +40,12 @@ const RELEASED = new Arguments<ReleaseRequest>({
    * none.
    */
   tick: text((request) => tickOf(request), 'nil'),
+  held: WAS_HELD,
 });
 
 /**
  * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
- * time. Tells the waiters when they can try. A freed record stays for {@link LINGER_MS}, with the last token.
+ * time. Tells the waiters when they can try; also if this node stores another lease than that of a lock. A freed record stays for {@link LINGER_MS}, with the last token.
  *
  * If a lease has run a tick of a schedule, then stores that tick, unless a later tick is stored. Does so even when
  * another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and last
@@ -65,7 +68,7 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
   local answer, woken = nil, 0
   for i = key + 1, key + n do
     local name = ${NAMES.at('name', 'i')}
-    local record = pcall('GET', name)
+    local record, wakes = pcall('GET', name), false
     if record and record.err then
       answer = record
     elseif record and byte(record, 1) == ${RECORD.held} and sub(record, ${RECORD.id.join(', ')}) == id then
@@ -78,13 +81,16 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
       if stored.err then
         answer = stored
       end
-      if byte(record, 2) == ${RECORD.waited} and not answer and not queued then
-        woken = woken + 1
-      elseif byte(record, 2) == ${RECORD.waited} and not answer then
-        local queue, after, released = ${NAMES.at('queue', 'i')}, math.max(pause, keep), id
-        ${WAKE}
-        woken = woken + told
-      end
+      wakes = byte(record, 2) == ${RECORD.waited} and not answer
+    elseif held == 1 then
+      wakes = not record or byte(record, 2) == ${RECORD.waited} and sub(record, ${RECORD.id.join(', ')}) ~= id
+    end
+    if wakes and not queued then
+      woken = woken + 1
+    elseif wakes then
+      local queue, after, released = ${NAMES.at('queue', 'i')}, math.max(pause, keep), id
+      ${WAKE}
+      woken = woken + told
     end
   end
   if life then
@@ -123,7 +129,7 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
     const mark = isPlain ? undefined : markOf(request);
     if (mark) names.push(tickKey(keyPrefix, keys, mark));
   }
-  return packReleaseWith(names, requests, RELEASED, base, isPlain ? 'plain' : 'other');
+  return packReleaseWith(names, requests, RELEASED, base, isPlain ? plainShapeOf(requests) : 'other');
 }
 
 function markOf({ lease, isSecond }: ReleaseRequest): TickMark | undefined {
