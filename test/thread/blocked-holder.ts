@@ -97,14 +97,14 @@ export class BlockedHolder {
   /** Starts the process. Resolves when it holds the lock. */
   static async start(options: HolderOptions): Promise<BlockedHolder> {
     const holder = new BlockedHolder(options);
-    await holder.#answer();
+    await holder.answer();
     return holder;
   }
 
   /** Asks for an action, and resolves to the state of the lock after it. */
   ask(action: string): Promise<Shown> {
     this.tell(action);
-    return this.#answer();
+    return this.answer();
   }
 
   /** Asks for an action without an answer. */
@@ -122,7 +122,8 @@ export class BlockedHolder {
     await this.exited;
   }
 
-  async #answer(): Promise<Shown> {
+  /** Resolves to the next answer. */
+  async answer(): Promise<Shown> {
     for (;;) {
       const { value, done } = await this.#answers.next();
       if (done === true) throw new Error(`the holder has ended: ${this.log.join('\n')}`);

@@ -54,7 +54,7 @@ test('a lock whose holder is blocked for longer than maxBlocked, or past maxHold
     stage.contest('endless', { renew: 'thread', maxBlocked }),
     stage.contest('limited', { renew: 'thread', maxHold: 2_000 }),
   ]);
-  const pastMaxHold = limited.blockedFor(1.75);
+  const pastMaxHold = limited.blockedFor(2.5);
   const since = performance.now();
   // The lock ends between maxBlocked + 2/3 ttl and maxBlocked + ttl + 250 ms, the time of a sign of life. The block lasts
   // some seconds longer. The lower limit leaves most of a ttl to a busy machine.
@@ -70,7 +70,8 @@ test('a lock whose holder is blocked for longer than maxBlocked, or past maxHold
     granted: expect.any(Number),
     after: expect.objectContaining({
       held: false,
-      error: expect.stringContaining('its maxHold of 2000 ms had passed'),
+      // The second text comes when the last renewal had no answer in time.
+      error: expect.stringMatching('its maxHold of 2000 ms had passed|its validity ran out'),
     }),
   });
 });
