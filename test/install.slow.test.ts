@@ -48,7 +48,7 @@ test('`npm ci` hides only warnings about packages that ask for Node 22 but also 
 
 interface Lock {
   readonly packages: Readonly<
-    Record<string, { hasInstallScript?: true; resolved?: string; deprecated?: string }>
+    Record<string, { hasInstallScript?: true; resolved?: string; integrity?: string; deprecated?: string }>
   >;
 }
 
@@ -79,4 +79,8 @@ test('package-lock.json has the address of each package in the public registry, 
   await expect(
     namesOf(({ resolved }) => resolved?.startsWith('https://registry.npmjs.org/') !== true),
   ).resolves.toEqual([]);
+});
+
+test('package-lock.json has a checksum of each package, so that npm runs no file that nobody has verified', async () => {
+  await expect(namesOf(({ integrity }) => !integrity)).resolves.toEqual([]);
 });
