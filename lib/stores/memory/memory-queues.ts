@@ -43,16 +43,17 @@ export class MemoryQueues {
 
   /**
    * The waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first waiter of
-   * the queue. `undefined` if the caller may pass. Removes a first waiter that has not used its turn, and the entry of a call
-   * of the caller's process that gave up.
+   * the queue. `undefined` if the caller may pass. Removes a first waiter that has not used its turn. Moves the entry of a call
+   * of the caller's process that gave up to the place of the caller.
    *
    * @param room - the number of further holders of the caller's mode that the key admits
    */
   ahead(key: string, mode: LockMode, room: number, position: QueuePosition | undefined): Ahead | undefined {
     for (;;) {
       const [head] = this.#queues.get(key) ?? [];
-      if (head && isOfEarlierCall(head, position)) {
+      if (head && position && isOfEarlierCall(head, position)) {
         this.#remove(key, head.waiter);
+        this.#insert(key, newEntry(position));
         continue;
       }
       if (!head || this.#mayPass(key, mode, room, position)) return undefined;
@@ -70,12 +71,13 @@ export class MemoryQueues {
   }
 
   /** Adds a caller that was refused at `key` to the queue of that key, and to no other queue. */
-  wait(key: string, { waiter, waited }: QueuePosition): void {
+  wait(key: string, position: QueuePosition): void {
+    const { waiter } = position;
     this.leave(
       waiter,
       waiter.keys.filter((other) => other !== key),
     );
-    this.#insert(key, { waiter, arrived: performance.now() - waited });
+    this.#insert(key, newEntry(position));
   }
 
   /**
@@ -184,6 +186,10 @@ export class MemoryQueues {
 }
 
 /** `true` for an entry that an earlier call of the caller's process has left in the queue. */
-function isOfEarlierCall({ waiter, arrived }: Waiting, position: QueuePosition | undefined): boolean {
-  return waiter === position?.waiter && performance.now() - position.waited > arrived + SAME_CALL_MS;
+function isOfEarlierCall({ waiter, arrived }: Waiting, position: QueuePosition): boolean {
+  return waiter === position.waiter && newEntry(position).arrived > arrived + SAME_CALL_MS;
+}
+
+function newEntry({ waiter, waited }: QueuePosition): Waiting {
+  return { waiter, arrived: performance.now() - waited };
 }

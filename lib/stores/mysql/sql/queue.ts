@@ -129,8 +129,8 @@ const STAND: Procedure = {
 
 /**
  * Finds the waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first
- * waiter of the queue. Sets `o_ahead` to null if the caller may pass. Removes a first waiter that has not used its turn, and
- * the entry of an earlier call of the caller's process, which gave up.
+ * waiter of the queue. Sets `o_ahead` to null if the caller may pass. Removes a first waiter that has not used its turn. Moves
+ * the entry of an earlier call of the caller's process, which gave up, to the place of the caller.
  *
  * a_mode    the mode of the caller
  * a_permits the number of permits that the caller asks for; null in other modes
@@ -160,7 +160,8 @@ const AHEAD: Procedure = {
           and a_came <= came + ${inMicros(SAME_CALL_MS)}) then
         leave proc;
       end if;
-      delete from {waiters} where k = a_key and waiter = a_waiter;
+      update {waiters} set came = a_came, seen = a_at, told = null, may = null, released = null
+        where k = a_key and waiter = a_waiter;
       update {locks} set turn = null where k = a_key and turn = a_waiter;
       iterate search;
     end if;

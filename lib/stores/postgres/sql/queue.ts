@@ -142,8 +142,8 @@ end`,
 
 /**
  * Finds the waiter that the caller must not overtake, on a key whose holders leave room for the caller: the first
- * waiter of the queue. Returns null if the caller may pass. Removes a first waiter that has not used its turn, and the entry
- * of an earlier call of the caller's process, which gave up.
+ * waiter of the queue. Returns null if the caller may pass. Removes a first waiter that has not used its turn. Moves the entry
+ * of an earlier call of the caller's process, which gave up, to the place of the caller.
  *
  * wanted   the mode of the caller
  * n        the number of permits that the caller asks for; null in other modes
@@ -172,7 +172,7 @@ begin
     end if;
     if head.waiter = who then
       exit when ahead.came <= head.came + interval '${SAME_CALL_MS} ms';
-      delete from waiters where key = k and waiter = who;
+      update waiters set came = ahead.came, seen = ahead.at where key = k and waiter = who;
       update locks set turn = null where key = k and turn = who;
       continue;
     end if;
