@@ -1,7 +1,7 @@
 type Value = string | number;
 
 /** One argument of a script. */
-interface Argument<T> {
+export interface Argument<T> {
   readonly of: (subject: T) => Value;
   readonly isNumber: boolean;
   /** Lua text for the value of the local when the argument is left out, because every lease of the command is plain. */
