@@ -80,9 +80,9 @@ export class LocalQueue {
   /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   /**
-   * `true` if the queue node granted the last attempt, if only at first, and the other nodes did not. Its messages about
-   * free permits then say nothing about the other nodes: each such attempt would cause the next one, as fast as the node
-   * answers.
+   * `true` if the queue node granted the last attempt, if only at first, and the other nodes did not, or if they refused
+   * before the queue node answered. Its messages about free permits then say nothing about the other nodes: each such
+   * attempt would cause the next one, as fast as the node answers.
    */
   #isOutvoted = false;
   /**
@@ -225,7 +225,7 @@ export class LocalQueue {
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);
-    this.#isOutvoted = !acquired && wasGranted;
+    this.#isOutvoted = !acquired && (wasGranted || atQueueNode === 'pending');
     this.#splits = split || this.#isOutvoted ? splits + 1 : 0;
     const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
     this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;

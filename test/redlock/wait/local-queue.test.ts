@@ -44,6 +44,13 @@ test.each([
     undefined,
     false,
   ],
+  [
+    'is no turn of a waiter that the other nodes refused before this node answered',
+    'pending',
+    false,
+    undefined,
+    false,
+  ],
   ['is the turn of a waiter that this node refused', 'refused', false, undefined, true],
   [
     'about a release is the turn also of a waiter that the other nodes refused',
