@@ -419,7 +419,7 @@ export const BREAKS: readonly Break[] = [
     patches: [
       patch(
         'redlock/wait/local-queue.ts',
-        'this.#isOutvoted = !acquired && wasGranted;',
+        "this.#isOutvoted = !acquired && (wasGranted || atQueueNode === 'pending');",
         'this.#isOutvoted = false;',
       ),
     ],
