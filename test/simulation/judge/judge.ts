@@ -69,6 +69,8 @@ interface HoldTerms {
   readonly keepsFor?: number;
   /** The lock that another process has detached, and whose pass this process has attached. */
   readonly from?: LockHandle;
+  /** The time since which a request for the lock may have been on its way; by default that of the call. */
+  readonly asked?: number;
 }
 
 /** Checks what the processes tell: calls, locks, losses. It knows the true time. */
@@ -82,7 +84,7 @@ export class Judge {
   /** The time of the last call for each key, and of the last grant, release or loss of its lock. */
   readonly changedAt = new Map<string, number>();
   /** The last jump of each process that its clocks do not show. */
-  readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly at: number }>();
+  readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly until: number }>();
   readonly #calls = new Set<Call>();
   /** Milliseconds for which a request that was under way at a release may still store the lock. */
   readonly #strayFor: number;
@@ -154,7 +156,11 @@ export class Judge {
   }
 
   /** Records a lock that a call returned. */
-  holds(call: Call, lock: LockHandle, { isLong = false, keepsFor = 0, from }: HoldTerms = {}): Holding {
+  holds(
+    call: Call,
+    lock: LockHandle,
+    { isLong = false, keepsFor = 0, from, asked = call.from }: HoldTerms = {},
+  ): Holding {
     const { process } = call;
     this.acquisitions++;
     const holding: Holding = {
@@ -165,7 +171,7 @@ export class Judge {
     if (this.#endedByForce.has(lock.id)) holding.excuse = BY_FORCE;
     // The votes of an acquisition can be older than the jump, and the process cannot know that.
     const jump = this.#excuses.get(process);
-    if (jump && jump.at >= call.from) holding.excuse ??= jump.excuse;
+    if (jump && jump.until > asked) holding.excuse ??= jump.excuse;
     if (lock.remaining() <= 0) this.find('lapsed', `${process.name} got ${lock.keys} without validity`);
     for (const other of this.active) this.#compare(holding, other);
     // The key of a lease that was ended by force may have had other holders since.
@@ -254,9 +260,13 @@ export class Judge {
     }
   }
 
-  /** The clocks of a process jump. */
-  jumped(process: SimulatedProcess, excuse?: string): void {
-    if (excuse !== undefined) this.#excuses.set(process, { excuse, at: this.world.time });
+  /**
+   * The clocks of a process jump, or stand still.
+   *
+   * @param lasts - milliseconds for which the process does not run
+   */
+  jumped(process: SimulatedProcess, excuse?: string, lasts = 0): void {
+    if (excuse !== undefined) this.#excuses.set(process, { excuse, until: this.world.time + lasts });
     for (const holding of this.active) {
       if (holding.process !== process) continue;
       holding.jumped = true;

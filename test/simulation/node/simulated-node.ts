@@ -114,8 +114,10 @@ export class SimulatedNode {
     // The script reads the marker once, before its first request.
     const high = this.#high;
     const unfit = this.#unfit(command);
+    // The lease may have been granted by the server whose data this node got.
+    const isCopy = typeof unfit === 'object' && 'young' in unfit && unfit.because !== undefined;
     const answers = requests.map((request): Answer => {
-      if (unfit && !this.isHeldBy(request.lease)) return unfit;
+      if (unfit && (isCopy || !this.isHeldBy(request.lease))) return unfit;
       return this.#acquire(request, ordered, marked, high);
     });
     return [...answers, now * 1_000];

@@ -99,7 +99,7 @@ export function apply(scene: Scene, event: FaultEvent): void {
       const isHidden = event.kind === 'suspend' && time - app.process.setBackAt < UNSEEN_MS;
       // Nothing shows a process without replies that both its clocks stood still.
       const unseen = event.kind === 'freeze' ? 'both clocks stood still' : isHidden ? SET_BACK : undefined;
-      judge.jumped(app.process, unseen);
+      judge.jumped(app.process, unseen, event.duration);
       for (const link of app.links) disturbances.happened(link, time, event.duration);
       return app.process.pause(how[event.kind], event.duration);
     }

@@ -1,10 +1,13 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
+import { EXCLUSIVE, type LockKind } from '../../../lib/core/lock-mode.js';
+import { leaseOf } from '../../../lib/stores/contract/store-asker.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { Redlock } from '../../../lib/redlock/redlock.js';
 import { identityKey } from '../../../lib/stores/redis/lock-key.js';
 import { parseIdentity } from '../../../lib/stores/redis/scripts/identity.js';
+import { acquireOn } from '../../support/ask-store.js';
 import { storeOver } from '../../support/clients.js';
 import { newFleet, nodesTo, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
@@ -214,4 +217,23 @@ test('a node with an old marker and no identity votes, and gets an identity (S28
   await client.del(identityKey('lock:'));
   await expect(answerOf(process.redlock)).resolves.toBe('acquired');
   await expect(client.get(identityKey('lock:'))).resolves.toMatch(/ run_id:\w{40}$/);
+});
+
+test('a replica that becomes a master gives no vote for a lock that it has copied from its master, but that master repeats its vote (S28)', async () => {
+  const [master, node] = [await newServer(), await newServer()];
+  const granting = await processAt(master.url);
+  await votes(granting);
+  await votes(await processAt(node.url));
+  const kinds: readonly LockKind[] = [EXCLUSIVE, { mode: 'shared' }, { mode: 'permits', permits: 2 }];
+  const leases = kinds.map((kind) => leaseOf(kind, `a ${kind.mode} lock`));
+  const terms = { guard: GUARD, proposal: 1 };
+  for (const lease of leases) await acquireOn(granting.node, lease, terms);
+  await follow(node, master);
+  await node.client().replicaof('NO', 'ONE');
+  const { node: promoted } = await processAt(node.url);
+  for (const lease of leases) {
+    await expect(acquireOn(granting.node, lease, terms)).resolves.toMatchObject({ granted: true });
+    // This guard outlasts the test.
+    await expect(acquireOn(promoted, lease, { ...terms, guard: 3_600_000 })).rejects.toThrow(ANOTHER_RUN);
+  }
 });

@@ -6,7 +6,7 @@ import { RECORD } from '../record.js';
 import { TOO_LATE, TOO_YOUNG } from './acquire-answer.js';
 import { Arguments, number, text } from './arguments.js';
 import { Fragment } from './fragment.js';
-import { identify } from './identity.js';
+import { identify, isOfAnother } from './identity.js';
 import { digitsOf, REFUSE_FOREIGN_MARKER, TELL_ERROR, tokenOf } from './lua.js';
 import { bornIn, highIn, markerWith, NODE_KEYS, nodeKeys } from './marker.js';
 import { type Packed, pack } from './script.js';
@@ -264,6 +264,12 @@ export const RAISE_MARKER = new Fragment(
     end
 `,
 );
+
+/**
+ * Lua text that is true if the node must not vote because another server wrote its data. Then the lease of a repeated
+ * request may be a copy of the grant of that server, which is no vote of this node (S28): the node was a replica meanwhile.
+ */
+export const IS_COPY = `young > 0 and (${isOfAnother('why')})`;
 
 /**
  * Lua text that refuses a lease without an answer if the command is too late (S16), or if the node must not vote yet

@@ -14,6 +14,7 @@ import {
   packAcquireWith,
   RAISE_MARKER,
   readMarks,
+  IS_COPY,
   REFUSE_UNFIT,
   straightPath,
 } from './acquire-command.js';
@@ -229,8 +230,8 @@ ${TELL_HOLDERS}
     end
   end
   if mine == n then
-    answer = string.format('%016.0f', token)
-    for i = 1, n do
+    answer = not (${IS_COPY}) and string.format('%016.0f', token)
+    for i = 1, answer and n or 0 do
       answer = answer .. string.format('%04.0f', slots[i])
     end
   elseif mine > 0 and not (answer and answer.err) then

@@ -14,6 +14,7 @@ import {
   packAcquireWith,
   RAISE_MARKER,
   readMarks,
+  IS_COPY,
   REFUSE_UNFIT,
   straightPath,
 } from './acquire-command.js';
@@ -166,7 +167,7 @@ for at = first, #ARGV, ${LEASED.step} do
     end
   end
   if mine == n then
-    answer = token
+    answer = not (${IS_COPY}) and token
   elseif mine > 0 then
     answer = redis.error_reply('ERR this lock was stored before, and some of its keys are gone')
   end

@@ -22,6 +22,13 @@ export function causeOf(letter: unknown): YoungBecause | undefined {
   return CAUSES[String(letter)];
 }
 
+/** Lua text that is true if a local with the letter of a cause says that another server, or another run, wrote the data. */
+export function isOfAnother(letter: string): string {
+  return Object.keys(CAUSES)
+    .map((each) => `${letter} == '${each}'`)
+    .join(' or ');
+}
+
 /** The parts of a node's identity that `nodes doctor` shows. */
 export interface Identity {
   /** Milliseconds since 1970 on the server's clock at the first sight; 0 if the node was in use before. */
