@@ -310,8 +310,11 @@ export class LocalQueue {
     if (!subscription) {
       subscription = this.stores[node]?.listen?.(this.id, (after, turn, released) => {
         if (this.kind.mode === 'exclusive' && turn && released && released === this.#before) return;
-        // An attempt, and no release, has caused the message.
-        if (turn && released === undefined && this.#isOutvoted) return;
+        // An attempt, and no release, has caused the message. It may have been an attempt of this process, if a former queue
+        // node still has its entry.
+        const standsElsewhere =
+          node !== (this.#standing.state === 'polls' ? this.#queueNode() : this.#standing.node);
+        if (turn && released === undefined && (this.#isOutvoted || standsElsewhere)) return;
         this.#isTurn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;
         this.first?.sleep.cutTo(after);

@@ -10,13 +10,14 @@ type OnMessage = Parameters<NonNullable<Store['listen']>>[1];
 
 const id = { keys: ['k'], mode: 'permits', process: '0'.repeat(16), number: 1, owner: 'bob' } as const;
 
+let nodes: ScriptedNode[];
 let queue: LocalQueue;
 let waiter: Waiter;
 /** Sends a message of the queue node. */
 let tell: OnMessage;
 
 beforeEach(() => {
-  const nodes = [0, 1, 2].map(() => new ScriptedNode());
+  nodes = [0, 1, 2].map(() => new ScriptedNode());
   nodes[0]!.listen = (_, onMessage) => {
     tell = onMessage;
     return { ready: true, stop: () => undefined };
@@ -65,4 +66,18 @@ test.each([
   tell(0, true, released);
   expect(cutTo.mock.calls).toEqual(isTurn ? [[0]] : []);
   expect(attempt('refused')).toBe(isTurn);
+});
+
+test('a message about a free permit is no turn if a former queue node sends it, which grants attempts that the others refuse (S8)', () => {
+  attempt('refused');
+  nodes[0]!.available = false;
+  const tellFirst = tell;
+  nodes[1]!.listen = nodes[0]!.listen!;
+  attempt('refused');
+  const cutTo = jest.spyOn(waiter.sleep, 'cutTo');
+  tellFirst(0, true, undefined);
+  expect(cutTo).not.toHaveBeenCalled();
+  tellFirst(0, true, 'e'.repeat(32));
+  tell(0, true, undefined);
+  expect(cutTo.mock.calls).toEqual([[0], [0]]);
 });
