@@ -42,12 +42,6 @@ export const WAS_HELD = number<ReleaseRequest>(
   `shape == '${SHAPE.plainHeld}' and 1 or 0`,
 );
 
-/** The shape of a command whose leases are plain, apart from {@link ReleaseRequest.wasHeld}. */
-export function plainShapeOf(requests: readonly ReleaseRequest[]): Shape {
-  const held = requests.filter(({ wasHeld }) => wasHeld === true).length;
-  return held === 0 ? 'plain' : held === requests.length ? 'plainHeld' : 'other';
-}
-
 /** Lua text that adds the answer about a lease: `answer`, which is an error or nil, or `woken`. */
 export const ADD_RELEASED = new Fragment(
   { needs: ['answer', 'answers', 'woken', 'quiet'] },
@@ -69,18 +63,29 @@ return quiet and 0 or answers
 `,
 );
 
-/** Packs the command of a release script. */
+/**
+ * Packs the command of a release script.
+ *
+ * @param form - `'plain'` if every lease is plain, whether or not it was that of a lock
+ */
 export function packReleaseWith(
   names: readonly string[],
   requests: readonly ReleaseRequest[],
   row: Arguments<ReleaseRequest>,
   base: string,
-  shape: Shape,
+  form: Exclude<Shape, 'plainHeld'>,
 ): Packed {
+  const shape = form === 'plain' ? plainShapeOf(requests) : form;
   const args: (string | number)[] = [];
   BEGIN.push(args, { base, shape });
   for (const request of requests) row.push(args, request, shape === 'plain' || shape === 'plainHeld');
   return pack(names, args);
+}
+
+/** The shape of a command whose leases are plain. Leases of locks and of failed attempts together need their arguments. */
+function plainShapeOf(requests: readonly ReleaseRequest[]): Shape {
+  const held = requests.filter(({ wasHeld }) => wasHeld === true).length;
+  return held === 0 ? 'plain' : held === requests.length ? 'plainHeld' : 'other';
 }
 
 /** The answer about one lease in the reply of a release script. */

@@ -11,7 +11,6 @@ import {
   END_RELEASE,
   FIRST_RELEASED,
   packReleaseWith,
-  plainShapeOf,
   WAS_HELD,
 } from './release-command.js';
 import { type Packed, script } from './script.js';
@@ -76,11 +75,5 @@ export function packReleaseShared(
   base: string,
 ): Packed {
   const plain = requests.every(({ lease, pause }) => lease.keys.length === 1 && pause === 0);
-  return packReleaseWith(
-    NAMES.of(requests, keyPrefix),
-    requests,
-    RELEASED,
-    base,
-    plain ? plainShapeOf(requests) : 'other',
-  );
+  return packReleaseWith(NAMES.of(requests, keyPrefix), requests, RELEASED, base, plain ? 'plain' : 'other');
 }

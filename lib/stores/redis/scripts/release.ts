@@ -13,7 +13,6 @@ import {
   END_RELEASE,
   FIRST_RELEASED,
   packReleaseWith,
-  plainShapeOf,
   releaseAnswer,
   WAS_HELD,
 } from './release-command.js';
@@ -45,7 +44,8 @@ const RELEASED = new Arguments<ReleaseRequest>({
 
 /**
  * Frees the records of each lease, and no records of other leases (S7). With `minHold` the records stay held for some
- * time. Tells the waiters when they can try; also if this node stores another lease than that of a lock. A freed record stays for {@link LINGER_MS}, with the last token.
+ * time. Tells the waiters when they can try, also about a lock that this node does not store. A freed record stays for
+ * {@link LINGER_MS}, with the last token.
  *
  * If a lease has run a tick of a schedule, then stores that tick, unless a later tick is stored. Does so even when
  * another lease now holds the keys. Writes that work when memory is short come first, then the messages (S7), and last
@@ -129,7 +129,7 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
     const mark = isPlain ? undefined : markOf(request);
     if (mark) names.push(tickKey(keyPrefix, keys, mark));
   }
-  return packReleaseWith(names, requests, RELEASED, base, isPlain ? plainShapeOf(requests) : 'other');
+  return packReleaseWith(names, requests, RELEASED, base, isPlain ? 'plain' : 'other');
 }
 
 function markOf({ lease, isSecond }: ReleaseRequest): TickMark | undefined {
