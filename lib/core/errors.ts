@@ -325,6 +325,17 @@ export function asError(thrown: unknown): Error {
 export class NoTimeError extends Error {}
 
 /**
+ * A store has not sent a request, because the lease has ended, or another thread renews it again. The node has not failed,
+ * so this error is not published.
+ */
+export class NotSentError extends Error {
+  /** @param cause - the refusal of a first request, which had no effect */
+  constructor(cause?: Error) {
+    super('the attempt ended before the request was sent', cause && { cause });
+  }
+}
+
+/**
  * The application closed a store that was not connected yet, for example because it shut down during its start. The
  * error does not mean that a node is down.
  */

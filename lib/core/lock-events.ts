@@ -1,4 +1,5 @@
 import { channel, tracingChannel } from 'node:diagnostics_channel';
+import { NotSentError } from './errors.js';
 import type { LockMode } from './lock-mode.js';
 
 /** The state of a lock at present: see `LockHandle.state`. */
@@ -89,9 +90,9 @@ export const NODE_ERROR_CHANNEL = 'nestjs-redlock:node-error';
 
 export const nodeErrors = channel(NODE_ERROR_CHANNEL);
 
-/** Publishes that a node gave no usable answer to a request. */
+/** Publishes that a node gave no usable answer to a request, unless the request was not sent. */
 export function tellNodeError(node: string, error: Error): void {
-  if (!nodeErrors.hasSubscribers) return;
+  if (!nodeErrors.hasSubscribers || error instanceof NotSentError) return;
   const event: NodeErrorEvent = { node, error };
   nodeErrors.publish(event);
 }

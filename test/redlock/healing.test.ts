@@ -1,5 +1,7 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { GuardedNodeError } from '../../lib/core/errors.js';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { GuardedNodeError, NotSentError } from '../../lib/core/errors.js';
+import { NODE_ERROR_CHANNEL } from '../../lib/core/lock-events.js';
 import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { HeldKey } from '../../lib/core/ports.js';
@@ -258,4 +260,21 @@ test('a node that was healed keeps the lock for `minHold` and remembers its tick
   ).rejects.toMatchObject({
     ranTick: 1_000,
   });
+});
+
+test('a node that fails to store the lock is published, and no node whose request was not sent because the lock had ended', async () => {
+  const told: unknown[] = [];
+  const tell = (event: unknown): void => void told.push(event);
+  const lock = await acquireWithoutLast();
+  const [, , last] = nodes;
+  subscribe(NODE_ERROR_CHANNEL, tell);
+  for (const error of [ERROR, new NotSentError()]) {
+    last.fate = { acquire: error };
+    lock.missedBy(0b100);
+    await jest.advanceTimersByTimeAsync(10);
+  }
+  unsubscribe(NODE_ERROR_CHANNEL, tell);
+  expect(last.count('acquire')).toBe(2);
+  expect(told).toEqual([{ node: last.name, error: ERROR }]);
+  await lock.release();
 });

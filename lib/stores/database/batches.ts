@@ -1,5 +1,5 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { asError, NoTimeError } from '../../core/errors.js';
+import { asError, NoTimeError, NotSentError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import { nextTick } from '../../core/next-tick.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../../core/ports.js';
@@ -222,7 +222,7 @@ export class Batches {
     return asked.filter(({ request, asked: since, tell }) => {
       const { lease, limit } = request;
       const reason = lease.ended
-        ? new Error('the attempt ended before the request was sent')
+        ? new NotSentError()
         : elapsedSince(since) >= limit
           ? new NoTimeError('no time was left to send the request')
           : undefined;

@@ -1,5 +1,5 @@
 import { elapsedSince, now } from '../../core/clock.js';
-import { NoTimeError } from '../../core/errors.js';
+import { NoTimeError, NotSentError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
@@ -269,7 +269,7 @@ export abstract class DatabaseStore<Client extends DatabaseClient>
     const asked = now();
     for (let isAgain = false; ; isAgain = true) {
       const left = limit - elapsedSince(asked);
-      if (lease.ended) throw new Error('the attempt ended before the request was sent');
+      if (lease.ended) throw new NotSentError();
       if (left <= 0) throw new NoTimeError('no time was left to send the request');
       const known = [lease.id, ...replaces];
       const deadline = (clock.now() ?? 0) + left;

@@ -1,5 +1,6 @@
 import { permitsOf } from '../../core/admission.js';
 import { now } from '../../core/clock.js';
+import { NotSentError } from '../../core/errors.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
 import { type Asked, permitsSeen, type QueueEntry, type Round, timeLeft, transactionOf } from './attempt.js';
 import type { Bases } from './bases.js';
@@ -93,7 +94,7 @@ export class Acquisitions {
           next: position && queueEntries.nextAt(keys[0] ?? '', position),
         };
         // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
-        if (lease.ended) throw new Error('the attempt ended before the request was sent');
+        if (lease.ended) throw new NotSentError();
         let reply: TxnReply;
         try {
           reply = await this.context.transactions.run(
@@ -126,7 +127,7 @@ export class Acquisitions {
           lease.ended
         ) {
           await this.context.departures.leave([round.entry.name]);
-          throw new Error('the caller gave up meanwhile');
+          throw new NotSentError();
         }
         const refusal = await this.#refusals.of(asked, round, reply);
         if ('granted' in refusal) return refusal;

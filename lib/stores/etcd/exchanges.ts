@@ -1,4 +1,5 @@
 import type { Instant } from '../../core/clock.js';
+import { NotSentError } from '../../core/errors.js';
 import type { ExchangeRequest } from '../../core/ports.js';
 import { timeLeft } from './attempt.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
@@ -133,7 +134,7 @@ export class Exchanges {
     const { transactions, holds } = this.context;
     const { lease, since } = asked.request;
     // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
-    if (holds.hasEnded(lease)) throw new Error('the attempt ended before the request was sent');
+    if (holds.hasEnded(lease)) throw new NotSentError();
     const owner = lease.owner.toWellFormed();
     const names = this.#namesOf(found, asked);
     const compare = found.map(({ name, modified }) => modifiedAt(name, modified));

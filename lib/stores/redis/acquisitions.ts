@@ -1,5 +1,11 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { asError, ForeignValueError, GuardedNodeError, type YoungBecause } from '../../core/errors.js';
+import {
+  asError,
+  ForeignValueError,
+  GuardedNodeError,
+  NotSentError,
+  type YoungBecause,
+} from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, ExchangeRequest, SlotWish, Tell } from '../../core/ports.js';
@@ -189,7 +195,7 @@ class AcquireBatch {
     if (indexes.every((index) => this.#at(index).lease.mayBeStored)) return indexes;
     return indexes.filter((index) => {
       const { mayBeStored } = this.#at(index).lease;
-      if (!mayBeStored) this.#answered(index, new Error('the attempt ended before the request was sent'));
+      if (!mayBeStored) this.#answered(index, new NotSentError());
       return mayBeStored;
     });
   }

@@ -1,6 +1,6 @@
 import { ahead, inTheWay, permitsOf, slotFor, type WishedSlot, wishedSlot } from '../../core/admission.js';
 import { elapsedSince, now } from '../../core/clock.js';
-import { NoTimeError } from '../../core/errors.js';
+import { NoTimeError, NotSentError } from '../../core/errors.js';
 import { tokenAt } from '../../core/fencing-token.js';
 import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, Holder } from '../../core/ports.js';
@@ -88,7 +88,7 @@ export class Acquisitions {
       const decide = (views: readonly KeyView[]): Decision<Verdict> => {
         // The decision is sent in this turn of the event loop, or not at all: a lease that has ended must not be stored
         // (S15), and none after its time limit (S16).
-        if (leases.hasEnded(lease)) throw new Error('the lock was given up before it was stored');
+        if (leases.hasEnded(lease)) throw new NotSentError();
         if (elapsedSince(since) >= limit)
           throw new NoTimeError(`was not stored within ${Math.ceil(limit)} ms`);
         compared = views;

@@ -1,11 +1,13 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openClient } from '../../../lib/stores/redis/connection/connection.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { Lease } from '../../../lib/core/lease.js';
-import { LockHeldError, LockUnavailableError } from '../../../lib/core/errors.js';
+import { LockHeldError, LockUnavailableError, NotSentError } from '../../../lib/core/errors.js';
+import { NODE_ERROR_CHANNEL } from '../../../lib/core/lock-events.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import { LINGER_MS } from '../../../lib/core/store-times.js';
 import type { AcquireTerms, Redlock } from '../../../lib/redlock/redlock.js';
@@ -13,6 +15,7 @@ import { acquireOn, extendOn } from '../../support/ask-store.js';
 import { countLocks, newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { scriptedNodes } from '../../support/scripted-node.js';
 import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 
@@ -157,12 +160,38 @@ describe('a store whose server has lost its scripts (SCRIPT FLUSH)', () => {
       await until(async () => (await commandCountOf('evalsha')) > evalshas);
       isTakenBack = true;
       proxy.heal();
-      await expect(sent).rejects.toThrow('NOSCRIPT');
+      await expect(sent).rejects.toThrow(NotSentError);
       expect(await commandCountOf('eval')).toBe(evals);
     }
     await expect(looker.exists('lock:{k}')).resolves.toBe(0);
     // A request that waits for its connection is not sent either.
-    await expect(acquireOn(node, copy, { heals: true, proposal: 1 })).rejects.toThrow('ended before');
+    await expect(acquireOn(node, copy, { heals: true, proposal: 1 })).rejects.toThrow(NotSentError);
+  });
+
+  test('a node is not told as failed when it was not asked to store and to extend a lock that ended meanwhile', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const node = await openNode(proxy.url);
+    const lock = await redlockOver([node, ...scriptedNodes(2)], PATIENT).acquire(['k'], once);
+    // The answer to this request comes after those to all earlier ones.
+    const caughtUp = (): Promise<unknown> => extendOn(node, new Lease(['other'], 'me', 100), 100);
+    await caughtUp();
+    const told: unknown[] = [];
+    const tell = (event: unknown): void => void told.push(event);
+    subscribe(NODE_ERROR_CHANNEL, tell);
+    await looker.script('FLUSH');
+    const evalshas = await commandCountOf('evalsha');
+    proxy.holdReplies();
+    lock.missedBy(0b001);
+    await lock.extend();
+    await until(async () => (await commandCountOf('evalsha')) === evalshas + 2);
+    const released = lock.release();
+    proxy.heal();
+    await released;
+    await caughtUp();
+    unsubscribe(NODE_ERROR_CHANNEL, tell);
+    expect(told).toEqual([]);
+    await expect(countLocks(looker)).resolves.toBe(0);
   });
 });
 

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { NotSentError } from '../../../core/errors.js';
 import { canSendNow } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
 import type { Driver } from './driver.js';
@@ -247,8 +248,8 @@ export class CommandChannel {
     return this.send(
       () => this.#scripts.evalsha(script.sha, ...packed),
       (error) => {
-        if (!isNoScript(error) || !wanted()) throw error;
-        return this.send(() => this.#scripts.eval(script.lua, ...packed));
+        if (!isNoScript(error)) throw error;
+        return this.#sendText(script, packed, wanted, error);
       },
     );
   }
@@ -261,12 +262,17 @@ export class CommandChannel {
     return this.send(
       () => this.#scripts.evalsha(script.sha, ...packed),
       async (error) => {
+        if (isNoScript(error)) return this.#sendText(script, packed, wanted, error);
         if (!wanted()) throw error;
-        if (isNoScript(error)) return this.send(() => this.#scripts.eval(script.lua, ...packed));
         if (!(error instanceof DeadConnectionError && (await this.reconnected()) && wanted())) throw error;
         return this.runOnce(script, packed, wanted);
       },
     );
+  }
+
+  #sendText(script: Script, packed: Packed, wanted: () => boolean, noScript: Error): Promise<unknown> {
+    if (!wanted()) throw new NotSentError(noScript);
+    return this.send(() => this.#scripts.eval(script.lua, ...packed));
   }
 
   /**
@@ -390,7 +396,8 @@ function rethrow(error: Error): never {
 
 /** `true` if the server answered with an error. */
 export function isRefusal(error: unknown): error is Error {
-  return error instanceof MovingSlotError || (error instanceof Error && error.name === 'ReplyError');
+  if (error instanceof MovingSlotError || error instanceof NotSentError) return true;
+  return error instanceof Error && error.name === 'ReplyError';
 }
 
 /** `true` if the server does not know the script by its hash. */
