@@ -84,6 +84,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #isOutvoted = false;
   #cutShort = false;
   readonly #nodeLimit: number;
+  /** The time limit of a node that has already answered, so that its next answer needs no new connection. */
+  readonly #nextLimit: number;
   #watch: AbortWatch | undefined;
   /** Only with permits on several nodes. */
   readonly #slots: SlotAgreement | undefined;
@@ -108,9 +110,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.proposal = nodes.stores.length === 1 ? 0 : proposedToken(nodes.latestTime());
     this.#tally = new Tally(nodes.stores.length);
     this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle);
+    this.#nextLimit = nodeTimeLimit(ttl, settings.nodeTimeout);
     this.#phase = plan.queueNodeFirst ? 'queue-node' : 'all';
     for (const signal of signals) this.#watch = onAbort(signal, this, this.#watch);
-    this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all, plan.left);
+    this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all, this.#nodeLimit, plan.left);
   }
 
   get since(): number {
@@ -136,8 +139,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     return firstNodes(this.context.nodes.stores.length);
   }
 
-  #ask(asked: NodeSet, left = this.#left): void {
-    this.wait(asked, this.#limit(left));
+  #ask(asked: NodeSet, nodeLimit: number, left = this.#left): void {
+    this.wait(asked, this.#limit(nodeLimit, left));
     this.send(asked);
   }
 
@@ -156,12 +159,12 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * The time limit of a node when `left` milliseconds are left. It is in whole milliseconds, so that many requests have
-   * the same limit and share its timer.
+   * The time limit of a node when `left` milliseconds of the attempt are left. It is in whole milliseconds, so that many
+   * requests have the same limit and share its timer.
    */
-  #limit(left: number): number {
-    this.#cutShort ||= left < this.#nodeLimit;
-    return Math.max(1, Math.ceil(Math.min(this.#nodeLimit, left)));
+  #limit(nodeLimit: number, left = this.#left): number {
+    this.#cutShort ||= left < nodeLimit;
+    return Math.max(1, Math.ceil(Math.min(nodeLimit, left)));
   }
 
   protected override late(node: number, reply: AcquireReply | Error): void {
@@ -203,7 +206,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     // The slots of the queue node are most likely free on the other nodes, too.
     if (slots) this.#slots?.prefer(slots);
     this.#phase = 'all';
-    this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
+    this.#ask(this.#all & ~nodeSet(this.plan.queueNode), this.#nodeLimit);
   }
 
   /**
@@ -220,7 +223,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const tally = this.#tally;
     if (tally.isSplitInSlots && !tally.ran && this.#slots?.hasAsked === false) {
       this.stopWaiting();
-      return this.#ask(this.#slots.askExactly(tally));
+      return this.#ask(this.#slots.askExactly(tally), this.#nextLimit);
     }
     if (this.#mayAskAgain()) return this.#askAgain();
     if (!tally.isWon || tally.ran) return this.#undo();
@@ -250,7 +253,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       !tally.ran &&
       tally.couldWin &&
       (isFreeThere || (isTurn && this.#isOutvoted && this.#slots?.hasAsked !== true)) &&
-      elapsedSince(this.sent) < Math.min(this.plan.left, 2 * this.#nodeLimit)
+      elapsedSince(this.sent) < Math.min(this.plan.left, this.#nodeLimit + this.#nextLimit)
     );
   }
 
@@ -258,14 +261,14 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#phase = 'pausing';
     this.stopWaiting();
     const { refused } = this.#tally;
-    const delay = Math.min(2 ** this.#rounds++ * (0.5 + Math.random() / 2), this.#limit(this.#left));
+    const delay = Math.min(2 ** this.#rounds++ * (0.5 + Math.random() / 2), this.#limit(this.#nextLimit));
     setTimeout(() => {
       if (this.isSettled || this.#phase !== 'pausing') return;
       this.#phase = 'all';
       // A node that is asked again and does not answer may have stored the lease, so its first refusal no longer counts
       // (S6).
       this.#tally.forget(refused);
-      this.#ask(refused);
+      this.#ask(refused, this.#nextLimit);
     }, delay);
   }
 
@@ -283,7 +286,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       answers.filter(({ reply }) => reply === true).length;
     const raised = fanOut(
       granting,
-      this.#limit(this.#left),
+      this.#limit(this.#nextLimit),
       (store) => store.raise?.(this.lease, token) ?? Promise.resolve(false),
       (soFar) => count(soFar) >= quorum || soFar.length - count(soFar) > granting.length - quorum,
       this.request.signals,

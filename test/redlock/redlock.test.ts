@@ -185,6 +185,24 @@ describe('one attempt', () => {
     expect(after).toBeCloseTo(50, -1);
   });
 
+  test('an attempt gives a node that has answered no time for a new connection when it asks again (S3)', async () => {
+    const nodes = scriptedNodes(3);
+    const [, refusing, failing] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
+    await hold([refusing]);
+    Object.assign(refusing, { idle: true });
+    failing.fate = { acquire: new Error('down') };
+    const acquire = refusing.acquire.bind(refusing);
+    refusing.acquire = (...args) => {
+      refusing.fate = refusing.count('acquire') > 0 ? { acquire: 'hang' } : {};
+      acquire(...args);
+    };
+    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], { ...once, ttl: 10_000 }));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(refusing.count('acquire')).toBe(2);
+    // 5 % of the ttl. An idle node has a second for its first answer.
+    expect(after).toBeCloseTo(500, -1);
+  });
+
   test('an attempt that is slower than its ttl rejects, and releases the lock (S4, S6)', async () => {
     const nodes = scriptedNodes(1);
     const [node] = nodes as [ScriptedNode];

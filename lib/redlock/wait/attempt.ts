@@ -17,7 +17,7 @@ export interface AttemptPlan {
   /** `true` if a message has told that it is the turn of this process. */
   readonly isTurn: boolean;
   /**
-   * The number of attempts directly before this one that split the vote, or that only other nodes than the queue node
+   * The number of attempts without progress before this one: they split the vote, or only other nodes than the queue node
    * refused.
    */
   readonly splits: number;

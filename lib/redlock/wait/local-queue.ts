@@ -86,8 +86,9 @@ export class LocalQueue {
    */
   #isOutvoted = false;
   /**
-   * The number of attempts without progress, one after the other: they split the vote, or only other nodes than the queue
-   * node refused.
+   * The number of attempts without progress since the last lock or release of a lock: they split the vote, or only other
+   * nodes than the queue node refused. A refusal of the queue node between them may be due to such an attempt of another
+   * waiter.
    */
   #splits = 0;
   /** The time of the last attempt that asked all nodes, or of the first call, on the monotonic clock. */
@@ -226,7 +227,8 @@ export class LocalQueue {
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);
     this.#isOutvoted = !acquired && (wasGranted || atQueueNode === 'pending');
-    this.#splits = split || this.#isOutvoted ? splits + 1 : 0;
+    if (acquired) this.#splits = 0;
+    else if (split || this.#isOutvoted) this.#splits = splits + 1;
     const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
     this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
@@ -315,6 +317,8 @@ export class LocalQueue {
         const standsElsewhere =
           node !== (this.#standing.state === 'polls' ? this.#queueNode() : this.#standing.node);
         if (turn && released === undefined && (this.#isOutvoted || standsElsewhere)) return;
+        // A release without a pause is that of a lock, and no failed attempt of another waiter.
+        if (turn && released !== undefined) this.#splits = 0;
         this.#isTurn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;
         this.first?.sleep.cutTo(after);

@@ -81,3 +81,16 @@ test('a message about a free permit is no turn if a former queue node sends it, 
   tell(0, true, undefined);
   expect(cutTo.mock.calls).toEqual([[0], [0]]);
 });
+
+test('refusals of the queue node between attempts that the other nodes refuse are no progress, and a release is (S8)', () => {
+  const splits = (): number => queue.plan(waiter, 30_000, true, false).splits;
+  attempt('granted');
+  attempt('refused');
+  attempt('granted');
+  expect(splits()).toBe(2);
+  // The release of a failed attempt of another waiter has a pause, and is no turn.
+  tell(15, false, 'e'.repeat(32));
+  expect(splits()).toBe(2);
+  tell(0, true, 'e'.repeat(32));
+  expect(splits()).toBe(0);
+});
