@@ -1,6 +1,15 @@
 import { strict as assert } from 'node:assert';
 import type { Lease } from '../../core/lease.js';
-import { type Contract, freshKey, inTurn, kindOf, leaseOf, TTL, type QueuedCaller } from './store-asker.js';
+import {
+  type Contract,
+  freshKey,
+  inTurn,
+  kindOf,
+  leaseOf,
+  TTL,
+  type QueuedCaller,
+  type Terms,
+} from './store-asker.js';
 
 /** Milliseconds for which a released lock stays held, or its waiters wait, in these tests. */
 const PAUSE = 1_500;
@@ -188,6 +197,53 @@ export function turnsContract({ test: contractTest, open, modes }: Contract): vo
         await ask.release(later);
       }
       await waiter.leave();
+    });
+
+    test(`tells the next waiter in the mode '${mode}' at once when one for several keys, whose turn it is, is refused at another key`, async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const keys = [freshKey(), freshKey()];
+      const holders = keys.map((each) => leaseOf(blocking, each));
+      for (const holder of holders) await ask.granted(holder, { ordered: true });
+      const both = await ask.queued(kind, ...keys);
+      const next = await ask.queued(kind, keys[0]!);
+      await ask.release(holders[0]!);
+      await both.toldAtOnce();
+      next.forget();
+      await ask.refused(leaseOf(kind, keys), both.terms);
+      await next.toldAtOnce();
+      const taken = leaseOf(kind, keys[0]!);
+      await ask.granted(taken, next.terms);
+      for (const lease of [taken, holders[1]!]) await ask.release(lease);
+      for (const waiter of [both, next]) await waiter.leave();
+    });
+
+    test(`tells the next waiter in the mode '${mode}' at once when a call takes over such a turn of one that gave up, and is refused`, async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const keys = [freshKey(), freshKey()];
+      const [key, other] = keys as [string, string];
+      const after = ({ terms }: QueuedCaller, waited: number): Terms => ({
+        ordered: true,
+        position: { ...terms.position!, waited },
+      });
+      const holder = leaseOf(blocking, keys);
+      await ask.granted(holder, { ordered: true });
+      const [both, atOne, atOther] = [
+        await ask.waiter(mode, key, other),
+        await ask.waiter(mode, key),
+        await ask.waiter(mode, other),
+      ];
+      await ask.refused(leaseOf(kind, keys), after(both, 20_000));
+      await ask.refused(leaseOf(kind, key), after(atOne, 5_000));
+      await ask.refused(leaseOf(kind, other), after(atOther, 15_000));
+      await ask.release(holder);
+      await both.toldAtOnce();
+      atOne.forget();
+      // The second call of the process came before the waiter at the one key, and after the waiter at the other.
+      await ask.refused(leaseOf(kind, keys), after(both, 10_000));
+      await atOne.toldAtOnce();
+      for (const waiter of [both, atOne, atOther]) await waiter.leave();
     });
 
     test(`removes a waiter in the mode '${mode}' that leaves from the queues of all its keys`, async () => {

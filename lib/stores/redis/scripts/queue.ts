@@ -102,16 +102,18 @@ end
 /**
  * Removes a waiter and its turn from the queue.
  *
- * Sets `left` (1 when the waiter was in the queue) and `waiting` (true when other waiters are still in the queue).
+ * Sets `left` (1 when the waiter was in the queue), `hadTurn` (true when it was the waiter's turn) and `waiting` (true when
+ * other waiters are still in the queue).
  */
 export const LEAVE_QUEUE = new Fragment(
-  { needs: ['call', 'queue', 'waiter'], sets: ['left', 'waiting'] },
+  { needs: ['call', 'queue', 'waiter'], sets: ['left', 'hadTurn', 'waiting'] },
   `
-local left, waiting = 0, false
+local left, hadTurn, waiting = 0, false, false
 do
   local front = call('ZRANGE', queue, 0, 0)[1]
   if front and string.byte(front, 1) == ${TURN.letter} and string.sub(front, ${TURN.waiter}) == waiter then
     call('ZREM', queue, front)
+    hadTurn = true
   end
   left = call('ZREM', queue, waiter)
   front = call('ZRANGE', queue, 0, 0)[1]
@@ -141,9 +143,10 @@ end
 );
 
 /**
- * Adds a refused waiter to the queue.
+ * Adds a refused waiter to the queue of the key that refused it. If it had the turn for another key, the next waiter for
+ * that key has the turn now.
  *
- * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and these:
+ * Needs the locals `call`, `pcall`, `ordered`, `late`, `n`, `base` and these:
  *
  * - `refused`: the position of the key that refused the waiter, if a key refused it;
  * - `waiter`: the name of the waiter, if there is one;
@@ -151,7 +154,9 @@ end
  * - `key` and `queues`: the number of KEYS before the records and the queues.
  */
 export const ADD_TO_QUEUE = new Fragment(
-  { needs: ['call', 'pcall', 'ordered', 'late', 'n', 'refused', 'waiter', 'came', 'key', 'queues'] },
+  {
+    needs: ['call', 'pcall', 'ordered', 'late', 'n', 'base', 'refused', 'waiter', 'came', 'key', 'queues'],
+  },
   `  if refused and waiter and ordered and late <= 0 then
     -- Keep the waiter only in the queue of the key that refused it.
     for i = 1, n do
@@ -162,6 +167,10 @@ export const ADD_TO_QUEUE = new Fragment(
         pcall('SETRANGE', KEYS[key + i], 1, 'w')
       elseif n > 1 then
         ${LEAVE_QUEUE}
+        if hadTurn and waiting then
+          local after, released = 0, '-'
+          ${WAKE}
+        end
       end
     end
   end
@@ -172,7 +181,8 @@ export const ADD_TO_QUEUE = new Fragment(
  * Lua text about the first waiter of a queue, which came before the caller. Begins the turn of this waiter if the turn
  * has not begun. Refuses the caller while the turn lasts, and removes the waiter when the turn has ended. The text
  * belongs in a loop over the members of the queue, and ends the loop when the turn cannot be stored. If the first waiter is
- * the caller, the entry is from an earlier call of its process that gave up: removes it.
+ * the caller, the entry is from an earlier call of its process that gave up: removes it. The turn stays: ADD_TO_QUEUE passes
+ * it on.
  *
  * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the waiter that a
  * refusal names), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while
@@ -198,7 +208,7 @@ export const PASS_TURN = new Fragment(
   },
   `
         if first == waiter then
-          call('ZREM', queue, first, turn or first)
+          call('ZREM', queue, first)
         elseif not turn or sub(turn, ${TURN.waiter}) ~= first then
           if woken then
             -- The turn cannot be stored, because memory is short or the server accepts no writes.
