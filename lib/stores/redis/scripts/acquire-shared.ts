@@ -20,7 +20,7 @@ import {
 } from './acquire-command.js';
 import { Arguments, number, text } from './arguments.js';
 import { digitsOf, FOREIGN, isForeignMark, tokenOf } from './lua.js';
-import { LEAVE_QUEUES, PASS_TURN, ADD_TO_QUEUE } from './queue.js';
+import { ADD_TO_QUEUE, KEEP_PLACE, LEAVE_QUEUES, PASS_TURN } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
 import { type Packed, script } from './script.js';
 
@@ -178,7 +178,7 @@ ${REFUSE_UNFIT}
       local queue, woken = KEYS[queues + i], false
       while not answer and not lefts[i] do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS - 1}, 'WITHSCORES')
-        local turn, from, ahead = nil, 1
+        local turn, from, ahead, place = nil, 1, nil, came
         if line[1] and byte(line[1], 1) == ${TURN.letter} then
           turn, from = line[1], 3
         end
@@ -186,12 +186,13 @@ ${REFUSE_UNFIT}
           if byte(line[j], 1) == ${STANDBYS} then
             break
           end
+          ${KEEP_PLACE}
           if byte(line[j], ${WAITER.mode}) ~= ${WAITER.shared} then
             ahead = j
             break
           end
         end
-        if not ahead or tonumber(line[ahead + 1]) >= came then
+        if not ahead or tonumber(line[ahead + 1]) >= place then
           behind[i] = ahead and string.format('%013.0f:', math.floor(line[ahead + 1])) .. line[ahead]
           break
         end

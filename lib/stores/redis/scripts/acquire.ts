@@ -1,7 +1,7 @@
 import type { AcquireRequest } from '../../../core/ports.js';
 import type { Tick } from '../../../core/tick.js';
 import { ID_LENGTH } from '../../../core/random-id.js';
-import { LINGER_MS, SAME_CALL_MS } from '../../../core/store-times.js';
+import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
 import { leasePart, RECORD, STANDBYS, STATE, TICK, TURN, waiterName } from '../record.js';
@@ -19,7 +19,7 @@ import {
 } from './acquire-command.js';
 import { Arguments, number, text } from './arguments.js';
 import { digitsOf, FOREIGN, isForeignTick, tokenOf } from './lua.js';
-import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, PASS_TURN } from './queue.js';
+import { ADD_TO_QUEUE, INHERIT, KEEP_PLACE, LEAVE_QUEUES, PASS_TURN } from './queue.js';
 import { type Packed, script } from './script.js';
 
 const RECORDS = new LeaseNames({ name: recordKey });
@@ -150,13 +150,13 @@ ${REFUSE_UNFIT}
     for i in pairs(waits) do
       local queue, woken = KEYS[queues + i], false
       while not answer do
-        local front = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
-        local first, since, turn = front[1], front[2]
-        if first and byte(first, 1) == ${TURN.letter} then
-          turn, first, since = first, front[3], front[4]
+        local line, turn, j, place = call('ZRANGE', queue, 0, 1, 'WITHSCORES'), nil, 1, came
+        if line[1] and byte(line[1], 1) == ${TURN.letter} then
+          turn, j = line[1], 3
         end
-        if not first or byte(first, 1) == ${STANDBYS}
-          or (waiter and came < since + (first == waiter and ${SAME_CALL_MS} or 0)) then
+        local first = line[j]
+        ${KEEP_PLACE}
+        if not first or byte(first, 1) == ${STANDBYS} or waiter and place < tonumber(line[j + 1]) then
           break
         end
         local before = first

@@ -1,6 +1,6 @@
 import { STANDBYS, TURN, WAITER } from '../record.js';
 import { Fragment } from './fragment.js';
-import { PASS_TURN } from './queue.js';
+import { KEEP_PLACE, PASS_TURN } from './queue.js';
 import { COUNT_FREE } from './slot-map.js';
 
 /** Largest number of waiters that one command checks. */
@@ -33,15 +33,16 @@ export const WAIT_FOR_TURN = new Fragment(
       end
       while not answer do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS}, 'WITHSCORES')
-        local turn, from, ahead, other = nil, 1, 0, nil
+        local turn, from, ahead, other, place = nil, 1, 0, nil, came
         if line[1] and byte(line[1], 1) == ${TURN.letter} then
           turn, from = line[1], 3
         end
         for j = from, #line, 2 do
           local theirs = byte(line[j], ${WAITER.mode})
+          ${KEEP_PLACE}
           if byte(line[j], 1) == ${STANDBYS} then
             break
-          elseif line[j] == waiter or tonumber(line[j + 1]) > came then
+          elseif line[j] == waiter or tonumber(line[j + 1]) > place then
             if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
               -- This waiter has sent no request since the phase of permits began, so it has no mark yet: set the mark.
               behind = behind or {}

@@ -1,4 +1,4 @@
-import { STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
+import { SAME_CALL_MS, STANDBY_MS, TURN_MS, WAITER_LIFE_MS } from '../../../core/store-times.js';
 import { TURN_OF_ANOTHER } from './acquire-answer.js';
 import { Fragment } from './fragment.js';
 import { MARK, PROCESS_LENGTH, STANDBYS, TURN, WAITER } from '../record.js';
@@ -174,6 +174,23 @@ export const ADD_TO_QUEUE = new Fragment(
       end
     end
   end
+`,
+);
+
+/**
+ * Looks if a member of the queue is the entry of the caller. The caller then keeps its place before the members behind it, even
+ * if this request was on its way for longer than those before. The entry of an earlier call of its process, which gave up,
+ * gives it no place.
+ *
+ * Needs `line` (members of the queue with their scores) and `j` (the position of the member). Sets `place` to the time before
+ * which another waiter must have come to be in front of the caller; before, that is the time of the caller's arrival.
+ */
+export const KEEP_PLACE = new Fragment(
+  { needs: ['line', 'j', 'waiter', 'place'] },
+  `
+        if waiter and line[j] == waiter and place < line[j + 1] + ${SAME_CALL_MS} then
+          place = 0
+        end
 `,
 );
 
