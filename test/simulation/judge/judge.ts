@@ -37,6 +37,8 @@ export interface Call {
   readonly from: number;
   /** The one key for which the call waits. */
   readonly key: string | undefined;
+  /** The keys for which the call waits, if there are several. */
+  readonly keys: readonly string[];
   /** The mode of the requested lock. */
   readonly mode: LockMode;
   isSettled: boolean;
@@ -86,6 +88,8 @@ export class Judge {
   /** The last jump of each process that its clocks do not show. */
   readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly until: number }>();
   readonly #calls = new Set<Call>();
+  /** The end of the last call for a key and other keys. */
+  readonly #wantedWithOthers = new Map<string, number>();
   /** Milliseconds for which a request that was under way at a release may still store the lock. */
   readonly #strayFor: number;
   readonly #mostPermits: number;
@@ -126,11 +130,12 @@ export class Judge {
     process: SimulatedProcess,
     what: string,
     limit: number,
-    key?: string,
+    waitsFor?: string | readonly string[],
     mode: LockMode = 'exclusive',
   ): Call {
     const from = this.world.time;
-    const call = { process, what, limit, key, mode, from, isSettled: false, isReported: false };
+    const [key, keys] = typeof waitsFor === 'string' ? [waitsFor, []] : [undefined, waitsFor ?? []];
+    const call = { process, what, limit, key, keys, mode, from, isSettled: false, isReported: false };
     this.#calls.add(call);
     if (key !== undefined) this.#changed([key]);
     this.world.note(`${process.name} ${what}`);
@@ -141,7 +146,8 @@ export class Judge {
     if (call.isSettled) return;
     call.isSettled = true;
     this.#calls.delete(call);
-    const { process, what, limit } = call;
+    const { process, what, limit, keys } = call;
+    for (const key of keys) this.#wantedWithOthers.set(key, this.world.time);
     const took = this.#tookOf(call);
     this.world.note(`${process.name} ${what}: ${how}, ${Math.round(took)} ms`);
     if (took > limit + CALL_GRACE_MS)
@@ -219,6 +225,12 @@ export class Judge {
   /** The calls that wait for one key. */
   *waitingFor(key: string): Iterable<Call> {
     for (const call of this.#calls) if (call.key === key) yield call;
+  }
+
+  /** `true` if a call has waited for this key and other keys since then. */
+  isWantedWithOthers(key: string, since: number): boolean {
+    const until = this.#wantedWithOthers.get(key) ?? -Infinity;
+    return until >= since || [...this.#calls].some(({ keys }) => keys.includes(key));
   }
 
   /** A process runs a tick. */

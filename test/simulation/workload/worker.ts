@@ -109,8 +109,14 @@ export class Worker {
   ): Promise<void> {
     const { app } = this;
     const { judge } = app.scene;
-    const one = typeof key === 'string' && options.retry && 'timeout' in options.retry ? key : undefined;
-    const call = judge.called(app.process, `acquires ${key}${kindOf(options)}`, limit, one, options.mode);
+    const waitsFor = options.retry && 'timeout' in options.retry ? key : undefined;
+    const call = judge.called(
+      app.process,
+      `acquires ${key}${kindOf(options)}`,
+      limit,
+      waitsFor,
+      options.mode,
+    );
     let lock: LockHandle;
     try {
       lock = await acquire();
