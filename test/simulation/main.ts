@@ -5,12 +5,12 @@ import type { FaultKind } from './plans/faults.js';
 import { planOf } from './plans/profile.js';
 import { readRegressions } from './regressions.js';
 import { printBreaks, printReplays, printSearch, printSeed } from './reports.js';
-import { inTurn } from './search.js';
+import { fixedAndNew, fromOn, inTurn } from './search.js';
 
 const { values } = parseArgs({
   options: {
     seed: { type: 'string' },
-    from: { type: 'string', default: '1' },
+    from: { type: 'string' },
     seeds: { type: 'string' },
     seconds: { type: 'string' },
     hours: { type: 'string' },
@@ -28,7 +28,7 @@ const { values } = parseArgs({
 const seconds = values.hours === undefined ? Number(values.seconds ?? 60) : 3_600 * Number(values.hours);
 const began = performance.now();
 const isOver = (): boolean => performance.now() - began > seconds * 1_000;
-const from = Number(values.from);
+const from = Number(values.from ?? 1);
 const most = values.seeds === undefined ? Infinity : Number(values.seeds);
 
 if (values.break === 'list') {
@@ -55,5 +55,8 @@ if (values.break === 'list') {
     regression?.plan ?? (values.seed === undefined ? undefined : planOf(Number(values.seed), only));
   const options = { shrinks: values.shrink, isOver, rule: values.rule, save: values.save };
   if (plan) await inTurn(() => printSeed(plan, library, options));
-  else await printSearch(library, { from, most, isOver, hashes: values.hashes, only });
+  else {
+    const seeds = values.from === undefined && most === Infinity ? fixedAndNew() : fromOn(from, most);
+    await printSearch(library, { seeds, isOver, hashes: values.hashes, only });
+  }
 }

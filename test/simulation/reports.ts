@@ -4,7 +4,7 @@ import type { FaultKind } from './plans/faults.js';
 import type { Plan } from './plans/plan.js';
 import { planOf } from './plans/profile.js';
 import { explanationOf, readRegressions, type Regression, saveRegression } from './regressions.js';
-import { inTurn, noTotals, runPlan, saidOf, searchBreak } from './search.js';
+import { fromOn, inTurn, noTotals, runPlan, saidOf, searchBreak } from './search.js';
 import { breaks, shrink } from './shrink.js';
 import { Simulation } from './simulation.js';
 import { storyOf } from './story.js';
@@ -17,8 +17,7 @@ function fail(): void {
 }
 
 interface SearchOptions {
-  readonly from: number;
-  readonly most: number;
+  readonly seeds: Iterable<number>;
   readonly isOver: () => boolean;
   readonly hashes: boolean;
   readonly only: readonly FaultKind[] | undefined;
@@ -32,7 +31,7 @@ const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Runs seeds, and prints those that break a promise. A signal that asks the program to end also makes it tell its totals. */
 export async function printSearch(
   library: Library,
-  { from, most, isOver, hashes, only }: SearchOptions,
+  { seeds, isOver, hashes, only }: SearchOptions,
 ): Promise<void> {
   const totals = noTotals();
   const regressions = readRegressions();
@@ -63,7 +62,8 @@ export async function printSearch(
   const told = new AbortController();
   const end = (): void => told.abort();
   for (const signal of SIGNALS) process.once(signal, end);
-  for (let seed = from; seed < from + most && !told.signal.aborted && !isOver(); seed++) {
+  for (const seed of seeds) {
+    if (told.signal.aborted || isOver()) break;
     // Each seed has a turn of its own, so that a signal is noticed between two seeds.
     await inTurn(() => search(seed));
     if (totals.seeds % SEEDS_OF_A_LINE === 0) tell();
@@ -131,7 +131,7 @@ export async function printBreaks(
     const isOver = (): boolean => used() > seconds;
     const tries = recorded ? Math.min(each.budget, FURTHER_SEEDS) : each.budget;
     const first = recorded && each.seed !== undefined ? [each.seed] : [];
-    const seeds = [...first, ...Array.from({ length: tries }, (_, index) => from + index)];
+    const seeds = [...first, ...fromOn(from, tries)];
     const shown = await searchBreak(each, seeds, isOver);
     const cpu = `${used().toFixed(1)} s of CPU`;
     if (shown) {

@@ -5,6 +5,21 @@ import type { Plan } from './plans/plan.js';
 import { planOf } from './plans/profile.js';
 import { type Result, Simulation } from './simulation.js';
 
+/** The number of seeds that a search without a first seed tries before new ones. */
+const FIXED_SEEDS = 40;
+
+export function* fromOn(first: number, most = Infinity): Iterable<number> {
+  for (let seed = first; seed < first + most; seed++) yield seed;
+}
+
+/** The same seeds in each search, and then seeds that no search has tried: their first number is the time in seconds. */
+export function* fixedAndNew(): Iterable<number> {
+  yield* fromOn(1, FIXED_SEEDS);
+  const first = Math.floor(Date.now() / 1_000);
+  console.log(`new seeds from ${first}`);
+  yield* fromOn(first);
+}
+
 /** The sums of a search. */
 export interface Totals {
   seeds: number;

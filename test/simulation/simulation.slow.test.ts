@@ -27,6 +27,17 @@ test('a seed has the same history in each run, whatever ran before it', async ()
   expect(several.slice(2)).toEqual(last);
 });
 
+test('the worlds of the first seeds keep every promise, and what new worlds break is told', async () => {
+  const { lines, code } = await simulate('--seeds', '40');
+  expect(lines.filter((line) => line.startsWith('seed '))).toEqual([]);
+  expect(code).toBe(0);
+  // A finding in a new world is a defect from before, as a rule, so it fails no run.
+  const first = Math.floor(Date.now() / 1_000);
+  const { lines: told } = await simulate('--from', String(first), '--seconds', '5');
+  expect(told.at(-1)).toMatch(/^[1-9]\d* seeds, /);
+  process.stdout.write(`Simulated worlds of new seeds: ${told.join('\n')}\n`);
+});
+
 test('the worlds of recorded defects keep the promises that were fixed', async () => {
   const { lines, code } = await simulate('--regressions');
   expect(lines.filter((line) => line.startsWith('fixed breaks'))).toEqual([]);
