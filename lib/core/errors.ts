@@ -325,8 +325,8 @@ export function asError(thrown: unknown): Error {
 export class NoTimeError extends Error {}
 
 /**
- * A store has not sent a request, because the lease has ended, or another thread renews it again. The node has not failed,
- * so this error is not published.
+ * A store has not sent a request, or not sent it again, because the lease has ended, or another thread renews it again. The
+ * node has not failed, so this error is not published.
  */
 export class NotSentError extends Error {
   /** @param cause - the refusal of a first request, which had no effect */

@@ -62,13 +62,17 @@ export async function attach(
     // Anybody can make a text that looks like a pass, so its ttl counts for this exchange only.
     const guard = settings.guard.duration && Math.max(settings.guard.duration, ttl);
     const replaces = [...replaced.map(({ id }) => id), ...former];
+    const done = busy();
     const verdict = await exchange(nodes, lease, { replaces, limit, guard, signals });
     const isAborted = signals.some(({ aborted }) => aborted);
     if (verdict.kind === 'exchanged' && !isAborted) {
       const lock = heldLock(context, lease, pass, terms, verdict.sent, replaced);
-      if (lock) return lock;
+      if (lock) {
+        done();
+        return lock;
+      }
     }
-    void giveBack(nodes, lease, detached, { limit, mayComeLater: verdict.mayComeLater }, busy);
+    void giveBack(nodes, lease, detached, { limit, mayComeLater: verdict.mayComeLater }).then(done);
     // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too. A node that missed
     // the detachment keeps the lease from before. Anybody can make a text with the id of a held lock, so that id counts
     // only when a node has shown that the text is a pass.

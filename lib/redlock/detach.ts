@@ -77,17 +77,19 @@ export async function detach(
     );
   const detached = new Lease(keys, ownerOfDetached(settings.owner), ttl, undefined, kind, undefined, id);
   detached.slots = slots;
+  const done = busy();
   const verdict = await exchange(nodes, detached, { replaces, limit, guard: settings.guard.duration });
   const isInTime =
     verdict.kind === 'exchanged' && elapsedSince(verdict.sent) < usableTtl(ttl, settings.driftFactor);
-  if (isInTime && held.isHeld() && !held.isJoined()) return { kind: 'detached', text, lease: detached };
-  const undo = { limit, mayComeLater: verdict.mayComeLater };
-  if (held.isHeld()) void giveBack(nodes, detached, lease, undo, busy);
-  else {
-    // The code under the lock was told of its loss, or has released it meanwhile. `minHold` goes on.
-    detached.acquired(performance.now(), lease.keepFor);
-    drop(nodes, detached, undo);
+  if (isInTime && held.isHeld() && !held.isJoined()) {
+    done();
+    return { kind: 'detached', text, lease: detached };
   }
+  // The code under the lock was told of its loss, or has released it meanwhile. `minHold` goes on.
+  if (!held.isHeld()) detached.acquired(performance.now(), lease.keepFor);
+  const undo = { limit, mayComeLater: verdict.mayComeLater };
+  const undone = held.isHeld() ? giveBack(nodes, detached, lease, undo) : drop(nodes, detached, undo);
+  void undone.then(done);
   const votes = verdict.kind === 'unconfirmed' ? verdict.votes : [];
   return { kind: verdict.kind === 'gone' ? 'gone' : 'unconfirmed', votes, lease: detached };
 }

@@ -82,14 +82,13 @@ export async function exchange(nodes: Nodes, lease: Lease, terms: ExchangeTerms)
 /**
  * Puts the lease that others may attach, or the lease of the holder, in the place of an attempt that has failed. A request
  * of that attempt which was not answered may still be carried out until its deadline, so this is repeated after the
- * deadline, until each node has answered or the ttl has passed (S27).
+ * deadline, until each node has answered or the ttl has passed (S27). Resolves after the first time.
  */
-export async function giveBack(
+export function giveBack(
   nodes: Nodes,
   from: Lease,
   to: Lease,
   { limit, mayComeLater }: DropTerms,
-  busy: () => () => void,
 ): Promise<void> {
   from.ended = true;
   const { stores } = nodes;
@@ -113,9 +112,7 @@ export async function giveBack(
       setTimeout(() => void ask(), isAnswered ? Math.max(comesUntil - passed, 0) : RELEASE_AGAIN_MS).unref();
     return undefined;
   };
-  const done = busy();
-  await ask();
-  done();
+  return ask();
 }
 
 /** @throws RedlockError naming the first store that has no `exchange` */

@@ -267,7 +267,7 @@ export class HeldLock extends RenewedLock<LeaseContext> implements LockHandle {
       // A node that still keeps this lease keeps it for the rest of `minHold`.
       each.acquired(performance.now(), lease.keepFor);
       // Another attacher may give it back a moment later.
-      drop(nodes, each, { limit: nodeLimit, mayComeLater: true });
+      void drop(nodes, each, { limit: nodeLimit, mayComeLater: true });
     }
     if (lease.keepFor === 0) this.follower?.();
     const strayFor = this.lent?.strayFor ?? 0;

@@ -17,20 +17,20 @@ export interface DropTerms {
 }
 
 /**
- * Releases a lease that nobody needs any more. If a node may still store it, the release is repeated after the deadline
- * of that request (S27).
+ * Releases a lease that nobody needs any more. Resolves as {@link release} does. If a node may still store the lease, the
+ * release is repeated after the deadline of that request (S27).
  */
-export function drop(nodes: Nodes, lease: Lease, { limit, mayComeLater }: DropTerms): void {
+export function drop(nodes: Nodes, lease: Lease, { limit, mayComeLater }: DropTerms): Promise<void> {
   lease.ended = true;
-  releaseUnawaited(nodes, lease, limit);
   if (mayComeLater) releaseAgain(nodes, lease, limit, limit + STRAY_MARGIN_MS);
+  return releaseOnce(nodes, lease, limit);
 }
 
 /** Releases a lease once more after so many milliseconds: a node may have stored it after its release (S27). */
 export function releaseAgain(nodes: Nodes, lease: Lease, limit: number, milliseconds: number): void {
-  setTimeout(releaseUnawaited, milliseconds, nodes, lease, limit).unref();
+  setTimeout(releaseOnce, milliseconds, nodes, lease, limit).unref();
 }
 
-function releaseUnawaited(nodes: Nodes, lease: Lease, limit: number): void {
-  void release(nodes, lease, limit, () => undefined);
+function releaseOnce(nodes: Nodes, lease: Lease, limit: number): Promise<void> {
+  return release(nodes, lease, limit, () => undefined);
 }

@@ -270,6 +270,42 @@ describe('a detachment without a quorum', () => {
   });
 });
 
+describe('the end of the nodes waits for', () => {
+  /** The owners of the locks on each node when it was closed. */
+  let owners: string[][];
+
+  beforeEach(() => {
+    owners = [];
+    for (const node of nodes)
+      node.close = async () => void owners.push((await holdersAt(node)).map(({ owner }) => owner));
+  });
+
+  test('a detachment that has failed meanwhile, which leaves no lock behind', async () => {
+    const redlock = redlockOver(nodes, { owner: 'api' });
+    const lock = await redlock.acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] });
+    // The exchange is done at once, and its extension is under way when the nodes are closed.
+    for (const node of nodes) node.fate = { extend: 20 };
+    const refused = settled(lock.detach()).catch((error: unknown) => error);
+    await jest.advanceTimersByTimeAsync(5);
+    await settled(redlock.close([lock]));
+    expect(await refused).toBeInstanceOf(LockLostError);
+    expect(owners).toEqual([[], [], []]);
+  });
+
+  test('an attachment that a shutdown ends, which gives the lock back', async () => {
+    const text = await settled((await acquire()).detach());
+    for (const node of nodes) node.fate = { extend: 20 };
+    const redlock = redlockOver(nodes, { owner: 'worker' });
+    const terms = { retry: RETRY, renew: true, signals: [redlock.closing] };
+    const aborted = settled(redlock.attach(readPass(text), terms)).catch((error: unknown) => error);
+    await jest.advanceTimersByTimeAsync(5);
+    redlock.beginClosing(new Error('the application shuts down'));
+    await settled(redlock.close());
+    expect(await aborted).toEqual(new Error('the application shuts down'));
+    expect(owners).toEqual([['api (detached)'], ['api (detached)'], ['api (detached)']]);
+  });
+});
+
 describe('an attachment', () => {
   test('is repeated by the same caller when replies are lost', async () => {
     const text = await settled((await acquire()).detach());

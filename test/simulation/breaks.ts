@@ -400,8 +400,8 @@ export const BREAKS: readonly Break[] = [
     name: 'writer-not-marked',
     safety: 'S22',
     expected: ['order', 'starved'],
-    budget: 300,
-    seed: 68,
+    budget: 800,
+    seed: 377,
     patches: [
       patch(
         'redlock/wait/hold-back.ts',

@@ -28,8 +28,9 @@ test('a seed has the same history in each run, whatever ran before it', async ()
 });
 
 test('the worlds of the first seeds keep every promise, and what new worlds break is told', async () => {
-  const { lines, code } = await simulate('--seeds', '40');
+  const { lines, code } = await simulate('--seeds', '40', '--seconds', '600');
   expect(lines.filter((line) => line.startsWith('seed '))).toEqual([]);
+  expect(lines.at(-1)).toMatch(/^40 seeds, /);
   expect(code).toBe(0);
   // A finding in a new world is a defect from before, as a rule, so it fails no run.
   const first = Math.floor(Date.now() / 1_000);

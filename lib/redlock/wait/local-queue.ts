@@ -221,14 +221,14 @@ export class LocalQueue {
   }
 
   /** Records the result of an attempt. */
-  note({ queueNode, position, splits }: AttemptPlan, result: AttemptResult): void {
+  note({ queueNode, position }: AttemptPlan, result: AttemptResult): void {
     const { outcome, atQueueNode, wasGranted, nextIsFirst, split } = result;
     const isQueued =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
     const acquired = !(outcome instanceof Error);
     this.#isOutvoted = !acquired && (wasGranted || atQueueNode === 'pending');
     if (acquired) this.#splits = 0;
-    else if (split || this.#isOutvoted) this.#splits = splits + 1;
+    else if (split || this.#isOutvoted) this.#splits++;
     const inherits = acquired && this.#subscriptions.get(queueNode)?.ready === true;
     this.#standing = isQueued ? { state: inherits ? 'inherits' : 'queued', node: queueNode } : POLLS;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
@@ -317,7 +317,7 @@ export class LocalQueue {
         const standsElsewhere =
           node !== (this.#standing.state === 'polls' ? this.#queueNode() : this.#standing.node);
         if (turn && released === undefined && (this.#isOutvoted || standsElsewhere)) return;
-        // A release without a pause is that of a lock, and no failed attempt of another waiter.
+        // A release without a pause is that of a lock, as a rule, and not that of a failed attempt.
         if (turn && released !== undefined) this.#splits = 0;
         this.#isTurn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;

@@ -93,7 +93,8 @@ export class Acquisitions {
 
   answered({ lease, heals }: AcquireRequest, reply: AcquireReply | Error): (() => void) | undefined {
     // A node that refuses to store a held lease again may still be fit to keep the queue.
-    if (heals !== true) this.#unfitSince = reply instanceof Error ? now() : undefined;
+    if (heals !== true && !(reply instanceof NotSentError))
+      this.#unfitSince = reply instanceof Error ? now() : undefined;
     if (this.node.opened) return undefined;
     const afterwards = this.#unanswered.get(lease);
     this.#unanswered.delete(lease);

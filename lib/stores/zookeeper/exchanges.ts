@@ -1,5 +1,5 @@
 import { elapsedSince, now } from '../../core/clock.js';
-import { NoTimeError } from '../../core/errors.js';
+import { NoTimeError, NotSentError } from '../../core/errors.js';
 import type { ExchangeRequest } from '../../core/ports.js';
 import { ZooKeeperError } from './client/zookeeper-error.js';
 import type { HolderRecord } from './key-record.js';
@@ -29,7 +29,7 @@ export class Exchanges {
     const decide = (views: readonly KeyView[]): Decision<boolean> => {
       // The decision is sent in this turn of the event loop, or not at all: a lease that has ended must not be stored
       // (S15), and none after the time limit (S16).
-      if (this.leases.hasEnded(lease)) throw new Error('the attempt ended before its write was sent');
+      if (this.leases.hasEnded(lease)) throw new NotSentError();
       if (elapsedSince(began) >= limit) throw new NoTimeError(`was not stored within ${Math.ceil(limit)} ms`);
       compared = views;
       const found = views.map((view) => holderOf(view, id, replaces));

@@ -1123,43 +1123,6 @@ describe('the queue of a key with permits', () => {
     });
   });
 
-  test('a waiting writer is notified of a freed permit only if its mark is gone, or if no other permit is held', async () => {
-    const writer = await listener('a', 'x');
-    const mark = `${Date.now() - 900}:${writer.name}`;
-    const [x, y, z] = await fill();
-    await waitAlone(writer.waiter, 900);
-    await redis.set(markKey(PREFIX, 'k'), mark, 'PX', TTL);
-    await expect(release(x)).resolves.toBe(0);
-    await redis.del(markKey(PREFIX, 'k'));
-    await expect(release(y)).resolves.toBe(1);
-    await redis.set(markKey(PREFIX, 'k'), mark, 'PX', TTL);
-    await expect(release(z)).resolves.toBe(1);
-    expect(await toldTo([writer])).toEqual([[`0 ${y.id} 1:host:a`, `0 ${z.id} 1:host:a`]]);
-  });
-
-  test('a writer of a dead process is removed, and the waiter behind it notified of the freed permit', async () => {
-    const next = await listener('b');
-    const [x] = await fill();
-    await waitAlone(waiterOf('9', 'x'), 900);
-    await wait(next.waiter, 500);
-    await expect(release(x)).resolves.toBe(1);
-    await expect(queue()).resolves.toEqual([next.name]);
-    expect(isTurn((await toldTo([next]))[0]!)).toBe(true);
-  });
-
-  test('a writer behind a waiter for a permit is not notified when that waiter has got the permit, and another one is free', async () => {
-    const [first, writer] = [await listener('a'), await listener('b', 'x')];
-    const [x, y] = await fill();
-    await wait(first.waiter, 900);
-    await waitAlone(writer.waiter, 500);
-    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${writer.name}`, 'PX', TTL);
-    await release(x);
-    await release(y);
-    expect(readAcquirePermitsReply(await wait(first.waiter, 950))).toMatchObject({ granted: true });
-    const [, told] = await toldTo([first, writer]);
-    expect(isTurn(told!)).toBe(false);
-  });
-
   test('later callers for a permit are refused while the mark of a waiting writer is set (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');

@@ -27,7 +27,7 @@ import { TELL_HOLDERS } from './permit-refusal.js';
 import { CHOOSE_SLOT } from './permit-slot.js';
 import { WAIT_FOR_TURN } from './permit-turn.js';
 import { COUNT_OF_RECORD, LEASE, PERMIT, PERMIT_NAMES as NAMES, PERMITS } from './permits.js';
-import { EXCLUDED, ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, WAKE } from './queue.js';
+import { ADD_TO_QUEUE, INHERIT, LEAVE_QUEUES, WAKE } from './queue.js';
 import { type Packed, script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
@@ -269,11 +269,8 @@ ${STORE_PERMIT}
           end
           if waits[i] and slot < helds[i] then
             -- Another slot is still free, so wake the next waiter, too.
-            local queue, mark, after, released, excluded = KEYS[queues + i], KEYS[marks + i], 0, '-', true
-            ${EXCLUDED}
-            if not excluded then
-              ${WAKE}
-            end
+            local queue, after, released = KEYS[queues + i], 0, '-'
+            ${WAKE}
           end
         end
       end

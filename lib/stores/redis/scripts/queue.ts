@@ -100,27 +100,6 @@ end
 );
 
 /**
- * Looks if the first waiter of a queue cannot get the lock, because permits exclude it. Only while its mark is there (S22):
- * without the mark its process may be dead, and a message removes such a waiter.
- *
- * Needs `queue` and `mark` (their keys). Sets `excluded`, which before is true if there are holders of permits.
- */
-export const EXCLUDED = new Fragment(
-  { needs: ['call', 'queue', 'mark', 'excluded'] },
-  `
-if excluded then
-  local line = call('ZRANGE', queue, 0, 1)
-  local first = line[1] and string.byte(line[1], 1) == ${TURN.letter} and line[2] or line[1]
-  excluded = first and string.byte(first, ${WAITER.mode}) ~= ${WAITER.permits}
-  if excluded then
-    local text = redis.pcall('GET', mark)
-    excluded = text and not text.err and string.sub(text, ${MARK.name}) == first
-  end
-end
-`,
-);
-
-/**
  * Removes a waiter and its turn from the queue.
  *
  * Sets `left` (1 when the waiter was in the queue), `hadTurn` (true when it was the waiter's turn) and `waiting` (true when

@@ -1,12 +1,12 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
 import { LINGER_MS } from '../../../core/store-times.js';
 import { LeaseNames } from '../lease-names.js';
-import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
+import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import { storeEvenIfFull } from './lua.js';
 import { Arguments, number, text } from './arguments.js';
 import { END_PERMIT, KEEP_BOTH, NAME_LAST, PERMIT, PERMITS } from './permits.js';
-import { EXCLUDED, WAKE } from './queue.js';
+import { WAKE } from './queue.js';
 import {
   ADD_RELEASED,
   BEGIN_RELEASE,
@@ -22,7 +22,6 @@ const NAMES = new LeaseNames({
   holders: holdersKey,
   details: detailsKey,
   queue: queueKey,
-  mark: markKey,
 });
 
 /** The arguments of each lease; a plain lease has only its id. */
@@ -41,7 +40,7 @@ const RELEASED = new Arguments<ReleaseRequest>({
 
 /**
  * Frees the slots of each lease, and no slots of other leases (S7). With `minHold` the slots stay taken for some time.
- * For each freed or kept slot, tells the first waiter when it can try, unless other holders exclude it. When no holder is left, the record stays for
+ * For each freed or kept slot, tells the first waiter when it can try. When no holder is left, the record stays for
  * `LINGER_MS`, with its token.
  *
  * KEYS     for each lease its Redis keys (`NAMES`)
@@ -55,8 +54,8 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
   ${RELEASED.locals('at')}
   local answer, woken = nil, 0
   for i = key + 1, key + n do
-    ${NAMES.locals(['name', 'holders', 'details', 'queue', 'mark'], 'i')}
-    local record, wakes, excluded = pcall('GET', name), held == 1, false
+    ${NAMES.locals(['name', 'holders', 'details', 'queue'], 'i')}
+    local record, wakes = pcall('GET', name), held == 1
     local own, slot
     if record and record.err then
       answer = record
@@ -78,7 +77,7 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
       local failure
       if keep == 0 then
         ${END_PERMIT}
-        failure, excluded = failed, not over
+        failure = failed
       elseif own then
         local time, over = call('TIME'), false
         local ends, lives = time[1] * 1000 + math.floor(time[2] / 1000) + keep, tonumber(call('HGET', details, 'e'))
@@ -98,11 +97,8 @@ for at = ${FIRST_RELEASED}, #ARGV, ${RELEASED.step} do
     end
     if wakes and not answer and (not record or byte(record, 2) == ${RECORD.waited}) then
       local after, released = math.max(pause, keep), id
-      ${EXCLUDED}
-      if not excluded then
-        ${WAKE}
-        woken = woken + told
-      end
+      ${WAKE}
+      woken = woken + told
     end
   end
   ${ADD_RELEASED}
