@@ -1,5 +1,6 @@
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { LOOPBACK } from './free-port.js';
+import { resetSocket } from './reset-socket.js';
 
 /** A network that forgets open connections on request. New connections work. */
 export class ForgetfulNetwork {
@@ -16,7 +17,7 @@ export class ForgetfulNetwork {
       client.on('data', (data) => {
         if (connection.mode === 'pass') return void server.write(data);
         this.usedAt = Math.min(this.usedAt, performance.now());
-        if (connection.mode === 'reset') client.resetAndDestroy();
+        if (connection.mode === 'reset') resetSocket(client);
       });
       server.on('data', (data) => {
         if (connection.mode === 'pass') client.write(data);

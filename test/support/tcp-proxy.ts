@@ -1,6 +1,7 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
+import { resetSocket } from './reset-socket.js';
 import { OneWay } from './tcp-one-way.js';
 
 /**
@@ -157,7 +158,7 @@ export class TcpProxy {
     for (const connection of this.connections) {
       this.late.add(connection);
       connection.requests.end();
-      connection.client.resetAndDestroy();
+      resetSocket(connection.client);
     }
     this.connections.clear();
     this.change('requests', { delay: 0, mode: 'pass' });
@@ -251,6 +252,6 @@ export class TcpProxy {
 function reset({ client, server, requests, replies }: Connection): void {
   requests.stop();
   replies.stop();
-  client.resetAndDestroy();
-  server.resetAndDestroy();
+  resetSocket(client);
+  resetSocket(server);
 }

@@ -1,6 +1,7 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { freePort, LOOPBACK } from '../../support/free-port.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { resetSocket } from '../../support/reset-socket.js';
 
 /** A network that forgets idle connections, such as a NAT, IPVS or a load balancer. */
 export interface ForgetfulNetwork {
@@ -42,7 +43,7 @@ export async function startForgetfulNetwork(
         }
         last = now;
         if (!isForgotten) to.write(data);
-        else if (answer === 'a reset') client.resetAndDestroy();
+        else if (answer === 'a reset') resetSocket(client);
       });
       from.on('close', () => {
         sockets.delete(from);
