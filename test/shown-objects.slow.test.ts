@@ -101,7 +101,8 @@ async function objectsOf(app: INestApplication): Promise<Record<string, unknown>
     declared: locks.declared(),
   };
   await Promise.all([handle, reader, permit].map((lock) => lock.release()));
-  await pages.return(undefined);
+  // A generator that stays open keeps its lock, and each shutdown would wait for it.
+  for (const each of [pages, rows]) await each[Symbol.asyncIterator]().return?.(undefined);
   return { ...found, released: handle };
 }
 
