@@ -12,6 +12,9 @@ export default {
   // A worker with a large heap needs more than Jest's 500 ms to end on a busy machine, although nothing is open any more.
   // After this limit in milliseconds Jest says that something is: a timer, a server.
   workerGracefulExitTimeout: 10_000,
+  // Jest with ES modules keeps what each test file has loaded, about 10 MB, and a file takes up to 2 s more of a processor in
+  // a worker with a large heap. So a worker that uses more than this after a test file is replaced.
+  workerIdleMemoryLimit: '150MB',
   // Limit for a test that hangs. It is long, because a busy machine can make every test slow.
   testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
