@@ -51,7 +51,7 @@ export class BoardTab {
   /** Opens the page of a board in place of the page that was open before. */
   async open(url: string, { width = 1_280, height = 800, dark = false, user }: View = {}): Promise<Opened> {
     const { page } = this;
-    // What the page before does until it has gone is no complaint about the next one.
+    // The page before may complain until it has gone.
     await page.goto('about:blank');
     await page.setViewportSize({ width, height });
     await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' });
