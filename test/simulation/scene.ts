@@ -47,7 +47,7 @@ export interface Application {
   readonly runtime: ReturnType<Library['makeRuntime']>;
   readonly isClosing: boolean;
   readonly closedAt: number | undefined;
-  /** `true` until the application closes, or the time for work is over. */
+  /** `true` from the start of the application until it closes, or the time for work is over. */
   readonly isWorking: boolean;
   close(): void;
   kill(): void;

@@ -25,6 +25,7 @@ export class App implements Application {
   readonly locks: InstanceType<Library['LockService']>;
   readonly runtime: ReturnType<Library['makeRuntime']>;
   thread: SimulatedThread | undefined;
+  #isOpen = false;
   isClosing = false;
   closedAt: number | undefined;
   readonly #leaders: InstanceType<Library['Leaders']>;
@@ -94,9 +95,10 @@ export class App implements Application {
     return [runtime, leaders, new library.LockService(runtime, leaders)];
   }
 
+  /** `true` while it makes calls. A call before it has opened its nodes would wait for them, and then for its lock. */
   get isWorking(): boolean {
     const { world, plan } = this.scene;
-    return !this.isClosing && world.time < plan.duration;
+    return this.#isOpen && !this.isClosing && world.time < plan.duration;
   }
 
   async #start(): Promise<void> {
@@ -115,6 +117,7 @@ export class App implements Application {
       return;
     }
     if (this.isClosing) return;
+    this.#isOpen = true;
     if (plan.leader) this.#leaders.start();
     for (let number = 0; number < plan.workers; number++) void new Worker(this, number).work();
     if (plan.longTtl > 0 && this.index === 0) void holdLong(this, plan.longTtl);
