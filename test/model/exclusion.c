@@ -6,6 +6,8 @@
 // message at any time, in any order, any number of times, or never; messages have no deadline. Two claims are enough: J1
 // compares two holders, and other claims can only block them. A record keeps its id until another claim is granted or the
 // record is released, which is longer than any linger.
+//
+// A claim whose process crashes is one that ends: the nodes execute any of its messages later, or none, and no reply counts.
 #include "model.h"
 
 enum { MOST_NODES = 3, NOBODY = 0, CLAIM = 1 };
@@ -57,6 +59,7 @@ enum {
   ONE_EXTENSION_IS_ENOUGH,
   HEAL_YOUNG_NODE,
   HEAL_WHAT_IS_HELD,
+  HEAL_WHAT_CAME_BACK, // a node takes the lock in its older data for one that has ended
 };
 
 static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? SET(NODES) / 2 + !(SET(NODES) / 2) : SET(NODES) / 2 + 1; }
@@ -177,7 +180,9 @@ static void expand_messages(const State *from, int k, int n) {
   // A healing request may come late, also after its claim has ended.
   const int heals = SET(HEALS) && (claim->phase == HOLDS || claim->phase == ENDED) && !(own && node->left);
   const int votes = !node->guard || SET(PLANT) == HEAL_YOUNG_NODE;
-  if (heals && votes && (!node->left || SET(PLANT) == HEAL_WHAT_IS_HELD)) {
+  const int is_free = !node->left || SET(PLANT) == HEAL_WHAT_IS_HELD;
+  const int came_back = node->guard && node->left && SET(PLANT) == HEAL_WHAT_CAME_BACK;
+  if (heals && ((votes && is_free) || came_back)) {
     next = *from;
     next.nodes[n].owner = (byte)(CLAIM + k);
     next.nodes[n].left = (byte)SET(TTL);

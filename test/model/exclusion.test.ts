@@ -36,6 +36,11 @@ describe('with the rules of the library,', () => {
     ],
     // Healing adds no state: a late acquisition of a holder does the same.
     ['three nodes as before, and locks that heal (S26)', { heals: 1 }, 416_673],
+    [
+      'three nodes that come back with older data while locks heal',
+      { ttl: 2, drift: 0, gain: 0, guard: 2, crashes: 1, losses: 0, heals: 1 },
+      299_191,
+    ],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('the search finds no two holders within their validity (J1) with %s', (_what, given, states) => {
     // A smaller number shows that a change has left out some states by mistake.
@@ -63,6 +68,10 @@ describe('with a broken rule or condition,', () => {
     ['the validity is not shortened for fast clocks', { drift: 0, losses: 0 }],
     ['the guard is shorter than the ttl, and data is lost', { guard: 2 }],
     ['a lock heals on a node before its guard has ended', { heals: 1, plant: 11 }],
+    [
+      'a lock heals on a node that came back with the lock of another claim in its older data',
+      { ttl: 2, drift: 0, gain: 0, guard: 2, crashes: 1, losses: 0, heals: 1, plant: 13 },
+    ],
     [
       'the guard is shorter than the ttl, and a node comes back with older data',
       { drift: 0, gain: 0, crashes: 1, losses: 0, guard: 2 },
