@@ -60,7 +60,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S2',
     expected: ['exclusion'],
     budget: 300,
-    seed: 29,
+    seed: 52,
     patches: [patch(ACQUIRE, 'const validFrom = this.#validFrom;', 'const validFrom = now();')],
   },
   {
@@ -96,7 +96,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S4',
     expected: ['lapsed', 'exclusion'],
     budget: 300,
-    seed: 29,
+    seed: 38,
     patches: [
       patch(
         ACQUIRE,
@@ -453,7 +453,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S9',
     expected: ['exclusion', 'lapsed'],
     budget: 300,
-    seed: 102,
+    seed: 203,
     patches: [
       patch(
         EXCHANGE,
@@ -529,6 +529,35 @@ export const BREAKS: readonly Break[] = [
         'stores/redis/redis-store.ts',
         'onMessage(Number(after), Number(after) === 0,',
         'if (Number(after) < 0) onMessage(Number(after), Number(after) === 0,',
+      ),
+    ],
+  },
+  {
+    name: 'release-wakes-nobody-elsewhere',
+    safety: 'waiting',
+    expected: ['hand-over'],
+    budget: 300,
+    seed: 29,
+    patches: [
+      // Only the nodes that store the lock tell their waiters.
+      patch(
+        'redlock/release.ts',
+        'this.wasHeld = wasHeld && nodes.stores.length > 1;',
+        'this.wasHeld = wasHeld && nodes.stores.length > 1_000;',
+      ),
+    ],
+  },
+  {
+    name: 'outvoted-leases-forgotten',
+    safety: 'waiting',
+    expected: ['hand-over'],
+    budget: 300,
+    seed: 107,
+    patches: [
+      patch(
+        'redlock/outvoted.ts',
+        'for (const { id, remaining } of holders) this.#ends.set(id, now + remaining);',
+        '',
       ),
     ],
   },

@@ -3,6 +3,7 @@ import { FAULTS, type FaultEvent, type FaultKind, MOMENTS, type Scale } from './
 import { furtherFaults } from './further.js';
 import type { Mix, Plan } from './plan.js';
 import { monthOf } from './month.js';
+import { orphansOf } from './orphans.js';
 
 /** The kinds of faults that are mixed. Those of `further.ts` are added to some worlds. */
 const KINDS = (Object.keys(FAULTS) as FaultKind[]).filter(
@@ -16,6 +17,8 @@ const NEEDS_GUARD: ReadonlySet<FaultKind> = new Set(['flush', 'promote']);
 export function planOf(seed: number, only?: readonly FaultKind[]): Plan {
   const months = new Random(`long/${seed}`);
   if (!only && months.chance(0.04)) return monthOf(seed, months);
+  // A stream of its own, so that other worlds stay as they were.
+  if (!only && new Random(`with-orphans/${seed}`).chance(0.1)) return orphansOf(seed);
   const random = new Random(`plan/${seed}`);
   const nodes = random.pick([1, 3, 3, 3, 3, 4, 5]);
   const guard = nodes >= 3 ? true : random.chance(0.3);
