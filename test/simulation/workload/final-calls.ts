@@ -8,13 +8,18 @@ const PATIENCE_MS = 12_000;
 
 /** After everything has healed, each process must get each lock, at the latest when the last lock has lapsed. */
 export async function finalCalls(app: Application): Promise<void> {
-  const { judge, world, plan, longestTtl, disturbances } = app.scene;
+  const { judge, world, plan, longestTtl, disturbances, apps } = app.scene;
   if (app.isClosing || app.process.isDead) return;
   app.process.post(() => void callAll());
 
   /** The time since which nothing disturbs this process: TCP may give up a forgotten connection long after all faults. */
   function quietAt(): number {
     return Math.max(...app.links.map((link) => disturbances.quietSince(link)));
+  }
+
+  /** The end of the last pause of a process, which then still acquires the locks that it waits for. */
+  function awakeAt(): number {
+    return Math.max(0, ...apps.flatMap(({ process }) => process.stalls.map(({ to }) => to)));
   }
 
   async function callAll(): Promise<void> {
@@ -29,7 +34,8 @@ export async function finalCalls(app: Application): Promise<void> {
         judge.releases(holding);
         await lock.release();
         // The holder of the long lock measures its time with a clock that may be slow.
-        const lapsed = Math.max(app.scene.lastEnd, plan.duration * (1 + plan.drift)) + longestTtl;
+        const worksUntil = Math.max(plan.duration * (1 + plan.drift), awakeAt());
+        const lapsed = Math.max(app.scene.lastEnd, worksUntil) + longestTtl;
         const due = Math.max(call.from, lapsed, quietAt()) + PATIENCE_MS;
         if (world.time > due)
           judge.find('starved', `${app.name} waited ${Math.round(world.time - call.from)} ms for ${key}`);
