@@ -10,6 +10,3 @@ export function testingPage(): { readonly spec: string; readonly config: string 
     .replaceAll('jest.', 'vi.');
   return { spec: forVitest, config };
 }
-
-/** Arguments with which `npx` runs the spec of docs/testing.md in an application. */
-export const VITEST = ['vitest', 'run', 'src/orders.spec.ts', '--testTimeout', '60000'];

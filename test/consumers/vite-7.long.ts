@@ -5,10 +5,12 @@ import { join } from 'node:path';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { ConsumerApp } from './consumer-app.js';
 import { packPackage } from './packed-package.js';
-import { testingPage, VITEST } from './testing-page.js';
+import { testingPage } from './testing-page.js';
 
 // Installing takes long on a slow connection.
 jest.setTimeout(600_000);
+
+const VITEST = ['vitest', 'run', 'src/orders.spec.ts', '--testTimeout', '60000'] as const;
 
 test('the spec of docs/testing.md passes on Vite 7 only with the configuration of that page', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'vite-7-'));
