@@ -247,8 +247,9 @@ export function registerContract<Client>(open: () => Promise<RegisterDatabase<Cl
       );
       const tokens = Array.from({ length: 120 }, (_, index) => index + 1).toSorted(() => Math.random() - 0.5);
       const results = await Promise.allSettled(
-        tokens.map((fencingToken, index) => {
-          const keys = [[key, other], [other, key], [key]][index % 3] ?? [];
+        tokens.map((fencingToken) => {
+          // The highest token has both keys, so each key has a holder who is accepted.
+          const keys = [[key, other], [other, key], [key]][fencingToken % 3] ?? [];
           return transaction({ keys, fencingToken }, async (client) => {
             for (const each of keys)
               await database.query(
