@@ -161,7 +161,7 @@ export class WaitingCall<Lock extends AcquiredLock> implements AttemptCaller<Loc
     const step = this.#next({
       kind: 'refused',
       isHeld,
-      freeIn: isHeld ? outcome.retryAfter : Infinity,
+      freeIn: isHeld ? freeInAfter(outcome, split) : Infinity,
       splits: split ? (this.#plan?.splits ?? 0) : undefined,
       atQueueNode,
       queueNodeFirst: this.#plan?.queueNodeFirst === true,
@@ -206,4 +206,12 @@ export class WaitingCall<Lock extends AcquiredLock> implements AttemptCaller<Loc
     this.queue.leave(this.#waiter);
     this.wait.failed(error);
   }
+}
+
+/**
+ * Milliseconds until another attempt may succeed. If no quorum names one holder, that is the end of any of them: the nodes
+ * that have not answered may name the one that ends first, and the queue node a lease that holds no lock.
+ */
+function freeInAfter({ retryAfter, holders }: LockHeldError, split: boolean): number {
+  return split ? Math.min(retryAfter, ...holders.map(({ remaining }) => remaining)) : retryAfter;
 }

@@ -409,6 +409,24 @@ describe('on several nodes', () => {
       },
     );
 
+    test('a waiter asks again when a `minHold` on the other nodes has passed, before all of them have answered', async () => {
+      const nodes = scriptedNodes(5);
+      await redlockOver([nodes[0]!], { owner: 'killed' }).acquire(['k'], once);
+      const { alice, bob } = processes(nodes);
+      // Bob learns that only the first node stores that lease.
+      void (await bob.acquire(['k'], once)).release();
+      await pass(10);
+      const held = await alice.acquire(['k'], { ...once, minHold: 100 });
+      void held.release();
+      await pass(10);
+      // Three refusals decide the attempt, and two of them name Alice.
+      const outcome = bob.acquire(['k'], { ...waiting, retry: { ...waiting.retry, timeout: 2_000 } });
+      let isHeld = false;
+      void outcome.then(() => (isHeld = true));
+      await pass(200);
+      expect(isHeld).toBe(true);
+    });
+
     test('the release of a failed attempt tells nobody', async () => {
       const nodes = await withOrphan();
       const { alice, bob } = processes(nodes);

@@ -88,6 +88,8 @@ export class Judge {
   /** The last jump of each process that its clocks do not show. */
   readonly #excuses = new Map<SimulatedProcess, { readonly excuse: string; readonly until: number }>();
   readonly #calls = new Set<Call>();
+  /** The times of the calls that do not wait, by their process and key. */
+  readonly #tries = new Map<string, number[]>();
   /** The end of the last call for a key and other keys. */
   readonly #wantedWithOthers = new Map<string, number>();
   /** Milliseconds for which a request that was under way at a release may still store the lock. */
@@ -140,6 +142,20 @@ export class Judge {
     if (key !== undefined) this.#changed([key]);
     this.world.note(`${process.name} ${what}`);
     return call;
+  }
+
+  /** Records a call that makes one attempt, and does not wait. */
+  tries(process: SimulatedProcess, key: string): void {
+    const name = `${process.name}, ${key}`;
+    const times = this.#tries.get(name) ?? [];
+    this.#tries.set(name, times);
+    times.push(this.world.time);
+  }
+
+  /** The number of calls of a process that made one attempt since then. */
+  triesSince(owner: string, keys: readonly string[], since: number): number {
+    const times = this.#tries.get(`${owner}, ${keys}`) ?? [];
+    return times.filter((time) => time >= since).length;
   }
 
   settled(call: Call, how: string): void {

@@ -134,6 +134,7 @@ export class Worker {
     const beginnings = permits === undefined ? 1 : 5;
     const limit = beginnings * attemptLimit(ttl, plan);
     const call = judge.called(app.process, `tries ${key}${kindOf(options)}`, limit);
+    judge.tries(app.process, key);
     let lock: LockHandle | null;
     try {
       lock = await app.locks.tryAcquire(key, { ttl, renew, ...(permits !== undefined && { permits }) });
