@@ -156,7 +156,7 @@ export class Simulation implements Scene {
       this.disturbances.look(this.links(undefined, undefined), world.time);
       for (const holding of judge.active) {
         const app = this.apps.find(({ process }) => process === holding.process);
-        if (holding.isLong && app && !this.disturbances.majorityAnswers(app.links, world.time))
+        if (holding.isLong && app && !this.disturbances.majorityAnswers(app.links, world.time, holding.since))
           holding.excuse ??= 'no majority answered';
       }
       this.#watchDisturbances();
@@ -164,13 +164,13 @@ export class Simulation implements Scene {
   }
 
   #lost(
-    { isLong, process, excuse, jumped, lock }: Parameters<NonNullable<Judge['onLost']>>[0],
+    { isLong, process, excuse, jumped, lock, since }: Parameters<NonNullable<Judge['onLost']>>[0],
     reason: string,
   ): void {
     const app = this.apps.find((each) => each.process === process);
     if (!isLong || !app || app.isClosing || excuse !== undefined || jumped) return;
     // The last disturbance may be more recent than the last look.
-    if (!this.disturbances.majorityAnswers(app.links, this.world.time)) return;
+    if (!this.disturbances.majorityAnswers(app.links, this.world.time, since)) return;
     this.judge.find(
       'long-lost',
       `${process.name} lost ${lock.keys}, although a majority answered at all times: ${reason}`,

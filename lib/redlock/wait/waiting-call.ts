@@ -209,8 +209,8 @@ export class WaitingCall<Lock extends AcquiredLock> implements AttemptCaller<Loc
 }
 
 /**
- * Milliseconds until another attempt may succeed. If no quorum names one holder, that is the end of any of them: the nodes
- * that have not answered may name the one that ends first, and the queue node a lease that holds no lock.
+ * Milliseconds until another attempt may succeed. If no quorum names one holder, that is the end of the first of them. The
+ * queue node may name a lease that holds no lock, and the nodes that have not answered the holder that ends first.
  */
 function freeInAfter({ retryAfter, holders }: LockHeldError, split: boolean): number {
   return split ? Math.min(retryAfter, ...holders.map(({ remaining }) => remaining)) : retryAfter;

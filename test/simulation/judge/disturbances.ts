@@ -9,6 +9,14 @@ export class Disturbances {
   /** The end of the last disturbance of each link and each node, recovery included. */
   readonly #until = new Map<Link | Server, number>();
 
+  /** The last restart of each node, and the end of its restart guard. */
+  readonly #guards = new Map<Server, { readonly from: number; readonly to: number }>();
+
+  /** A node restarts with its data. Until its guard has passed it stores no new lock, and a held one only if it has it. */
+  guards(server: Server, from: number, to: number): void {
+    this.#guards.set(server, { from, to });
+  }
+
   disturb(what: Link | Server, until: number): void {
     this.#until.set(what, Math.max(this.#until.get(what) ?? 0, until));
   }
@@ -37,9 +45,13 @@ export class Disturbances {
     return this.#until.get(link) ?? 0;
   }
 
-  /** `true` if a majority of the nodes answers a process, which has these links. */
-  majorityAnswers(links: readonly Link[], time: number): boolean {
-    const answering = links.filter((link) => this.quietSince(link) <= time);
+  /** `true` if a majority of the nodes answers a process, which has these links, about a lock that it has held since then. */
+  majorityAnswers(links: readonly Link[], time: number, since: number): boolean {
+    const answering = links.filter((link) => {
+      const guard = this.#guards.get(link.server);
+      const lacksLock = guard !== undefined && guard.from <= since && since < guard.to && time < guard.to;
+      return !lacksLock && this.quietSince(link) <= time;
+    });
     return answering.length > links.length / 2;
   }
 }

@@ -26,6 +26,7 @@ export function apply(scene: Scene, event: FaultEvent): void {
       server.crash(event.down, event.lost === -1 ? Infinity : event.lost);
       disturbances.happened(server, time, event.down);
       scene.lastEnd = time + event.down;
+      if (plan.guard) disturbances.guards(server, time, time + event.down + scene.longestTtl * 1.4);
       // A lone node that restarts does not vote before its guard has passed, whatever data it kept, and then keeps no queue.
       if (event.lost !== 0 || (plan.guard && plan.nodes === 1)) lostData(scene, event.node, event.down);
       return;
