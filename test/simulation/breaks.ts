@@ -60,7 +60,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S2',
     expected: ['exclusion'],
     budget: 300,
-    seed: 138,
+    seed: 14,
     patches: [patch(ACQUIRE, 'const validFrom = this.#validFrom;', 'const validFrom = now();')],
   },
   {
@@ -306,7 +306,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S15',
     expected: ['orphan', 'starved'],
     budget: 300,
-    seed: 210,
+    seed: 119,
     patches: [
       patch(
         ACQUISITIONS,
@@ -429,7 +429,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S27',
     expected: ['orphan'],
     budget: 300,
-    seed: 236,
+    seed: 33,
     patches: [
       patch(
         RELEASES,
@@ -453,7 +453,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S9',
     expected: ['exclusion', 'lapsed'],
     budget: 300,
-    seed: 203,
+    seed: 135,
     patches: [
       patch(
         EXCHANGE,
@@ -596,7 +596,7 @@ export const BREAKS: readonly Break[] = [
     safety: 'S26',
     expected: ['orphan', 'starved'],
     budget: 3_200,
-    seed: 2909,
+    seed: 330,
     patches: [
       patch(
         ACQUISITIONS,

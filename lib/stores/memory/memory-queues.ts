@@ -22,6 +22,9 @@ export interface Ahead {
   readonly remaining: number | undefined;
 }
 
+/** The number of waiters behind the first one that are told, too. */
+const STANDBYS = 2;
+
 type OnMessage = (after: number, turn: boolean, released?: string) => void;
 
 /**
@@ -146,7 +149,7 @@ export class MemoryQueues {
 
   /**
    * Tells the first waiter when it may try. If it is a reader, tells all readers directly behind it the same. Otherwise
-   * tells the second waiter to try a little later, in case the first waiter does not react.
+   * tells the next two to try a little later, in case the first waiter does not react.
    */
   #wake(key: string, after: number, released?: string): void {
     const [head, ...others] = this.#queues.get(key) ?? [];
@@ -154,8 +157,7 @@ export class MemoryQueues {
     this.#turns.set(key, { waiter: head.waiter, began: now(), ttl: after + TURN_MS });
     this.#tell(head, after, released);
     if (head.waiter.mode !== 'shared') {
-      const [second] = others;
-      if (second) this.#tell(second, after + STANDBY_MS, released);
+      for (const standby of others.slice(0, STANDBYS)) this.#tell(standby, after + STANDBY_MS, released);
       return;
     }
     for (const other of others) {
