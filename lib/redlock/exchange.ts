@@ -96,6 +96,7 @@ export function giveBack(
   const comesUntil = mayComeLater ? limit + STRAY_MARGIN_MS : 0;
   const request = { lease: to, replaces: [from.id], since: to.since, limit, guard: 0 };
   const ask = async (): Promise<void> => {
+    if (nodes.isClosed) return undefined;
     const sent = elapsedSince(began);
     // A released lock must not come back.
     if (to.ended) return drop(nodes, from, { limit, mayComeLater: sent < comesUntil });

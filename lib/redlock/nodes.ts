@@ -10,6 +10,8 @@ export class Nodes {
   /** The time limits of renewals. The timers of these limits do not keep the process alive. */
   readonly limitsOfRenewals = new TimeLimits(false);
   readonly outboxes: readonly Outbox[];
+  /** `true` after the stores were closed: they answer nothing any more. */
+  isClosed = false;
   /**
    * The last reported error of each node. When a command fails, all requests in the command get the same error, which
    * is reported only once.

@@ -262,6 +262,7 @@ export class Redlock {
     this.#context.nodes.flush();
     const idle = this.#busy > 0 ? new Promise<void>((resolve) => (this.#idle = resolve)) : undefined;
     await withTimeout(Promise.all([...released, idle]), LAST_REQUESTS_MS).catch(() => undefined);
+    this.#context.nodes.isClosed = true;
     await Promise.all([
       ...this.stores.map((store) => this.#closeStore(store)),
       this.settings.thread?.close(),

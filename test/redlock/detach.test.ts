@@ -306,6 +306,17 @@ describe('the end of the nodes waits for', () => {
   });
 });
 
+test('after the nodes were closed, no lease is given back', async () => {
+  const redlock = redlockOver(nodes, { owner: 'api' });
+  const lock = await redlock.acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] });
+  for (const node of nodes) node.fate = { exchange: AWAY };
+  await expect(settled(lock.detach())).rejects.toThrow(LockUnavailableError);
+  await settled(redlock.close([lock]));
+  for (const node of nodes) node.requests.length = 0;
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(nodes.map((node) => node.count('exchange'))).toEqual([0, 0, 0]);
+});
+
 describe('an attachment', () => {
   test('is repeated by the same caller when replies are lost', async () => {
     const text = await settled((await acquire()).detach());
