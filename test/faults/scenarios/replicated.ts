@@ -130,12 +130,16 @@ async function cutConnections(play: Play): Promise<void> {
  */
 async function subscribed({ master }: Deployment, clients: number): Promise<void> {
   const looker = master.client();
+  /** The ids of connections that had a subscription. On a Cluster a process has one only while it waits. */
+  const seen = new Set<string>();
   await until(async () => {
-    const lines = String(await looker.client('LIST', 'TYPE', 'PUBSUB')).split('\n');
-    return (
-      lines.filter((line) => / (sub|ssub)=[1-9]/.test(line) && !line.includes('name=sentinel')).length >=
-      clients
-    );
+    const open = new Set<string>();
+    for (const line of String(await looker.client('LIST')).split('\n')) {
+      const [id = ''] = line.split(' ', 1);
+      open.add(id);
+      if (/ (sub|ssub)=[1-9]/.test(line) && !line.includes('name=sentinel')) seen.add(id);
+    }
+    return [...seen].filter((id) => open.has(id)).length >= clients;
   }, 120_000);
 }
 
