@@ -56,7 +56,8 @@ export async function attach(
   for (let attempts = 1; ; attempts++) {
     for (const signal of signals) if (signal.aborted) throw signal.reason;
     const left = Math.max(1, retry.timeout - elapsedSince(began));
-    const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle), left);
+    const nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout, nodes.isIdle);
+    const limit = Math.min(nodeLimit, left);
     const lease = new Lease(keys, settings.owner, ttl, tick, kind);
     lease.slots = slots;
     // Anybody can make a text that looks like a pass, so its ttl counts for this exchange only.
@@ -72,7 +73,9 @@ export async function attach(
         return lock;
       }
     }
-    void giveBack(nodes, lease, detached, { limit, mayComeLater: verdict.mayComeLater }).then(done);
+    // With the little time of a last attempt, a slow node would refuse to give the lock back, each time (S16).
+    const undo = { limit: nodeLimit, mayComeLater: verdict.mayComeLater };
+    void giveBack(nodes, lease, detached, undo).then(done);
     // A node on which this fails keeps the lease of this attempt, which the next attempt replaces, too. A node that missed
     // the detachment keeps the lease from before. Anybody can make a text with the id of a held lock, so that id counts
     // only when a node has shown that the text is a pass.

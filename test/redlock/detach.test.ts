@@ -338,6 +338,27 @@ describe('an attachment', () => {
     expect(attached.isHeld()).toBe(true);
   });
 
+  test('gives the lock back within the time limit of a node, also after an attempt with less time (S16, S27)', async () => {
+    const text = await settled((await acquire()).detach());
+    const limits: [string, number][] = [];
+    for (const node of nodes) {
+      node.fate = { exchange: 30 };
+      const exchange = node.exchange.bind(node);
+      node.exchange = (request) => {
+        limits.push([request.lease.owner, request.limit]);
+        return exchange(request);
+      };
+    }
+    await expect(settled(attach(text, { retry: { ...RETRY, timeout: 20 } }))).rejects.toThrow(
+      LockUnavailableError,
+    );
+    await jest.advanceTimersByTimeAsync(TTL / 2);
+    const [toGive, toTake] = [/detached/, /worker$/].map((name) =>
+      limits.filter(([owner]) => name.test(owner)).map(([, limit]) => limit),
+    );
+    expect([new Set(toGive), new Set(toTake)]).toEqual([new Set([50]), new Set([20])]);
+  });
+
   test('does not count a node that is younger than the guard, and heals it afterwards (S12, S26)', async () => {
     const text = await settled((await acquire()).detach());
     await nodes[0].memory.close();
