@@ -305,8 +305,8 @@ export const BREAKS: readonly Break[] = [
     name: 'ended-lease-sent',
     safety: 'S15',
     expected: ['orphan', 'starved'],
-    budget: 300,
-    seed: 119,
+    budget: 800,
+    seed: 215,
     patches: [
       patch(
         ACQUISITIONS,

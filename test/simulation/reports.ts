@@ -112,7 +112,7 @@ export function printReplays(regressions: readonly Regression[], library: Librar
  * The number of seeds that a test tries after the recorded one: any change of the library moves the moments of messages,
  * so that an error may show with another seed.
  */
-const FURTHER_SEEDS = 10;
+const FURTHER_SEEDS = 40;
 
 /** Plants errors, and prints the seed that shows each; `recorded` begins with the recorded seed, and tries only a few. */
 export async function printBreaks(
