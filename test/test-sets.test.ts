@@ -39,7 +39,7 @@ test('`npm test` runs every test file whose name does not end in `.slow.test.ts`
 });
 
 test('`npm run test:ci` runs every test file, and the tests that need a browser except the long ones', () => {
-  const long = /\/test\/(site\/|lab\/playground|board\/(pictures|accessibility))/;
+  const long = /\/test\/(site\/|lab\/playground|board\/pictures)/;
   const browser = filesOf('test:browser').filter((name) => !long.test(name));
   expect(browser.length).toBeGreaterThan(1);
   expect(filesOf('test:ci')).toEqual([...files, ...browser].toSorted());

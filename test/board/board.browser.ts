@@ -545,7 +545,7 @@ describe('the page', () => {
     board = await scene();
   });
 
-  // The job `browser` of the workflow runs accessibility.browser.ts with the other views.
+  // `accessibility.browser.ts` has the other views.
   test.each([
     ['light', { dark: false }],
     ['on a phone, dark', { width: 375, dark: true }],
