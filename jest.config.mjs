@@ -10,7 +10,8 @@ export default {
   // Number of tests of a file that run side by side (`test.concurrent`). They mostly wait for the end of a lock.
   maxConcurrency: 10,
   // A worker with a large heap needs more than Jest's 500 ms to end on a busy machine, although nothing is open any more.
-  // After this limit in milliseconds Jest says that something is: a timer, a server.
+  // After this limit in milliseconds Jest says that something is: a timer, a server. It does not say it of workers that
+  // `workerIdleMemoryLimit` replaces.
   workerGracefulExitTimeout: 10_000,
   // Jest with ES modules keeps what each test file has loaded, about 10 MB, and a file takes up to 2 s more of a processor in
   // a worker with a large heap. So a worker that uses more than this after a test file is replaced.

@@ -8,7 +8,7 @@ import { exchange, giveBack } from './exchange.js';
 import type { Nodes } from './nodes.js';
 import type { RestartGuard } from './restart-guard.js';
 import { drop } from './stray-releases.js';
-import { usableTtl } from './validity.js';
+import { nodeTimeLimit, usableTtl } from './validity.js';
 
 /** The parts of a `LeaseContext` that a detachment uses. */
 interface DetachContext {
@@ -18,6 +18,7 @@ interface DetachContext {
     readonly driftFactor: number;
     readonly guard: RestartGuard;
     readonly keyPrefix?: string;
+    readonly nodeTimeout?: number | undefined;
   };
   readonly busy: () => () => void;
 }
@@ -85,10 +86,12 @@ export async function detach(
     done();
     return { kind: 'detached', text, lease: detached };
   }
+  const isHeld = held.isHeld();
   // The code under the lock was told of its loss, or has released it meanwhile. `minHold` goes on.
-  if (!held.isHeld()) detached.acquired(performance.now(), lease.keepFor);
-  const undo = { limit, mayComeLater: verdict.mayComeLater };
-  const undone = held.isHeld() ? giveBack(nodes, detached, lease, undo) : drop(nodes, detached, undo);
+  if (!isHeld) detached.acquired(performance.now(), lease.keepFor);
+  // With the little time that the end of a lock may leave, a slow node would refuse to give it back, each time (S16).
+  const undo = { limit: nodeTimeLimit(ttl, settings.nodeTimeout), mayComeLater: verdict.mayComeLater };
+  const undone = isHeld ? giveBack(nodes, detached, lease, undo) : drop(nodes, detached, undo);
   void undone.then(done);
   const votes = verdict.kind === 'unconfirmed' ? verdict.votes : [];
   return { kind: verdict.kind === 'gone' ? 'gone' : 'unconfirmed', votes, lease: detached };

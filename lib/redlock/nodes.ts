@@ -10,7 +10,7 @@ export class Nodes {
   /** The time limits of renewals. The timers of these limits do not keep the process alive. */
   readonly limitsOfRenewals = new TimeLimits(false);
   readonly outboxes: readonly Outbox[];
-  /** `true` after the stores were closed: they answer nothing any more. */
+  /** `true` from the moment at which the stores begin to close: nothing is repeated afterwards. */
   isClosed = false;
   /**
    * The last reported error of each node. When a command fails, all requests in the command get the same error, which

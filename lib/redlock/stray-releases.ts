@@ -28,7 +28,9 @@ export function drop(nodes: Nodes, lease: Lease, { limit, mayComeLater }: DropTe
 
 /** Releases a lease once more after so many milliseconds: a node may have stored it after its release (S27). */
 export function releaseAgain(nodes: Nodes, lease: Lease, limit: number, milliseconds: number): void {
-  setTimeout(releaseOnce, milliseconds, nodes, lease, limit).unref();
+  setTimeout(() => {
+    if (!nodes.isClosed) void releaseOnce(nodes, lease, limit);
+  }, milliseconds).unref();
 }
 
 function releaseOnce(nodes: Nodes, lease: Lease, limit: number): Promise<void> {

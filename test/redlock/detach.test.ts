@@ -307,14 +307,25 @@ describe('the end of the nodes waits for', () => {
 });
 
 test('after the nodes were closed, no lease is given back', async () => {
-  const redlock = redlockOver(nodes, { owner: 'api' });
-  const lock = await redlock.acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] });
+  const text = await settled((await acquire()).detach());
+  const redlock = redlockOver(nodes, { owner: 'worker' });
   for (const node of nodes) node.fate = { exchange: AWAY };
-  await expect(settled(lock.detach())).rejects.toThrow(LockUnavailableError);
-  await settled(redlock.close([lock]));
+  const attached = redlock.attach(readPass(text), { retry: NO_RETRY, renew: true, signals: [] });
+  await expect(settled(attached)).rejects.toThrow(LockUnavailableError);
+  await settled(redlock.close());
   for (const node of nodes) node.requests.length = 0;
   await jest.advanceTimersByTimeAsync(2 * TTL);
   expect(nodes.map((node) => node.count('exchange'))).toEqual([0, 0, 0]);
+});
+
+test('after the nodes were closed, no lease is released once more', async () => {
+  const text = await settled((await acquire()).detach());
+  const redlock = redlockOver(nodes, { owner: 'worker' });
+  const lock = await settled(redlock.attach(readPass(text), { retry: NO_RETRY, renew: true, signals: [] }));
+  await settled(redlock.close([lock]));
+  for (const node of nodes) node.requests.length = 0;
+  await jest.advanceTimersByTimeAsync(2 * TTL);
+  expect(nodes.map(({ requests }) => requests)).toEqual([[], [], []]);
 });
 
 describe('an attachment', () => {

@@ -41,7 +41,9 @@ export class OrphanWatch {
         const link = app.links.find((each) => each.server === server);
         const quiet = link ? disturbances.quietSince(link) : 0;
         const free = holding?.released === undefined ? from : holding.released + holding.keepsFor;
-        const stalled = Math.max(0, ...app.process.stalls.map(({ to }) => to));
+        // A thread that hangs while it stores a lock on a further node releases it there afterwards.
+        const stalls = [...app.process.stalls, ...(app.thread?.process.stalls ?? [])];
+        const stalled = Math.max(0, ...stalls.map(({ to }) => to));
         if (time - Math.max(free, from, quiet, stalled) < GRACE_MS) continue;
         this.#told.add(name);
         const history =

@@ -4,7 +4,7 @@ import { STANDBY_MS } from '../../../lib/core/store-times.js';
 import { freshKey, leaseOf, StoreAsker } from '../../../lib/stores/contract/store-asker.js';
 import { MemoryStore } from '../../../lib/stores/memory/memory-store.js';
 
-test('a release tells the first waiter, and the next two to stand by, as the other stores do', async () => {
+test('a release tells the first waiter, and the next two to stand by, as on Redis, PostgreSQL and MySQL', async () => {
   const ask = new StoreAsker(new MemoryStore());
   const key = freshKey();
   const holder = leaseOf(EXCLUSIVE, key);
