@@ -32,6 +32,8 @@ export class OrderWatch {
       // Only one node promises the order of waiters of the same kind.
       const isOrdered = plan.nodes === 1 && KEYS.some((each) => each === key);
       if (!(isReader || isOrdered) || !this.#isCalmSince(waiting.from)) continue;
+      // A wall clock that is set forward looks like a suspend, so that the call seems to have waited for longer.
+      if (process.setForwardAt > waiting.from) continue;
       // A process in whose place another one has started may still be paused.
       if (waiting.process.stalledSince(waiting.from) > 0) continue;
       const passed = (this.#passed.get(waiting) ?? 0) + 1;

@@ -57,8 +57,9 @@ export type Pause = 'blocked' | 'suspended' | 'frozen';
 export class SimulatedProcess implements Host {
   readonly random: Random;
   readonly stalls: Stall[] = [];
-  /** The time at which the wall clock was last set back. */
+  /** The times at which the wall clock was last set back, and set forward. */
   setBackAt = -Infinity;
+  setForwardAt = -Infinity;
   isDead = false;
   /** Errors that nothing handled. */
   readonly errors: unknown[] = [];
@@ -157,6 +158,7 @@ export class SimulatedProcess implements Host {
   step(by: number): void {
     this.#wallAhead += by;
     if (by < 0) this.setBackAt = this.world.time;
+    else this.setForwardAt = this.world.time;
   }
 
   /** `true` while the process is suspended, or frozen. */
