@@ -9,7 +9,7 @@ import type { TxnRunner } from './txn-runner.js';
  * A base that was written less than this many milliseconds ago is not raised again: when many processes start together,
  * the first of them raises the base for all. No etcd is restored in so short a time.
  */
-const FRESH_MS = 500;
+export const FRESH_MS = 500;
 
 /** Time limit in milliseconds for a raise of the base in the background. */
 const RAISE_LIMIT_MS = 5_000;
