@@ -9,12 +9,14 @@ export class Disturbances {
   /** The end of the last disturbance of each link and each node, recovery included. */
   readonly #until = new Map<Link | Server, number>();
 
-  /** The last restart of each node, and the end of its restart guard. */
+  /** The last time from which each node may store no new locks, such as its restart guard, and its end. */
   readonly #guards = new Map<Server, { readonly from: number; readonly to: number }>();
 
-  /** A node restarts with its data. Until its guard has passed it stores no new lock, and a held one only if it has it. */
+  /** A node may store no new lock for some time, and a held one only if it has it. */
   guards(server: Server, from: number, to: number): void {
-    this.#guards.set(server, { from, to });
+    const before = this.#guards.get(server);
+    const goesOn = before !== undefined && before.to >= from;
+    this.#guards.set(server, goesOn ? { from: before.from, to: Math.max(before.to, to) } : { from, to });
   }
 
   disturb(what: Link | Server, until: number): void {

@@ -75,6 +75,9 @@ export function apply(scene: Scene, event: FaultEvent): void {
     case 'forget':
       for (const link of links) {
         for (const connection of link.connections) connection.forget();
+        // The release of an attempt under way does not arrive if its process ends now. The node then keeps the lease for its
+        // ttl, and stores no other lock.
+        disturbances.guards(link.server, time, time + scene.longestTtl * 1.4);
         // The library does not end a connection of the application's client, so it waits until TCP gives up.
         disturbances.happened(link, time, plan.passedIn ? FORGOTTEN_FOR_MS : UNNOTICED_MS);
       }
